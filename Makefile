@@ -1,0 +1,52 @@
+# Every target makes the environment it needs; the only thing to have first is Python 3.11 or newer.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+
+.PHONY: demo test check test-lowest bench clean
+.DEFAULT_GOAL := test
+
+demo: $(STAMP)-demo
+	$(BIN)/python examples/three_hospitals.py
+
+check: $(STAMP)-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check
+	$(BIN)/pytest
+
+# The oldest dependencies pyproject.toml admits, in an environment of their own.
+test-lowest:
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(VENV)-lowest/bin/pip install --quiet --constraint tests/lowest.txt --group test --editable .
+	$(VENV)-lowest/bin/pytest
+
+bench: $(STAMP)-bench
+	$(BIN)/python benchmarks/scores.py
+
+$(STAMP):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedopl needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	touch $@
+
+$(STAMP)-demo: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(STAMP)-test: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --group test --group check --editable .
+	touch $@
+
+$(STAMP)-bench: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --group bench --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

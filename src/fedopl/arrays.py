@@ -1,0 +1,84 @@
+"""Array types, and the checks that turn what a user passes into arrays we can trust."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedopl.errors import DataError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """A view of the array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
+    """The values as a C-contiguous float64 array, without a copy where they already are one."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise DataError(f"{name}: expected an array, came a ragged list") from None
+    if array.dtype.kind == "O":
+        array = _numbers_from_objects(array, name)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name}: expected numbers, came {array.dtype}; encode them first")
+    if array.ndim != ndim:
+        shape = {1: "(n_rows,)", 2: "(n_rows, n_columns)"}[ndim]
+        raise DataError(f"{name}: expected shape {shape}, came {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _numbers_from_objects(array: NDArray[np.generic], name: str) -> NDArray[np.generic]:
+    if any(isinstance(value, str | bytes) for value in array.flat):
+        raise DataError(f"{name}: expected numbers, came text; encode it first")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name}: expected numbers, came objects that are not numbers or are missing"
+        ) from None
+
+
+def check_length(array: NDArray[np.generic], name: str, n_rows: int) -> None:
+    """Refuse an array that is not as long as the contexts."""
+    if len(array) != n_rows:
+        raise DataError(f"{name}: expected {n_rows:,} rows as in contexts, came {len(array):,}")
+
+
+def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = None) -> None:
+    """Refuse missing and infinite values, and count them by column."""
+    # A sum is finite unless an element is not (or it overflows): one cheap pass in the usual case.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum()):
+            return
+    bad = ~np.isfinite(array)
+    if not bad.any():
+        return
+    if columns is None:
+        where = f"{bad.sum():,} of {len(array):,} rows"
+    else:
+        counts = bad.sum(axis=0)
+        named = [
+            f"'{column}' {count:,}" for column, count in zip(columns, counts, strict=True) if count
+        ]
+        where = f"{bad.any(axis=1).sum():,} of {len(array):,} rows (by column: {shortlist(named)})"
+    raise DataError(
+        f"{name}: missing or infinite values in {where}; "
+        "drop those rows, or read the table with a schema that says missing='drop' or 'indicator'"
+    )
+
+
+def shortlist(words: Iterable[str], most: int = 5) -> str:
+    """The first few words, and how many more there are."""
+    words = list(words)
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

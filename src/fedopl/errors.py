@@ -1,0 +1,49 @@
+"""Every error a user of fedopl can meet.
+
+    FedoplError
+    ├── DataError       a table or an array is not what was agreed
+    ├── SchemaError     a schema contradicts itself
+    ├── OptionError     a setting is not one of those offered
+    ├── ModelError      a plugged-in model failed or answered nonsense
+    └── PrivacyError    something tried to carry rows away
+
+A message says where, what was expected, what came and what to do; it never repeats a row.
+"""
+
+from typing import NoReturn, SupportsIndex
+
+
+class FedoplError(Exception):
+    """The root of every error that fedopl raises on purpose."""
+
+
+class DataError(FedoplError):
+    """A table or an array is not what was agreed."""
+
+
+class SchemaError(FedoplError):
+    """A schema contradicts itself or leaves out what it must say."""
+
+
+class OptionError(FedoplError):
+    """A setting is not one of those offered."""
+
+
+class ModelError(FedoplError):
+    """A plugged-in model failed, or answered something that cannot be used."""
+
+
+class PrivacyError(FedoplError):
+    """Something tried to carry rows out of the client that holds them."""
+
+
+class FedoplWarning(UserWarning):
+    """Something was done that the user should know of, and nothing is wrong."""
+
+
+def refuse_to_leave(holder: object, protocol: SupportsIndex) -> NoReturn:  # noqa: ARG001
+    """Stand in for `__reduce_ex__` in classes that hold rows, so that none can be pickled."""
+    raise PrivacyError(
+        f"{type(holder).__name__} holds rows, which stay where they are: it cannot be pickled or "
+        "copied. Send what the door allows instead, or read the data again where it is needed."
+    )

@@ -1,0 +1,27 @@
+"""An estimated mean with its standard error: what a policy is worth, and how surely."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A mean over rows, with a standard error that respects weights and clusters."""
+
+    value: float
+    standard_error: float
+    n_rows: int
+    degrees_of_freedom: int
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The two-sided interval at this level, by Student's t."""
+        if self.degrees_of_freedom < 1:
+            return (-math.inf, math.inf)
+        from scipy.special import stdtrit
+
+        reach = float(stdtrit(self.degrees_of_freedom, 0.5 + level / 2)) * self.standard_error
+        return (self.value - reach, self.value + reach)
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return f"{self.value:.4g} (95 % interval {low:.4g} to {high:.4g}, {self.n_rows:,} rows)"

@@ -1,0 +1,74 @@
+"""Labels of actions, levels and groups: one spelling for each, however it was stored."""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedopl.arrays import IntArray, shortlist
+from fedopl.errors import DataError
+
+
+def label_text(label: object) -> str:
+    """One spelling per label, so that 25, 25.0 and '25' are the same action in every table."""
+    if isinstance(label, bool | np.bool_):
+        return "true" if label else "false"
+    if isinstance(label, Integral):
+        return str(int(label))
+    if isinstance(label, Real) and float(label).is_integer():
+        return str(int(float(label)))
+    return str(label)
+
+
+def is_missing(label: object) -> bool:
+    """Whether a label stands for no label: None, NaN, NaT or pandas.NA."""
+    return label is None or type(label).__name__ == "NAType" or label != label
+
+
+def factorise(labels: ArrayLike, name: str) -> tuple[list[str], IntArray]:
+    """The distinct labels in order (numbers by size, text by alphabet) and each row's code."""
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise DataError(f"{name}: expected shape (n_rows,), came {array.shape}")
+    missing = _count_missing(array)
+    if missing:
+        raise DataError(f"{name}: missing in {missing:,} of {len(array):,} rows; drop them")
+    distinct, codes = _distinct(array)
+    texts = [label_text(label) for label in distinct]
+    if len(set(texts)) < len(texts):
+        raise DataError(f"{name}: labels of different types share a spelling; use one type")
+    return texts, codes.astype(np.int64, copy=False)
+
+
+def _count_missing(array: NDArray[np.generic]) -> int:
+    if array.dtype.kind == "O":
+        return sum(map(is_missing, array.tolist()))
+    return int(np.sum(array != array)) if array.dtype.kind == "f" else 0
+
+
+def _distinct(array: NDArray[np.generic]) -> tuple[list[object], IntArray]:
+    if array.dtype.kind == "O":
+        values = array.tolist()
+        try:
+            distinct = sorted(set(values))
+        except TypeError:
+            distinct = sorted(set(values), key=lambda label: (type(label).__name__, str(label)))
+        position = {label: code for code, label in enumerate(distinct)}
+        return distinct, np.fromiter((position[v] for v in values), np.int64, len(values))
+    uniques, codes = np.unique(array, return_inverse=True)
+    return uniques.tolist(), codes
+
+
+def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:
+    """The names as text, refused if two of them are the same."""
+    texts = tuple(label_text(name) for name in names)
+    repeated = sorted({text for text in texts if texts.count(text) > 1})
+    if repeated:
+        raise DataError(f"{what}: named more than once: {quoted(repeated)}")
+    return texts
+
+
+def quoted(texts: Sequence[str]) -> str:
+    """The texts in quotation marks, shortened after the fifth."""
+    return shortlist([f"'{text}'" for text in texts])

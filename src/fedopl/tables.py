@@ -1,0 +1,21 @@
+"""Plain-text tables."""
+
+import io
+from collections.abc import Iterable, Sequence
+
+
+def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The rows under their headers: the first column to the left, the others to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for position, header in enumerate(headers):
+        table.add_column(header, justify="right" if position else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=io.StringIO(), width=200, color_system=None, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
