@@ -1,0 +1,145 @@
+"""Linear models from sums alone: ordinary least squares, and ridge by generalised cross-validation.
+
+A *sum of squares* here is Σ w·z zᵀ over rows, with z = (x₁ … x_p, 1, y). It holds all that least
+squares needs to know, it adds up over folds and over clients, and no row can be read off it.
+Every function works on a stack of them at once: any leading axes, then (p + 2, p + 2).
+
+Features are standardised inside, so that a penalty means the same for grams and for kilograms;
+the coefficients that come out are for the features as they went in.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import BoolArray, FloatArray
+
+# Relative to features of variance one and to rows of average weight one.
+PENALTIES = np.logspace(-6, 4, 41)
+# Eigenvalues of a correlation matrix below this are directions that the rows do not span.
+RANK_TOLERANCE = 1e-11
+# Ridge stays clear of interpolation, where generalised cross-validation compares noise with noise.
+LARGEST_SHARE_OF_FREEDOM = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearModels:
+    """A stack of fitted linear models; one that had no row to learn from predicts NaN."""
+
+    coefficients: FloatArray  # (..., n_features)
+    intercepts: FloatArray  # (...)
+    penalties: FloatArray  # (...)
+
+    @property
+    def supported(self) -> BoolArray:  # (...)
+        """Which models had any row to learn from."""
+        return np.isfinite(self.intercepts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standardised:
+    """Least squares in the eigenbasis of the features' correlation matrix."""
+
+    weight: FloatArray  # (...)
+    means: FloatArray  # (..., n_features)
+    scales: FloatArray  # (..., n_features)
+    reward_mean: FloatArray  # (...)
+    reward_variance: FloatArray  # (...)
+    eigenvalues: FloatArray  # (..., n_features)
+    eigenvectors: FloatArray  # (..., n_features, n_features)
+    loadings: FloatArray  # (..., n_features)  covariance with the reward, in the eigenbasis
+
+
+def ordinary(sums: FloatArray) -> LinearModels:
+    """Least squares; of all solutions, the smallest in standardised features."""
+    basis = _standardise(sums)
+    spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
+    inverse = np.divide(1.0, basis.eigenvalues, where=spanned, out=np.zeros_like(basis.eigenvalues))
+    return _models(basis, basis.loadings * inverse, np.zeros_like(basis.weight))
+
+
+def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) -> LinearModels:
+    """Ridge regression; each model's penalty minimises its generalised cross-validation error.
+
+    With `joint`, the models along the last axis are one model with one penalty.
+    """
+    basis = _standardise(sums)
+    penalties = _best_penalties(basis, effective_rows, joint=joint)
+    loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
+    return _models(basis, loadings, penalties)
+
+
+def _standardise(sums: FloatArray) -> _Standardised:
+    weight = sums[..., -2, -2]
+    safe = np.where(weight > 0, weight, 1.0)
+    second = sums / safe[..., None, None]
+    mean = second[..., -2, :]
+    covariance = second - mean[..., :, None] * mean[..., None, :]
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    # A constant feature has a variance of rounding error only: it explains nothing, exactly.
+    size = np.diagonal(second, axis1=-2, axis2=-1)
+    varies = variance > 1e-14 * size
+    scales = np.sqrt(np.where(varies, variance, 1.0))
+    correlation = np.where(
+        varies[..., :, None] & varies[..., None, :],
+        covariance / (scales[..., :, None] * scales[..., None, :]),
+        0.0,
+    )
+    eigenvalues, eigenvectors = np.linalg.eigh(correlation[..., :-2, :-2])
+    reward_scale = scales[..., -1]
+    loadings = np.einsum("...ij,...i->...j", eigenvectors, correlation[..., :-2, -1])
+    return _Standardised(
+        weight=weight,
+        means=mean[..., :-2],
+        scales=scales[..., :-2],
+        reward_mean=mean[..., -1],
+        reward_variance=np.where(varies[..., -1], variance[..., -1], 0.0),
+        eigenvalues=np.maximum(eigenvalues, 0.0),
+        eigenvectors=eigenvectors,
+        loadings=loadings * reward_scale[..., None],
+    )
+
+
+def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: bool) -> FloatArray:
+    """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979)."""
+    freedom = np.empty((*basis.weight.shape, len(PENALTIES)))
+    residual = np.empty_like(freedom)
+    squared = basis.loadings**2
+    for position, penalty in enumerate(PENALTIES):
+        shrunk = basis.eigenvalues + penalty
+        freedom[..., position] = 1 + (basis.eigenvalues / shrunk).sum(axis=-1)
+        explained = (squared * (shrunk + penalty) / shrunk**2).sum(axis=-1)
+        residual[..., position] = basis.weight * np.maximum(basis.reward_variance - explained, 0.0)
+    rows = effective_rows[..., None]
+    if joint:
+        freedom = np.where(rows > 0, freedom, 0.0).sum(axis=-2, keepdims=True)
+        residual = residual.sum(axis=-2, keepdims=True)
+        rows = rows.sum(axis=-2, keepdims=True)
+    share = freedom / np.maximum(rows, 0.5)
+    admissible = share <= LARGEST_SHARE_OF_FREEDOM
+    admissible[..., -1] = True
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(admissible, residual / (1 - share) ** 2, np.inf)
+    # The largest penalty among equals: where the data cannot tell, the simpler model.
+    best = len(PENALTIES) - 1 - np.argmin(error[..., ::-1], axis=-1)
+    return np.broadcast_to(PENALTIES[best], basis.weight.shape)
+
+
+def _models(basis: _Standardised, loadings: FloatArray, penalties: FloatArray) -> LinearModels:
+    standardised = np.einsum("...ij,...j->...i", basis.eigenvectors, loadings)
+    coefficients = standardised / basis.scales
+    intercepts = basis.reward_mean - (coefficients * basis.means).sum(axis=-1)
+    nothing = basis.weight <= 0
+    return LinearModels(
+        coefficients=np.where(nothing[..., None], 0.0, coefficients),
+        intercepts=np.where(nothing, np.nan, intercepts),
+        penalties=np.where(nothing, np.nan, penalties),
+    )
+
+
+def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
+    """The same models for features and reward measured from zero instead of from `origin`."""
+    moved = models.intercepts + origin[-1] - models.coefficients @ origin[:-1]
+    return LinearModels(
+        coefficients=models.coefficients, intercepts=moved, penalties=models.penalties
+    )
