@@ -1,0 +1,121 @@
+"""Folds that do not depend on the order of the rows, on rewards, or on what actions are called.
+
+Each row gets a key, a seeded hash of its contexts (of its group, where there are groups). Within an
+action, rows are dealt to the folds in the order of their keys. So the same table in another order
+gives every row the same fold, and nobody's reward can move a fold. Only rows that agree in contexts
+and action are told apart by their position.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl.arrays import IntArray
+from fedopl.client.logged_data import LoggedData
+from fedopl.errors import DataError, OptionError
+from fedopl.seeds import generator_for
+
+Keys = NDArray[np.uint64]
+FoldArray = NDArray[np.uint16]
+
+ROWS_PER_BLOCK = 4096
+MOST_FOLDS = 1000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Folds:
+    """The fold of each row, k_c : [n_c] → [K] in Algorithm 3."""
+
+    of_row: FoldArray  # (n_rows,)
+    n_folds: int
+    reason: str  # why there are this many
+
+
+def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
+    """Deal the rows, or the groups of rows, to folds that are alike in actions."""
+    if not 2 <= n_folds <= MOST_FOLDS:
+        raise OptionError(f"folds: expected 2 to {MOST_FOLDS}, came {n_folds}")
+    keys, strata, units = _units(data, seed)
+    used, reason = _number_of_folds(n_folds, strata, data.n_actions, units)
+    return Folds(of_row=_spread(data, deal(keys, strata, used)), n_folds=used, reason=reason)
+
+
+def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
+    """Deal items to hands like cards, one stratum after the other, each in the order of its keys.
+
+    Hands differ by at most one item, in each stratum and in all. The largest stratum goes first,
+    so that names and codes of strata change nothing.
+    """
+    order = np.argsort(keys)
+    order = order[np.argsort(strata[order].astype(np.uint16), kind="stable")]
+    counts = np.bincount(strata)
+    starts = np.cumsum(counts) - counts
+    smallest = keys[order[np.minimum(starts, len(keys) - 1)]]
+    turns = np.lexsort((smallest, -counts))
+    dealt_before = np.empty_like(counts)
+    dealt_before[turns] = np.cumsum(counts[turns]) - counts[turns]
+    turn = np.arange(len(keys)) + np.repeat(dealt_before - starts, counts)
+    hands = np.empty(len(keys), np.uint16)
+    hands[order] = turn % n_hands
+    return hands
+
+
+def _units(data: LoggedData, seed: int) -> tuple[Keys, IntArray, str]:
+    """What is dealt: rows by their action, or whole groups by the action they mostly took."""
+    if data.groups is None:
+        return _context_keys(data, seed), data.actions, "rows"
+    n_groups = int(data.groups.max()) + 1
+    cells = data.groups * data.n_actions + data.actions
+    taken = np.bincount(cells, minlength=n_groups * data.n_actions).reshape(n_groups, -1)
+    multiplier, offset = _odd_numbers(seed, 2)
+    keys = _scramble(np.arange(n_groups, dtype=np.uint64) * multiplier + offset)
+    # Groups that took two actions equally often count with the rarer one; that, too, must not
+    # depend on codes, so actions that are equally rare are told apart by who took them.
+    by_rarity = np.lexsort((keys @ taken.astype(np.uint64), taken.sum(axis=0)))
+    return keys, by_rarity[taken[:, by_rarity].argmax(axis=1)], "groups"
+
+
+def _spread(data: LoggedData, hands: FoldArray) -> FoldArray:
+    return hands if data.groups is None else hands[data.groups]
+
+
+def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -> tuple[int, str]:
+    if len(strata) < 2:
+        raise DataError(
+            f"cross-fitting needs at least 2 {units}, came {len(strata)}; "
+            "use scores from a client with more data, or known nuisances"
+        )
+    counts = np.bincount(strata, minlength=n_actions)
+    fewest = int(min(counts[counts >= 2], default=2))
+    used = max(2, min(asked, fewest, len(strata)))
+    if used == asked:
+        return used, f"{used} folds as asked"
+    return used, f"{used} folds instead of {asked}: an action has only {fewest} {units}"
+
+
+def _context_keys(data: LoggedData, seed: int) -> Keys:
+    """A hash of each row's contexts: multiply, add, scramble."""
+    multipliers = _odd_numbers(seed, data.n_features)
+    keys = np.empty(data.n_rows, np.uint64)
+    half = np.uint64(32)
+    for start in range(0, data.n_rows, ROWS_PER_BLOCK):
+        # The shift brings a float's sign, exponent and leading digits, all that small whole
+        # numbers have, down to where a product can spread them upwards.
+        bits = data.contexts[start : start + ROWS_PER_BLOCK].view(np.uint64)
+        mixed = bits >> half
+        mixed ^= bits
+        np.einsum("ij,j->i", mixed, multipliers, out=keys[start : start + ROWS_PER_BLOCK])
+    return _scramble(keys)
+
+
+def _odd_numbers(seed: int, how_many: int) -> Keys:
+    rng = generator_for(seed, purpose="folds")
+    return rng.integers(0, 2**64, how_many, dtype=np.uint64) | np.uint64(1)
+
+
+def _scramble(keys: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))

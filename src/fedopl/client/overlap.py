@@ -1,0 +1,126 @@
+"""Overlap: whether every action was taken often enough, by everyone, to be judged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import FloatArray, IntArray
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.nuisances import Nuisances
+from fedopl.errors import OptionError
+from fedopl.tables import text_table
+
+QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
+FEW_EFFECTIVE_ROWS = 30
+LARGE_SHARE_BELOW = 0.01
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Overlap:
+    """What an honest reader asks of logged data before believing a value; `print` it."""
+
+    action_names: tuple[str, ...]
+    n_rows: int
+    rows: IntArray  # (n_actions,)  rows that took the action
+    propensity_quantiles: FloatArray  # (n_actions, 6)  at QUANTILES, over all rows where known
+    effective_rows: FloatArray  # (n_actions,)  (Σw)²/Σw², w the inverse propensities of takers
+    share_below_floor: FloatArray  # (n_actions,)  rows whose propensity is below the floor
+    residual_variance: FloatArray  # (n_actions,)  of Y − μ̂ out of fold, NaN if never taken
+    floor: float
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to worry about, in sentences; empty where there is nothing."""
+        return tuple(
+            caution
+            for action, name in enumerate(self.action_names)
+            for caution in self._cautions_about(action, name)
+        )
+
+    def _cautions_about(self, action: int, name: str) -> list[str]:
+        if not self.rows[action]:
+            return [f"'{name}' was never taken: nothing here says what it is worth"]
+        cautions = []
+        if self.effective_rows[action] < FEW_EFFECTIVE_ROWS:
+            cautions.append(
+                f"'{name}' is judged on {self.effective_rows[action]:.0f} effective rows "
+                f"({self.rows[action]:,} took it): its value is very uncertain"
+            )
+        share = self.share_below_floor[action]
+        if share > LARGE_SHARE_BELOW:
+            cautions.append(
+                f"'{name}' had a propensity below {self.floor:g} in {share:.0%} of rows: "
+                "its scores there rest on few decisions, or on the outcome model alone"
+            )
+        return cautions
+
+    def __str__(self) -> str:
+        headers = [
+            "action",
+            "rows",
+            "effective",
+            "propensity min",
+            "1 %",
+            "5 %",
+            "median",
+            "95 %",
+            "max",
+            f"below {self.floor:g}",
+            "residual variance",
+        ]
+        table = text_table(
+            headers, [self._cells(action) for action in range(len(self.action_names))]
+        )
+        return "\n".join([table, *(f"Caution: {caution}." for caution in self.cautions)])
+
+    def _cells(self, action: int) -> list[str]:
+        return [
+            self.action_names[action],
+            f"{self.rows[action]:,}",
+            f"{self.effective_rows[action]:,.0f}",
+            *(f"{quantile:.3f}" for quantile in self.propensity_quantiles[action]),
+            f"{self.share_below_floor[action]:.1%}",
+            f"{self.residual_variance[action]:.4g}",
+        ]
+
+
+def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float = 0.05) -> Overlap:
+    """Diagnose how well each action is supported; nothing is clipped or changed."""
+    if not 0 < floor < 1:
+        raise OptionError(f"floor: expected a propensity between 0 and 1, came {floor}")
+    by_action = [_one_action(data, nuisances, action, floor) for action in range(data.n_actions)]
+    quantiles, effective, below, variance = (
+        np.array(column) for column in zip(*by_action, strict=True)
+    )
+    return Overlap(
+        action_names=data.action_names,
+        n_rows=data.n_rows,
+        rows=data.rows_per_action,
+        propensity_quantiles=quantiles,
+        effective_rows=effective,
+        share_below_floor=below,
+        residual_variance=variance,
+        floor=floor,
+    )
+
+
+def _one_action(
+    data: LoggedData, nuisances: Nuisances, action: int, floor: float
+) -> tuple[FloatArray, float, float, float]:
+    propensities = nuisances.propensities[:, action]
+    known = propensities[np.isfinite(propensities)]
+    quantiles = np.quantile(known, QUANTILES) if len(known) else np.full(len(QUANTILES), np.nan)
+    below = float((known < floor).mean()) if len(known) else np.nan
+    took = data.actions == action
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    seen = took & (propensities > 0)
+    inverse = weights[seen] / propensities[seen]
+    effective = float(inverse.sum() ** 2 / (inverse**2).sum()) if seen.any() else 0.0
+    residuals = (data.rewards - nuisances.outcome_means[:, action])[took]
+    known_residuals = np.isfinite(residuals)
+    variance = (
+        float(np.average(residuals[known_residuals] ** 2, weights=weights[took][known_residuals]))
+        if known_residuals.any()
+        else np.nan
+    )
+    return quantiles, effective, below, variance

@@ -1,0 +1,127 @@
+"""Opening a table: a file or a frame in, Arrow columns out, and a clear word where it fails."""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fedopl.errors import DataError, OptionError
+from fedopl.labels import quoted
+from fedopl.schema import Schema
+
+# A table is its columns by name; each a pyarrow.ChunkedArray.
+Columns = dict[str, Any]
+
+
+def open_table(source: object, schema: Schema, name: str) -> Columns:
+    """The schema's columns of a CSV or Parquet file, or of a pandas, polars or pyarrow frame."""
+    if isinstance(source, str | Path):
+        return _open_file(Path(source), schema, name)
+    return _open_frame(source, schema, name)
+
+
+def table_name(source: object) -> str:
+    """What errors call the table: the file's path, or what kind of frame it is."""
+    if isinstance(source, str | Path):
+        return str(source)
+    return f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
+
+
+def _open_file(path: Path, schema: Schema, name: str) -> Columns:
+    suffix = "".join(path.suffixes[-2:]).lower() if path.suffix == ".gz" else path.suffix.lower()
+    if suffix not in READERS:
+        raise DataError(
+            f"{name}: expected a file that ends in {', '.join(READERS)}, came '{path.name}'"
+        )
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise DataError(f"{name}: the file {what}; check the path")
+    if not path.stat().st_size:
+        raise DataError(f"{name}: the file is empty; expected a header and at least one row")
+    try:
+        return READERS[suffix](path, schema, name)
+    except (pa.ArrowInvalid, OSError, EOFError) as error:
+        raise DataError(f"{name}: cannot be read as {suffix}: {_first_line(error)}") from None
+
+
+def _open_csv(path: Path, schema: Schema, name: str) -> Columns:
+    from pyarrow import csv
+
+    with csv.open_csv(path) as reader:
+        _check_header(reader.schema.names, schema, name)
+    # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
+    options = csv.ConvertOptions(
+        include_columns=list(schema.columns),
+        column_types=dict.fromkeys(schema.label_columns, pa.string()),
+    )
+    table = csv.read_csv(path, convert_options=options)
+    return {column: table[column] for column in schema.columns}
+
+
+def _open_parquet(path: Path, schema: Schema, name: str) -> Columns:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        _check_header(file.schema_arrow.names, schema, name)
+        table = file.read(columns=list(schema.columns))
+    return {column: table[column] for column in schema.columns}
+
+
+READERS: dict[str, Callable[[Path, Schema, str], Columns]] = {
+    ".csv": _open_csv,
+    ".csv.gz": _open_csv,
+    ".parquet": _open_parquet,
+}
+
+
+def _open_frame(frame: object, schema: Schema, name: str) -> Columns:
+    import narwhals as nw
+
+    try:
+        table = nw.from_native(frame)  # type: ignore[call-overload]
+    except TypeError:
+        raise OptionError(
+            "read_logged: expected a path or a pandas, polars or pyarrow frame, "
+            f"came {type(frame).__name__}"
+        ) from None
+    _check_header(table.collect_schema().names(), schema, name)
+    table = table.select(*schema.columns)
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
+    return {column: _arrow_column(table[column], column, name) for column in schema.columns}
+
+
+def _arrow_column(series: Any, column: str, name: str) -> Any:
+    try:
+        array = series.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise DataError(
+            f"{name}: column '{column}' mixes values of different types; make them one type"
+        ) from None
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _check_header(header: list[str], schema: Schema, name: str) -> None:
+    repeated = sorted({column for column in schema.columns if header.count(column) > 1})
+    if repeated:
+        raise DataError(f"{name}: more than one column is called {quoted(repeated)}; rename them")
+    missing = [column for column in schema.columns if column not in header]
+    if missing:
+        raise DataError(
+            f"{name}: {len(missing)} of the schema's {len(schema.columns)} columns missing: "
+            f"{quoted(missing)}; {_hint(missing, header)}"
+        )
+
+
+def _hint(missing: list[str], header: list[str]) -> str:
+    near = {column: difflib.get_close_matches(column, header, n=1) for column in missing}
+    guesses = [f"'{match[0]}' for '{column}'" for column, match in near.items() if match]
+    if guesses:
+        return f"is it {', '.join(guesses[:3])}?"
+    return f"the table has {quoted(header)}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

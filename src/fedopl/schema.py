@@ -1,0 +1,128 @@
+"""The schema: what the columns of a table mean, agreed before anybody reads one."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from fedopl.errors import DataError, SchemaError
+from fedopl.labels import label_text, unique_names
+
+Direction = Literal["higher", "lower"]
+MissingRule = Literal["error", "drop", "indicator"]
+Label = Annotated[str, BeforeValidator(label_text)]
+
+
+class Schema(BaseModel):
+    """Which columns hold what; every client of a study reads its table with the same one.
+
+    Categories become one column for each level but the first, numbers stay as they are, and the
+    order is that of the schema: so every client encodes alike, whatever its table looks like.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: str = Field(description="the column that says what was done")
+    actions: tuple[Label, ...] = Field(description="every action there is, taken here or not")
+    reward: str = Field(description="the column that says what was gained, or lost")
+    direction: Direction = Field(description="whether a higher or a lower reward is better")
+    numeric: tuple[str, ...] = Field(default=(), description="columns of numbers")
+    categorical: dict[str, tuple[Label, ...]] = Field(
+        default_factory=dict, description="columns of labels, each with all its levels"
+    )
+    propensity: str | dict[Label, str] | None = Field(
+        default=None,
+        description="the column with the logged action's propensity, or a column for each action",
+    )
+    weight: str | None = Field(default=None, description="the column with row weights")
+    group: str | None = Field(
+        default=None, description="the column that says what rows go together"
+    )
+    missing: MissingRule = Field(
+        default="error",
+        description="what to do about missing values: refuse the table, drop the rows, or mark "
+        "missing features in columns of their own",
+    )
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise SchemaError(_in_words(error)) from None
+
+    @model_validator(mode="after")
+    def _contradicts_nothing(self) -> Self:
+        _distinct(self.actions, "actions")
+        if len(self.actions) < 2:
+            raise ValueError("actions: a decision needs at least two")
+        if not self.numeric and not self.categorical:
+            raise ValueError("numeric, categorical: name at least one feature")
+        _distinct((*self.numeric, *self.categorical), "numeric, categorical")
+        for column, levels in self.categorical.items():
+            _distinct(levels, f"categorical '{column}'")
+            if len(levels) < 2:
+                raise ValueError(f"categorical '{column}': name at least two levels")
+        if isinstance(self.propensity, dict) and set(self.propensity) != set(self.actions):
+            raise ValueError(
+                "propensity: name one column for the logged action, or a column for each of "
+                f"{', '.join(self.actions)}"
+            )
+        leaks = {self.action, self.reward} & {*self.numeric, *self.categorical}
+        if leaks:
+            raise ValueError(
+                f"numeric, categorical: {', '.join(sorted(leaks))} is the action or the reward, "
+                "which nobody knows before deciding"
+            )
+        return self
+
+    @property
+    def propensity_columns(self) -> tuple[str, ...]:
+        """The columns of propensities: none, the logged action's, or one for each action."""
+        if isinstance(self.propensity, dict):
+            return tuple(self.propensity[action] for action in self.actions)
+        return (self.propensity,) if self.propensity else ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column the schema reads, each once, in a fixed order."""
+        features = (*self.numeric, *self.categorical)
+        others = [column for column in (self.weight, self.group) if column]
+        wanted = [*features, self.action, self.reward, *self.propensity_columns, *others]
+        return tuple(dict.fromkeys(wanted))
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns whose values are labels, even where they look like numbers."""
+        group = [self.group] if self.group else []
+        return (self.action, *self.categorical, *group)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the encoded features, in order."""
+        marked = self.missing == "indicator"
+        names: list[str] = []
+        for column in self.numeric:
+            names += [column, f"{column} is missing"] if marked else [column]
+        for column, levels in self.categorical.items():
+            names += [f"{column}={level}" for level in levels[1:]]
+            names += [f"{column} is missing"] if marked else []
+        return tuple(names)
+
+
+def _distinct(names: tuple[str, ...], what: str) -> None:
+    try:
+        unique_names(names, what)
+    except DataError as error:
+        raise ValueError(str(error)) from None
+
+
+def _in_words(error: ValidationError) -> str:
+    """One line per mistake: the field, what was wrong, and what came."""
+    lines = []
+    for mistake in error.errors(include_url=False):
+        field = ".".join(str(part) for part in mistake["loc"])
+        message = mistake["msg"].removeprefix("Value error, ")
+        came = (
+            "" if mistake["type"] in ("missing", "value_error") else f", came {mistake['input']!r}"
+        )
+        lines.append(f"schema: {field}: {message}{came}" if field else f"schema: {message}{came}")
+    return "\n".join(lines)
