@@ -107,7 +107,7 @@ def _logged(encoded: _Encoded, kept: BoolArray | slice, schema: Schema) -> Logge
     propensities = np.column_stack(chances) if every_action else chances[0] if chances else None
     return LoggedData(
         _contexts(encoded, kept, schema),
-        encoded.labels[schema.action][kept],
+        np.array(schema.actions)[encoded.labels[schema.action][kept]],
         rewards if schema.direction == "higher" else -rewards,
         propensities,
         action_names=schema.actions,
