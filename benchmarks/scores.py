@@ -17,9 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ONE_THREAD = {
-    name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-}
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SIZES = {10_000: 7, 100_000: 5, 1_000_000: 5}
 N_FEATURES, N_ACTIONS, N_FOLDS = 40, 4, 5
 
@@ -168,8 +166,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         what, n_rows, *name = options.measure
-        found = measure_seconds(int(n_rows)) if what == "seconds" else (
-            measure_memory(int(n_rows), *name)
+        found = (
+            measure_seconds(int(n_rows))
+            if what == "seconds"
+            else (measure_memory(int(n_rows), *name))
         )
         print(json.dumps(found))
         return

@@ -1,4 +1,4 @@
-"""Three hospitals, one question: who should get the new treatment?
+"""Three hospitals, one question: who should get the new treatment.
 
 Each hospital scores its own rows; what is printed is all that a later step would need to see.
 """

@@ -20,6 +20,8 @@ PENALTIES = np.logspace(-6, 4, 41)
 RANK_TOLERANCE = 1e-11
 # Ridge stays clear of interpolation, where generalised cross-validation compares noise with noise.
 LARGEST_SHARE_OF_FREEDOM = 0.9
+# Two points can be fitted equally well at every penalty: errors this close are the same.
+TIE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +122,10 @@ def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: boo
     admissible[..., -1] = True
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(admissible, residual / (1 - share) ** 2, np.inf)
-    # The largest penalty among equals: where the data cannot tell, the simpler model.
-    best = len(PENALTIES) - 1 - np.argmin(error[..., ::-1], axis=-1)
+    # The largest penalty among equals: where the data cannot tell, the simpler model, and not the
+    # one that rounding happens to favour.
+    equals = error <= error.min(axis=-1, keepdims=True) * (1 + TIE_TOLERANCE)
+    best = len(PENALTIES) - 1 - np.argmax(equals[..., ::-1], axis=-1)
     return np.broadcast_to(PENALTIES[best], basis.weight.shape)
 
 

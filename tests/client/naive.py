@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.least_squares import LARGEST_SHARE_OF_FREEDOM, PENALTIES
+from fedopl.least_squares import LARGEST_SHARE_OF_FREEDOM, PENALTIES, TIE_TOLERANCE
 
 
 def refit(data, folds, fit, columns=None):
@@ -28,7 +28,8 @@ def ols(contexts, rewards, weights):
 def ridge(contexts, rewards, weights):
     design, target, solve, finish = _standardised(contexts, rewards, weights)
     errors = [gcv(design, target, solve(p), p, weights) for p in PENALTIES]
-    best = max(p for p, error in zip(PENALTIES, errors, strict=True) if error == min(errors))
+    equal = min(errors) * (1 + TIE_TOLERANCE)
+    best = max(p for p, error in zip(PENALTIES, errors, strict=True) if error <= equal)
     return finish(solve(best))
 
 
