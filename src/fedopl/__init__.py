@@ -1,8 +1,9 @@
 """Federated offline policy learning: one good decision policy from data nobody may share.
 
-    data = fedopl.read_logged("north.csv", schema)
-    scores = fedopl.aipw_scores(data, fedopl.cross_fit(data))
-    fedopl.estimate_value(scores, "treat")
+    north, south = (fedopl.read_logged(f"{site}.csv", schema) for site in ("north", "south"))
+    run = fedopl.learn({"north": north, "south": south})
+    print(run)
+    run.policy.save("policy.json")
 
 Names are loaded when they are first used, so that importing fedopl stays quick.
 """
@@ -11,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedopl import mixture
+    from fedopl.client.limits import Limits
     from fedopl.client.logged_data import LoggedData
     from fedopl.client.nuisances import Nuisances, cross_fit
     from fedopl.client.overlap import Overlap, overlap
@@ -24,21 +27,31 @@ if TYPE_CHECKING:
         self_normalised_ipw_scores,
     )
     from fedopl.client.values import estimate_value
+    from fedopl.engines.estimator import PolicyLearner
+    from fedopl.engines.learning import Run, learn
     from fedopl.errors import (
         DataError,
+        FederationError,
         FedoplError,
         FedoplWarning,
         ModelError,
         OptionError,
+        PolicyError,
         PrivacyError,
         SchemaError,
+        StorageError,
+        StudyError,
     )
     from fedopl.estimates import Estimate
+    from fedopl.policies.kinds import load_policy
+    from fedopl.policies.linear import LinearPolicy, PairwisePolicy
     from fedopl.schema import Schema
+    from fedopl.study import NuisancePlan, Study, TrainingPlan
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "fedopl.client.limits": ("Limits",),
     "fedopl.client.logged_data": ("LoggedData",),
     "fedopl.client.nuisances": ("Nuisances", "cross_fit"),
     "fedopl.client.overlap": ("Overlap", "overlap"),
@@ -52,39 +65,63 @@ _HOMES = {
         "self_normalised_ipw_scores",
     ),
     "fedopl.client.values": ("estimate_value",),
+    "fedopl.engines.estimator": ("PolicyLearner",),
+    "fedopl.engines.learning": ("Run", "learn"),
     "fedopl.errors": (
         "DataError",
+        "FederationError",
         "FedoplError",
         "FedoplWarning",
         "ModelError",
         "OptionError",
+        "PolicyError",
         "PrivacyError",
         "SchemaError",
+        "StorageError",
+        "StudyError",
     ),
     "fedopl.estimates": ("Estimate",),
+    "fedopl.policies.kinds": ("load_policy",),
+    "fedopl.policies.linear": ("LinearPolicy", "PairwisePolicy"),
     "fedopl.schema": ("Schema",),
+    "fedopl.study": ("NuisancePlan", "Study", "TrainingPlan"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "DataError",
     "Estimate",
+    "FederationError",
     "FedoplError",
     "FedoplWarning",
+    "Limits",
+    "LinearPolicy",
     "LoggedData",
     "ModelError",
+    "NuisancePlan",
     "Nuisances",
     "OptionError",
     "Overlap",
+    "PairwisePolicy",
+    "PolicyError",
+    "PolicyLearner",
     "PrivacyError",
+    "Run",
     "Schema",
     "SchemaError",
     "Scores",
+    "StorageError",
+    "Study",
+    "StudyError",
+    "TrainingPlan",
     "aipw_scores",
     "cross_fit",
     "dm_scores",
     "estimate_value",
     "ipw_scores",
+    "learn",
+    "load_policy",
+    "mixture",
     "overlap",
     "read_logged",
     "self_normalised_aipw_scores",
@@ -93,6 +130,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "mixture":
+        return import_module("fedopl.mixture")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'fedopl' has no attribute '{name}'")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -5,6 +5,11 @@
     ├── SchemaError     a schema contradicts itself
     ├── OptionError     a setting is not one of those offered
     ├── ModelError      a plugged-in model failed or answered nonsense
+    ├── PolicyError     a saved policy cannot be loaded
+    ├── StudyError      clients and study do not fit together
+    ├── FederationError too few clients answered, or none that could be used
+    ├── StorageError    a file could not be written, or is not what was written
+    ├── WireError       bytes are not a message; it never leaves the side that met it
     └── PrivacyError    something tried to carry rows away
 
 A message says where, what was expected, what came and what to do; it never repeats a row.
@@ -31,6 +36,26 @@ class OptionError(FedoplError):
 
 class ModelError(FedoplError):
     """A plugged-in model failed, or answered something that cannot be used."""
+
+
+class PolicyError(FedoplError):
+    """A saved policy cannot be loaded."""
+
+
+class StudyError(FedoplError):
+    """The clients and the study do not fit together."""
+
+
+class FederationError(FedoplError):
+    """Too few clients answered, or none in a way that could be used."""
+
+
+class StorageError(FedoplError):
+    """A file could not be written, or is not what was written."""
+
+
+class WireError(FedoplError):
+    """Bytes are not a message of this study."""
 
 
 class PrivacyError(FedoplError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray
 
 # Relative to features of variance one and to rows of average weight one.
 PENALTIES = np.logspace(-6, 4, 41)
@@ -69,6 +69,27 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
     penalties = _best_penalties(basis, effective_rows, joint=joint)
     loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
     return _models(basis, loadings, penalties)
+
+
+def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray:
+    """For each part along the first axis, the sum of all the others; if asked, then that of all.
+
+    What came before plus what comes after costs as little as the total minus the part, and unlike
+    it leaves no trace of the part, not even in the rounding.
+    """
+    n_parts = len(parts)
+    others = np.zeros((n_parts + and_of_all, *parts.shape[1:]))
+    np.cumsum(parts[: len(others) - 1], axis=0, out=others[1:])
+    others[: n_parts - 1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
+    return others
+
+
+def effective_rows(weight: FloatArray, squared_weights: FloatArray) -> FloatArray:
+    """Kish's (Σw)²/Σw²: the number of rows, if all weigh the same."""
+    rows: FloatArray = np.divide(
+        weight**2, squared_weights, out=np.zeros_like(weight), where=squared_weights > 0
+    )
+    return rows
 
 
 def _standardise(sums: FloatArray) -> _Standardised:
@@ -147,3 +168,16 @@ def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
     return LinearModels(
         coefficients=models.coefficients, intercepts=moved, penalties=models.penalties
     )
+
+
+def widen(
+    parameters: FloatArray, columns: list[IntArray] | None, n_features: int
+) -> FloatArray:  # (..., n_actions, n_features + 1)
+    """Parameters on each action's own columns, the intercept last, as parameters on all columns."""
+    if columns is None:
+        return parameters
+    wide = np.zeros((*parameters.shape[:-1], n_features + 1))
+    for action, own in enumerate(columns):
+        wide[..., action, own] = parameters[..., action, :-1]
+    wide[..., -1] = parameters[..., -1]
+    return wide

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from fedopl.errors import DataError, SchemaError
 from fedopl.labels import label_text, unique_names
+from fedopl.validation import in_words
 
 Direction = Literal["higher", "lower"]
 MissingRule = Literal["error", "drop", "indicator"]
@@ -47,7 +48,7 @@ class Schema(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise SchemaError(_in_words(error)) from None
+            raise SchemaError(in_words(error, "schema")) from None
 
     @model_validator(mode="after")
     def _contradicts_nothing(self) -> Self:
@@ -113,16 +114,3 @@ def _distinct(names: tuple[str, ...], what: str) -> None:
         unique_names(names, what)
     except DataError as error:
         raise ValueError(str(error)) from None
-
-
-def _in_words(error: ValidationError) -> str:
-    """One line per mistake: the field, what was wrong, and what came."""
-    lines = []
-    for mistake in error.errors(include_url=False):
-        field = ".".join(str(part) for part in mistake["loc"])
-        message = mistake["msg"].removeprefix("Value error, ")
-        came = (
-            "" if mistake["type"] in ("missing", "value_error") else f", came {mistake['input']!r}"
-        )
-        lines.append(f"schema: {field}: {message}{came}" if field else f"schema: {message}{came}")
-    return "\n".join(lines)

@@ -102,7 +102,7 @@ def test_whole_number_contexts_get_different_keys():
     data = fedopl.LoggedData(contexts, np.arange(125) % 2, contexts[:, 0])
     from fedopl.client.folds import _context_keys
 
-    assert len(np.unique(_context_keys(data, 0))) == 125
+    assert len(np.unique(_context_keys(data, 0, "folds"))) == 125
 
 
 def test_groups_share_a_fold(draw):

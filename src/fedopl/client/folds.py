@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.arrays import IntArray
+from fedopl.arrays import BoolArray, IntArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.errors import DataError, OptionError
 from fedopl.seeds import generator_for
@@ -25,20 +25,67 @@ MOST_FOLDS = 1000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Folds:
-    """The fold of each row, k_c : [n_c] → [K] in Algorithm 3."""
+    """The fold of each row, k_c : [n_c] → [K] in Algorithm 3.
+
+    Rows set apart for evaluation have the number `n_folds`: nothing is ever learned from them.
+    """
 
     of_row: FoldArray  # (n_rows,)
     n_folds: int
     reason: str  # why there are this many
 
+    @property
+    def set_apart(self) -> BoolArray:  # (n_rows,)
+        """The rows that nothing is learned from."""
+        apart: BoolArray = self.of_row == self.n_folds
+        return apart
+
+    @property
+    def n_parts(self) -> int:
+        """The folds, and one more if rows are set apart."""
+        return self.n_folds + bool(self.set_apart.any())
+
+    def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
+        """The rows from which the models for this part are learned."""
+        rows: BoolArray = (self.of_row != part) & ~self.set_apart
+        return rows
+
 
 def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
     """Deal the rows, or the groups of rows, to folds that are alike in actions."""
-    if not 2 <= n_folds <= MOST_FOLDS:
-        raise OptionError(f"folds: expected 2 to {MOST_FOLDS}, came {n_folds}")
-    keys, strata, units = _units(data, seed)
+    check_folds(n_folds)
+    keys, strata, units = _units(data, seed, "folds")
     used, reason = _number_of_folds(n_folds, strata, data.n_actions, units)
     return Folds(of_row=_spread(data, deal(keys, strata, used)), n_folds=used, reason=reason)
+
+
+def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
+    """Set a share of the rows apart for evaluation, and deal the others to just so many folds."""
+    check_folds(n_folds)
+    keys, strata, _ = _units(data, seed, "evaluation")
+    apart = _set_apart(keys, strata, share)
+    keys, _, _ = _units(data, seed, "folds")
+    hands = np.full(len(keys), n_folds, np.uint16)
+    if not apart.all():
+        hands[~apart] = deal(keys[~apart], strata[~apart], n_folds)
+    return Folds(of_row=_spread(data, hands), n_folds=n_folds, reason=f"{n_folds} folds as agreed")
+
+
+def check_folds(n_folds: int) -> None:
+    """Refuse a number of folds that makes no sense."""
+    if not 2 <= n_folds <= MOST_FOLDS:
+        raise OptionError(f"folds: expected 2 to {MOST_FOLDS}, came {n_folds}")
+
+
+def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:
+    """Of each stratum, the share with the smallest keys; at least one row stays to learn from."""
+    apart = np.zeros(len(keys), np.bool_)
+    order = np.lexsort((keys, strata))
+    counts = np.bincount(strata)
+    starts = np.cumsum(counts) - counts
+    for start, count in zip(starts, counts, strict=True):
+        apart[order[start : start + round(share * count)]] = True
+    return apart
 
 
 def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
@@ -61,14 +108,14 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
     return hands
 
 
-def _units(data: LoggedData, seed: int) -> tuple[Keys, IntArray, str]:
+def _units(data: LoggedData, seed: int, purpose: str) -> tuple[Keys, IntArray, str]:
     """What is dealt: rows by their action, or whole groups by the action they mostly took."""
     if data.groups is None:
-        return _context_keys(data, seed), data.actions, "rows"
+        return _context_keys(data, seed, purpose), data.actions, "rows"
     n_groups = int(data.groups.max()) + 1
     cells = data.groups * data.n_actions + data.actions
     taken = np.bincount(cells, minlength=n_groups * data.n_actions).reshape(n_groups, -1)
-    multiplier, offset = _odd_numbers(seed, 2)
+    multiplier, offset = _odd_numbers(seed, purpose, 2)
     keys = _scramble(np.arange(n_groups, dtype=np.uint64) * multiplier + offset)
     # Groups that took two actions equally often count with the rarer one; that, too, must not
     # depend on codes, so actions that are equally rare are told apart by who took them.
@@ -94,9 +141,9 @@ def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -
     return used, f"{used} folds instead of {asked}: an action has only {fewest} {units}"
 
 
-def _context_keys(data: LoggedData, seed: int) -> Keys:
+def _context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
     """A hash of each row's contexts: multiply, add, scramble."""
-    multipliers = _odd_numbers(seed, data.n_features)
+    multipliers = _odd_numbers(seed, purpose, data.n_features)
     keys = np.empty(data.n_rows, np.uint64)
     half = np.uint64(32)
     for start in range(0, data.n_rows, ROWS_PER_BLOCK):
@@ -109,8 +156,8 @@ def _context_keys(data: LoggedData, seed: int) -> Keys:
     return _scramble(keys)
 
 
-def _odd_numbers(seed: int, how_many: int) -> Keys:
-    rng = generator_for(seed, purpose="folds")
+def _odd_numbers(seed: int, purpose: str, how_many: int) -> Keys:
+    rng = generator_for(seed, purpose=purpose)
     return rng.integers(0, 2**64, how_many, dtype=np.uint64) | np.uint64(1)
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from fedopl.arrays import BoolArray, FloatArray, frozen
-from fedopl.client.folds import FoldArray, assign_folds
+from fedopl.client.folds import FoldArray, Folds, assign_folds
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.outcome import fit_outcomes
-from fedopl.client.propensity import fit_propensities
+from fedopl.client.propensity import Propensities, fit_propensities
 from fedopl.errors import OptionError, refuse_to_leave
 
 PRESETS: dict[str, tuple[str, str]] = {
@@ -72,9 +72,19 @@ def cross_fit(
     """
     if preset is not None:
         outcome, propensity = _preset(preset, outcome, propensity)
-    split = assign_folds(data, folds, seed)
+    return fit_nuisances(data, assign_folds(data, folds, seed), outcome, propensity, seed)
+
+
+def fit_nuisances(
+    data: LoggedData, split: Folds, outcome: object, propensity: object, seed: int
+) -> Nuisances:
+    """Fit both nuisances, given the folds; propensities that are fitted already are used."""
     outcomes = fit_outcomes(data, split, outcome, seed)
-    propensities = fit_propensities(data, split, propensity, seed)
+    propensities = (
+        propensity
+        if isinstance(propensity, Propensities)
+        else fit_propensities(data, split, propensity, seed)
+    )
     notes = (
         split.reason,
         f"outcome: {outcomes.reason}",

@@ -39,27 +39,35 @@ def fit_outcomes(data: LoggedData, folds: Folds, outcome: object, seed: int) -> 
 
 def _ridge(data: LoggedData, folds: Folds) -> Outcomes:
     sums = fold_sums(data, folds)
-    models = least_squares.ridge(sums.without_own_fold(), sums.effective_rows_without_own_fold())
+    models = least_squares.ridge(*_learns_from(sums, folds))
     reason = "one ridge regression per action, its penalty by generalised cross-validation"
     return _predicted(data, folds, sums, models, "ridge", f"{reason} ({_penalty_range(models)})")
 
 
 def _ols(data: LoggedData, folds: Folds) -> Outcomes:
     sums = fold_sums(data, folds)
-    models = least_squares.ordinary(sums.without_own_fold())
+    models = least_squares.ordinary(_learns_from(sums, folds)[0])
     return _predicted(data, folds, sums, models, "ols", "one least-squares regression per action")
 
 
 def _shared_ridge(data: LoggedData, folds: Folds) -> Outcomes:
     columns = action_blocks(data)
     sums = fold_sums(data, folds, columns)
-    blocks = least_squares.ridge(
-        sums.without_own_fold(), sums.effective_rows_without_own_fold(), joint=True
-    )
-    models = _widen(blocks, columns, data.n_features)
+    blocks = least_squares.ridge(*_learns_from(sums, folds), joint=True)
+    own = np.concatenate([blocks.coefficients, blocks.intercepts[..., None]], axis=-1)
+    wide = least_squares.widen(own, columns, data.n_features)
+    models = replace(blocks, coefficients=wide[..., :-1])
     reason = "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
     chosen = "shared-ridge"
     return _predicted(data, folds, sums, models, chosen, f"{reason} ({_penalty_range(models)})")
+
+
+def _learns_from(sums: FoldSums, folds: Folds) -> tuple[FloatArray, FloatArray]:
+    """For each fold's models, the sums and effective rows of all other folds."""
+    apart = folds.n_parts > folds.n_folds
+    others = least_squares.sums_of_others(sums.sums, and_of_all=apart)
+    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=apart)
+    return others, least_squares.effective_rows(others[..., -2, -2], squared)
 
 
 OUTCOMES: dict[str, Callable[[LoggedData, Folds], Outcomes]] = {
@@ -78,14 +86,6 @@ def action_blocks(data: LoggedData) -> list[IntArray]:
             "blocks, one for each action; order them by action or use outcome='ridge'"
         )
     return [np.arange(action * width, (action + 1) * width) for action in range(data.n_actions)]
-
-
-def _widen(blocks: LinearModels, columns: list[IntArray], n_features: int) -> LinearModels:
-    """Coefficients on each action's own block, as coefficients on all features."""
-    wide = np.zeros((*blocks.intercepts.shape, n_features))
-    for action, own in enumerate(columns):
-        wide[:, action, own] = blocks.coefficients[:, action]
-    return replace(blocks, coefficients=wide)
 
 
 def _predicted(
@@ -113,11 +113,11 @@ def _penalty_range(models: LinearModels) -> str:
 def _plugged(data: LoggedData, folds: Folds, outcome: object, seed: int) -> Outcomes:
     regressor = plugged.checked(outcome, "outcome", "regressor", ("fit", "predict"))
     means = np.full((data.n_rows, data.n_actions), np.nan)
-    supported = np.zeros((folds.n_folds, data.n_actions), np.bool_)
-    for fold in range(folds.n_folds):
+    supported = np.zeros((folds.n_parts, data.n_actions), np.bool_)
+    for fold in range(folds.n_parts):
         own = folds.of_row == fold
         for action, name in enumerate(data.action_names):
-            rows = ~own & (data.actions == action)
+            rows = folds.learns_from(fold) & (data.actions == action)
             supported[fold, action] = rows.any()
             if not supported[fold, action]:
                 continue

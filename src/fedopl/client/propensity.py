@@ -10,6 +10,7 @@ from fedopl.client import plugged
 from fedopl.client.folds import Folds
 from fedopl.client.logged_data import LoggedData
 from fedopl.errors import DataError, OptionError
+from fedopl.least_squares import sums_of_others
 
 # Inverse strengths of the ridge penalty on standardised features, as scikit-learn's C. With many
 # rows the penalty hardly matters and each fit is long, so only the lightest is tried.
@@ -58,10 +59,12 @@ def _known(data: LoggedData, _folds: Folds) -> Propensities:
 
 def _marginal(data: LoggedData, folds: Folds) -> Propensities:
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
-    shape = (folds.n_folds, data.n_actions)
-    taken = np.bincount(cells, data.weights, folds.n_folds * data.n_actions).reshape(shape)
-    others = taken.sum(axis=0) - taken
-    shares = others / others.sum(axis=1, keepdims=True)
+    shape = (folds.n_parts, data.n_actions)
+    taken = np.bincount(cells, data.weights, folds.n_parts * data.n_actions).reshape(shape)
+    learned = taken[: folds.n_folds].astype(np.float64)
+    others = sums_of_others(learned, and_of_all=folds.n_parts > folds.n_folds)
+    total = others.sum(axis=1, keepdims=True)
+    shares = np.divide(others, total, out=np.zeros_like(others), where=total > 0)
     values = np.take(shares, folds.of_row, axis=0)
     return Propensities(values=values, chosen="marginal", reason="the share of each action")
 
@@ -77,10 +80,10 @@ def _auto(data: LoggedData, folds: Folds) -> Propensities:
     if data.propensities is not None:
         return _known(data, folds)
     best = _marginal(data, folds).values
-    losses = {"marginal": log_loss(data, best)}
+    losses = {"marginal": log_loss(data, best, folds)}
     for strength in STRENGTHS if data.n_rows <= MANY_ROWS else STRENGTHS[-1:]:
         values = _logistic_values(data, folds, strength)
-        loss = log_loss(data, values)
+        loss = log_loss(data, values, folds)
         if loss < min(losses.values()):
             best = values
         losses[f"logistic (C = {strength:g})"] = loss
@@ -101,10 +104,10 @@ PROPENSITIES: dict[str, Callable[[LoggedData, Folds], Propensities]] = {
 }
 
 
-def log_loss(data: LoggedData, values: FloatArray) -> float:
+def log_loss(data: LoggedData, values: FloatArray, folds: Folds) -> float:
     """The mean of −log ê(X; A), over the rows whose action the model had seen at all."""
     logged = values[np.arange(data.n_rows), data.actions]
-    seen = logged > 0
+    seen = (logged > 0) & ~folds.set_apart
     if not seen.any():
         return np.inf
     weights = None if data.weights is None else data.weights[seen]
@@ -123,14 +126,18 @@ def _logistic_values(data: LoggedData, folds: Folds, strength: float) -> FloatAr
 def _classified(data: LoggedData, folds: Folds, classifier: object, seed: int) -> FloatArray:
     """Each row's class probabilities by a model that never saw its fold; 0 for unseen classes."""
     values = np.zeros((data.n_rows, data.n_actions))
-    for fold in range(folds.n_folds):
-        own = folds.of_row == fold
-        taken = np.unique(data.actions[~own])
-        if len(taken) == 1:  # nothing to tell apart
-            values[own, taken[0]] = 1.0
+    for fold in range(folds.n_parts):
+        own, others = folds.of_row == fold, folds.learns_from(fold)
+        taken = np.unique(data.actions[others])
+        if len(taken) < 2:  # nothing to tell apart
+            values[np.ix_(own, taken)] = 1.0
+            continue
+        if not own.any():
             continue
         where = f"propensity model, fold {fold + 1}"
-        model = plugged.fitted(classifier, data, ~own, data.actions, where=where, seed=[seed, fold])
+        model = plugged.fitted(
+            classifier, data, others, data.actions, where=where, seed=[seed, fold]
+        )
         predicted = plugged.answers(model, "predict_proba", data, own, where)
         values[np.ix_(own, model.classes_)] = predicted
     return values

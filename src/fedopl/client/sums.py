@@ -23,19 +23,6 @@ class FoldSums:
     squared_weights: FloatArray  # (n_folds, n_actions)
     origin: FloatArray  # (n_features + 1,)  x₀ and y₀
 
-    def without_own_fold(self) -> FloatArray:  # shaped as sums
-        """What each fold's models may learn from: everything but its own rows."""
-        return _sums_of_others(self.sums)
-
-    def effective_rows_without_own_fold(self) -> FloatArray:  # (n_folds, n_actions)
-        """Kish's (Σw)²/Σw² of the rows each model learns from: their number, if all weigh one."""
-        weight = _sums_of_others(self.sums[..., -2, -2])
-        squared = _sums_of_others(self.squared_weights)
-        rows: FloatArray = np.divide(
-            weight**2, squared, out=np.zeros_like(weight), where=squared > 0
-        )
-        return rows
-
 
 def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = None) -> FoldSums:
     """Sum over all rows once; `columns` picks each action's own features, if not all."""
@@ -43,7 +30,9 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
     width = data.n_features if columns is None else len(columns[0])
     n_cells = folds.n_folds * data.n_actions
     sums = np.zeros((n_cells, width + 2, width + 2))
+    # Rows set apart fall into a last cell that nobody sums.
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
+    np.minimum(cells, n_cells, out=cells)
     for rows, edges in _augmented_blocks(data, origin, cells, n_cells):
         for cell in np.flatnonzero(np.diff(edges)):
             z = rows[edges[cell] : edges[cell + 1]]
@@ -54,7 +43,7 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
     squared = None if data.weights is None else data.weights**2
     return FoldSums(
         sums=sums.reshape(*shape, width + 2, width + 2),
-        squared_weights=np.bincount(cells, squared, n_cells).astype(np.float64).reshape(shape),
+        squared_weights=np.bincount(cells, squared, n_cells)[:n_cells].astype(float).reshape(shape),
         origin=origin,
     )
 
@@ -63,7 +52,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     """μ̂(x; a) for every action, each row by the models that never saw its fold."""
     means = np.empty((data.n_rows, data.n_actions))
     buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
-    for start, order, edges in _sorted_blocks(folds.of_row, folds.n_folds):
+    for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
         block = slice(start, start + len(order))
         rows = np.take(data.contexts[block], order, axis=0, out=buffer[: len(order)], mode="clip")
         predicted = np.empty((len(order), data.n_actions))
@@ -73,18 +62,6 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
             predicted[own] += models.intercepts[fold]
         means[block][order] = predicted
     return means
-
-
-def _sums_of_others(parts: FloatArray) -> FloatArray:
-    """For each part along the first axis, the sum of all the others.
-
-    What came before plus what comes after costs as little as the total minus the part, and unlike
-    it leaves no trace of the part, not even in the rounding.
-    """
-    others = np.zeros_like(parts)
-    np.cumsum(parts[:-1], axis=0, out=others[1:])
-    others[:-1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
-    return others
 
 
 def _origin(data: LoggedData) -> FloatArray:

@@ -1,0 +1,81 @@
+"""The values of several policies on the same rows, and how those values vary together."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.limits import RefusedError
+from fedopl.client.workspace import Workspace
+from fedopl.policies.linear import LinearPolicy, PairwisePolicy
+from fedopl.wire.vocabulary import EstimateValues, RefusalCode, Split
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointEstimate:
+    """Means over the same rows, and the covariance matrix of those means."""
+
+    n_rows: int
+    degrees_of_freedom: int
+    means: FloatArray  # (n_candidates,)
+    covariances: FloatArray  # (n_candidates, n_candidates)
+
+
+def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimate:
+    """Estimate what was asked about, then the logging policy, then the client's own policy."""
+    rows = space.rows(query.split)
+    if not rows.any():
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    contexts, scores = space.data.contexts[rows], space.scores[rows]
+    chosen = [scores[np.arange(len(scores)), codes] for codes in _decisions(space, query, contexts)]
+    chosen.append(space.data.rewards[rows])
+    local = chosen[-1]
+    if query.split is Split.EVALUATION:
+        local = scores[np.arange(len(scores)), space.local_policy.decide(contexts)]
+    chosen.append(local)
+    return joint_estimate(space, np.column_stack(chosen), rows)
+
+
+def joint_estimate(space: Workspace, values: FloatArray, rows: BoolArray) -> JointEstimate:
+    """Weighted means of each column over the rows known in all, clusters allowed for."""
+    known = np.isfinite(values).all(axis=1)
+    if not known.any():
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    values = values[known]
+    data = space.data
+    weights = np.ones(len(values)) if data.weights is None else data.weights[rows][known]
+    weights = weights / weights.sum()
+    means = weights @ values
+    influence = weights[:, None] * (values - means)
+    if data.groups is not None:
+        _, clusters = np.unique(data.groups[rows][known], return_inverse=True)
+        by_cluster = np.zeros((int(clusters.max()) + 1, values.shape[1]))
+        np.add.at(by_cluster, clusters, influence)
+        influence = by_cluster
+    free = len(influence) - 1
+    correction = (free + 1) / free if free else 0.0
+    return JointEstimate(
+        n_rows=len(values),
+        degrees_of_freedom=free,
+        means=means,
+        covariances=correction * influence.T @ influence,
+    )
+
+
+def _decisions(space: Workspace, query: EstimateValues, contexts: FloatArray) -> list[IntArray]:
+    actions, features = space.study.actions, space.study.features
+    decided = [LinearPolicy(p, actions, features).decide(contexts) for p in query.linear]
+    decided += [PairwisePolicy(p, actions, features).decide(contexts) for p in query.pairwise]
+    decided += [_rule_codes(space, position, contexts) for position in query.rules.astype(np.int64)]
+    return decided
+
+
+def _rule_codes(space: Workspace, position: int, contexts: FloatArray) -> IntArray:
+    """What a rule of the client's own code decides; anything but action codes is a failure."""
+    answered = np.asarray(space.rules[space.study.candidates[position]](contexts))
+    if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
+        raise RefusedError(RefusalCode.FAILED)
+    codes = answered.astype(np.int64)
+    if codes.min() < 0 or codes.max() >= space.study.n_actions:
+        raise RefusedError(RefusalCode.FAILED)
+    return codes

@@ -1,0 +1,103 @@
+"""The ledger: everything a client ever answered, in the client's own keeping, append-only."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedopl.errors import StorageError
+from fedopl.wire.codec import FIELDS
+from fedopl.wire.vocabulary import Message, Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One answer: when, to which query, and what left."""
+
+    when: str
+    exchange: int
+    query: str
+    answer: str
+    reason: str  # of a refusal, else empty
+    shapes: dict[str, list[int]]
+    norms: dict[str, float]
+    n_bytes: int
+    sha256: str
+
+
+class Ledger(Protocol):
+    """Something that entries can be added to, and that can be read again."""
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry; it must be safe before the answer leaves."""
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+
+
+@dataclass
+class MemoryLedger:
+    """A ledger that lives as long as the process."""
+
+    kept: list[Entry] = field(default_factory=list)
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self.kept.append(entry)
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+        return list(self.kept)
+
+
+@dataclass(frozen=True)
+class FileLedger:
+    """A ledger of JSON lines."""
+
+    path: Path
+
+    def append(self, entry: Entry) -> None:
+        """Add a line and flush it to the disk."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(entry)) + "\n")
+                file.flush()
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return [Entry(**json.loads(line)) for line in lines]
+
+
+def entry_for(query: Message | None, answer: Message, content: bytes) -> Entry:
+    """What the ledger says of an answer."""
+    arrays: dict[str, Any] = {
+        name: getattr(answer, name)
+        for name, axes in FIELDS[type(answer)]
+        if isinstance(axes, tuple)
+    }
+    return Entry(
+        when=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        exchange=answer.exchange,
+        query=type(query).__name__ if query else "unreadable",
+        answer=type(answer).__name__,
+        reason=answer.reason.name if isinstance(answer, Refusal) else "",
+        shapes={name: list(np.shape(array)) for name, array in arrays.items()},
+        norms={name: _norm(array) for name, array in arrays.items()},
+        n_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _norm(array: Any) -> float:
+    flat = array.reshape(-1)
+    return float(np.sqrt(flat @ flat))

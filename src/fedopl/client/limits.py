@@ -1,0 +1,77 @@
+"""Disclosure limits: what a client is willing to say, owned and set by the client."""
+
+import math
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedopl.errors import OptionError
+from fedopl.validation import in_words
+from fedopl.wire.vocabulary import RefusalCode
+
+
+class RefusedError(Exception):
+    """The client will not answer; only the code leaves."""
+
+    def __init__(self, code: RefusalCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class Limits(BaseModel):
+    """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minimum_rows: int = Field(default=50, ge=1, description="fewer rows than this, and no answer")
+    minimum_cell: int = Field(
+        default=5, ge=0, description="sums and counts over fewer rows than this are left out"
+    )
+    parameter_share: float = Field(
+        default=0.5, gt=0, description="numbers to be fitted, at most this share of the rows"
+    )
+    values: bool = Field(default=True, description="whether values of policies are told at all")
+    value_queries: int = Field(default=20, ge=0, description="how many different value queries")
+    norm_cap: float = Field(default=1e9, gt=0, description="the largest number that may leave")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise OptionError(in_words(error, "limits")) from None
+
+    @classmethod
+    def open(cls) -> Self:
+        """No limits: for somebody who holds every row anyway."""
+        return cls(
+            minimum_rows=1,
+            minimum_cell=0,
+            parameter_share=math.inf,
+            value_queries=1_000_000_000,
+            norm_cap=math.inf,
+        )
+
+    def rows_needed(self, n_columns: int) -> int:
+        """The fewest rows whose sums of squares in this many columns may leave."""
+        return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
+
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse to speak for too few rows."""
+        if n_rows < self.minimum_rows:
+            raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+
+    def check_parameters(self, n_parameters: int, n_rows: int) -> None:
+        """Refuse to fit more numbers than a share of the rows."""
+        if n_parameters > self.parameter_share * n_rows:
+            raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+
+
+def as_limits(spec: object) -> Limits:
+    """Limits by name or as they are."""
+    if isinstance(spec, Limits):
+        return spec
+    if spec == "open":
+        return Limits.open()
+    if spec == "guarded":
+        return Limits()
+    raise OptionError(f"limits: expected 'open', 'guarded' or fedopl.Limits(...), came {spec!r}")

@@ -1,0 +1,198 @@
+"""A client's rows as one study sees them: split, scored, and ready to be summed."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl import least_squares
+from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.descent import Examples, examples
+from fedopl.client.folds import Folds, assign_folds_and_set_apart
+from fedopl.client.limits import RefusedError
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.nuisances import Nuisances, fit_nuisances
+from fedopl.client.outcome import action_blocks
+from fedopl.client.propensity import Propensities, fit_propensities
+from fedopl.client.scores import aipw_scores
+from fedopl.client.statistics import ScoreMeans, score_means
+from fedopl.client.store import MemoryStore, Store, fingerprint
+from fedopl.client.sums import fold_sums, predict
+from fedopl.errors import DataError
+from fedopl.least_squares import LinearModels
+from fedopl.policies.linear import LinearPolicy
+from fedopl.solving import solve_scores
+from fedopl.study import Study
+from fedopl.wire.vocabulary import RefusalCode, Split
+
+Rule = Callable[[FloatArray], NDArray[np.generic]]
+
+
+class Workspace:
+    """Everything the door needs to know about the rows; nothing here ever leaves by itself."""
+
+    def __init__(
+        self, data: LoggedData, study: Study, store: Store, rules: Mapping[str, Rule]
+    ) -> None:
+        self.data, self.study, self.store, self.rules = data, study, store, rules
+        self._examples: tuple[bytes, Examples] | None = None
+
+    @cached_property
+    def folds(self) -> Folds:
+        """The fold of each row, and which rows are set apart; the seed decides, not the order."""
+        study = self.study
+        return assign_folds_and_set_apart(
+            self.data, study.nuisances.folds, study.evaluation_share, study.seed
+        )
+
+    @cached_property
+    def training(self) -> BoolArray:  # (n_rows,)
+        """The rows that may be learned from."""
+        return ~self.folds.set_apart
+
+    def rows(self, split: Split) -> BoolArray:  # (n_rows,)
+        """The rows of a split."""
+        if split is Split.TRAINING:
+            return self.training
+        if split is Split.EVALUATION:
+            return self.folds.set_apart
+        first: BoolArray = self.folds.of_row == 0
+        return first if split is Split.VALIDATION else self.training & ~first
+
+    @cached_property
+    def rows_per_action(self) -> IntArray:  # (n_actions,)
+        """Training rows that took each action."""
+        return np.bincount(self.data.actions[self.training], minlength=self.data.n_actions)
+
+    @cached_property
+    def rows_per_cell(self) -> IntArray:  # (n_folds, n_actions)
+        """Training rows of each fold that took each action."""
+        cells = self.folds.of_row.astype(np.int64) * self.data.n_actions + self.data.actions
+        shape = (self.folds.n_folds, self.data.n_actions)
+        counts = np.bincount(cells, minlength=shape[0] * shape[1])
+        return counts[: shape[0] * shape[1]].reshape(shape)
+
+    @cached_property
+    def blocks(self) -> list[IntArray] | None:
+        """Each action's own columns, where the policy has them."""
+        return action_blocks(self.data) if self.study.policy_features == "blocks" else None
+
+    @cached_property
+    def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
+        """Which parameters an oracle may move, if not all."""
+        if self.blocks is None:
+            return None
+        mask = np.zeros((self.data.n_actions, self.data.n_features + 1))
+        for action, own in enumerate(self.blocks):
+            mask[action, [*own, -1]] = 1.0
+        return mask
+
+    # --- scores --------------------------------------------------------------------------------
+
+    def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
+        """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
+        sums = fold_sums(self.data, self.folds)
+        to_zero = np.eye(self.data.n_features + 2)
+        to_zero[:-2, -2], to_zero[-1, -2] = sums.origin[:-1], sums.origin[-1]
+        return to_zero @ sums.sums @ to_zero.T, sums.squared_weights
+
+    def score(self, models: FloatArray) -> None:
+        """Score all rows, with these outcome models or, where there are none, with our own."""
+        key = hashlib.sha256(models.tobytes()).digest()
+        kept = self.store.get(self._key)
+        if kept is not None and kept["models"].tobytes() == key:
+            return
+        nuisances = self._borrowed(models) if len(models) else self._own_nuisances
+        values = aipw_scores(self.data, nuisances, clip=self.study.nuisances.clip).values
+        self.store.put(
+            self._key,
+            {"values": self._unseen(values), "models": np.frombuffer(key, np.uint8)},
+        )
+        self._examples = None
+
+    @property
+    def scores(self) -> FloatArray:  # (n_rows, n_actions)
+        """The scores of all rows, found again if another process made them."""
+        kept = self.store.get(self._key)
+        if kept is None:
+            raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+        return kept["values"]
+
+    @cached_property
+    def _key(self) -> str:
+        persistent = not isinstance(self.store, MemoryStore)
+        rows = fingerprint(self.data) if persistent else ""
+        return f"{self.study.digest.hex()} {rows}"
+
+    def _unseen(self, values: FloatArray) -> FloatArray:
+        never = self.rows_per_action == 0
+        rule = self.study.nuisances.unseen_rule
+        if never.any() and rule == "refuse":
+            raise RefusedError(RefusalCode.UNSEEN_ACTION)
+        if never.any() and rule == "mask":
+            values = values.copy()
+            values[:, never] = np.nan
+        if not np.isfinite(values[self.training]).any():
+            raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+        return values
+
+    @cached_property
+    def _propensities(self) -> Propensities:
+        plan = self.study.nuisances
+        try:
+            return fit_propensities(self.data, self.folds, plan.propensity, self.study.seed)
+        except DataError:
+            raise RefusedError(RefusalCode.NO_PROPENSITIES) from None
+
+    @cached_property
+    def _own_nuisances(self) -> Nuisances:
+        plan = self.study.nuisances
+        given = self._propensities
+        return fit_nuisances(self.data, self.folds, plan.outcome, given, self.study.seed)
+
+    def _borrowed(self, models: FloatArray) -> Nuisances:
+        linear = LinearModels(
+            coefficients=np.nan_to_num(models[..., :-1]),
+            intercepts=models[..., -1],
+            penalties=np.zeros(models.shape[:2]),
+        )
+        return Nuisances(
+            outcome_means=predict(self.data, self.folds, linear),
+            propensities=self._propensities.values,
+            folds=self.folds.of_row,
+            supported=linear.supported,
+            outcome="federated",
+            propensity=self._propensities.chosen,
+            notes=(),
+        )
+
+    # --- what is made of them ------------------------------------------------------------------
+
+    def score_means(self) -> ScoreMeans:
+        """What the exact oracle needs to know of the training rows."""
+        return score_means(self.data, self.scores, self.training, self.blocks)
+
+    def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
+        """Training rows for the iterative oracle, made once for each standardisation."""
+        key = centre.tobytes() + scale.tobytes()
+        if self._examples is None or self._examples[0] != key:
+            scores = self.scores
+            rows = self.training & np.isfinite(scores).any(axis=1)
+            weights = None if self.data.weights is None else self.data.weights[rows]
+            made = examples(self.data.contexts[rows], scores[rows], weights, centre, scale)
+            self._examples = (key, made)
+        return self._examples[1]
+
+    @cached_property
+    def local_policy(self) -> LinearPolicy:
+        """What this client would have learned alone: own nuisances, scores and exact oracle."""
+        values = aipw_scores(self.data, self._own_nuisances).values
+        means = score_means(self.data, values, self.training, self.blocks)
+        parameters = solve_scores(means.grams, means.products, means.squares, means.shares)
+        return LinearPolicy(
+            least_squares.widen(parameters, self.blocks, self.data.n_features),
+            self.study.actions,
+            self.study.features,
+        )

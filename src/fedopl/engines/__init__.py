@@ -1,0 +1,1 @@
+"""Engines: what carries bytes between server and clients."""

@@ -1,0 +1,76 @@
+"""Offline policy learning for one party, with scikit-learn's conventions."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fedopl.client.logged_data import LoggedData
+from fedopl.engines.learning import learn
+from fedopl.policies.linear import LinearPolicy
+
+
+class PolicyLearner(BaseEstimator):  # type: ignore[misc]
+    """`fit(X, A, Y, propensity=…)` learns a policy, `predict(X)` says which action to take.
+
+    Parameters are those of `fedopl.learn`; they are checked when fitting.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: str = "shared",
+        oracle: str = "csoaa-exact",
+        plan: object = None,
+        nuisances: object = "federated",
+        evaluation_share: float = 0.25,
+        action_names: Sequence[object] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.features = features
+        self.oracle = oracle
+        self.plan = plan
+        self.nuisances = nuisances
+        self.evaluation_share = evaluation_share
+        self.action_names = action_names
+        self.seed = seed
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        A: ArrayLike,  # noqa: N803
+        Y: ArrayLike,  # noqa: N803
+        *,
+        propensity: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from contexts X, actions A and rewards Y, of which more is better."""
+        data = LoggedData(
+            X, A, Y, propensity, action_names=self.action_names, weights=weights, groups=groups
+        )
+        options: dict[str, Any] = self.get_params()
+        del options["action_names"]
+        self.run_ = learn({"all": data}, **options)
+        self.policy_: LinearPolicy | None = self.run_.policy
+        self.classes_ = _classes(A, data)
+        self.n_features_in_ = data.n_features
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """The action to take in each context, as labelled in A."""
+        check_is_fitted(self)
+        assert self.policy_ is not None  # noqa: S101
+        return self.classes_[self.policy_.decide(X)]
+
+
+def _classes(actions: ArrayLike, data: LoggedData) -> NDArray[Any]:
+    """The labels as they were given, in the order of their codes; names for those not taken."""
+    given = np.asarray(actions)
+    labels = np.array(data.action_names, dtype=object)
+    for code in np.unique(data.actions):
+        labels[code] = given[np.argmax(data.actions == code)]
+    return np.array(labels.tolist())

@@ -1,0 +1,133 @@
+"""One call: several clients' data in, a policy and its honest value out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedopl.client.door import Door
+from fedopl.client.ledger import Entry
+from fedopl.client.limits import as_limits
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.workspace import Rule
+from fedopl.engines.in_process import InProcess
+from fedopl.errors import OptionError, StudyError
+from fedopl.labels import quoted
+from fedopl.mixture import as_mixture
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.conversation import Progress
+from fedopl.server.federation import run_study
+from fedopl.server.record import Record
+from fedopl.study import NuisancePlan, Study, TrainingPlan
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run(Record):
+    """A finished run in one process, with every client's ledger."""
+
+    ledger: dict[str, list[Entry]]
+
+
+def learn(
+    clients: Mapping[str, LoggedData],
+    *,
+    policy: str = "linear",
+    features: str = "shared",
+    candidates: Mapping[str, LinearPolicy | Rule] | None = None,
+    oracle: str = "csoaa-exact",
+    plan: TrainingPlan | None = None,
+    precision: str = "rows",
+    mixture: object = "empirical",
+    nuisances: str | NuisancePlan = "federated",
+    evaluation_share: float = 0.25,
+    quorum: float = 0.5,
+    limits: object = "open",
+    threads: int = 1,
+    journal: str | Path | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Run:
+    """Learn one policy from the logged data of several clients.
+
+    Args:
+        clients: each client's data, by name; one client is ordinary offline policy learning.
+        policy: "linear", or "finite" for the best of constant arms and `candidates`.
+        features: "shared" (all of x for each action) or "blocks" (φ(x, a) = x_a).
+        candidates: policies, or functions from contexts to action codes, by name.
+        oracle: "csoaa-exact", "csoaa-sgd" (the paper's FedOPL), "wap" or "direct".
+        plan: rounds, steps and rates of the iterative oracle.
+        precision: "rows", or "clients" to weigh clients by how precise their scores are.
+        mixture: "empirical", "uniform", shares by client, or `fedopl.mixture.skewed(...)`.
+        nuisances: "federated", "local", or a `NuisancePlan`.
+        evaluation_share: rows set apart for evaluation; with 0, no value is claimed.
+        quorum: the share of clients without whose answers a round does not count.
+        limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
+        threads: how many clients work at once.
+        journal: a folder; a killed run that is called again goes on from there.
+        progress: called after every exchange.
+        seed: decides folds, evaluation rows and batches.
+
+    """
+    _check_clients(clients)
+    first = next(iter(clients.values()))
+    given = dict(candidates or {})
+    agreed: dict[str, Any] = {
+        "actions": first.action_names,
+        "features": first.feature_names,
+        "policy": policy,
+        "policy_features": features,
+        "candidates": tuple(given),
+        "oracle": oracle,
+        "plan": plan or TrainingPlan(),
+        "precision": precision,
+        "nuisances": nuisances if isinstance(nuisances, NuisancePlan) else {"kind": nuisances},
+        "mixture": as_mixture(mixture),
+        "evaluation_share": evaluation_share,
+        "quorum": quorum,
+        "seed": seed,
+    }
+    study = Study(**agreed)
+    rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}
+    doors = {
+        name: Door(name, data, study, limits=as_limits(limits), rules=_checked(rules))
+        for name, data in clients.items()
+    }
+    record = run_study(
+        study,
+        InProcess(doors, threads),
+        policies={name: p for name, p in given.items() if isinstance(p, LinearPolicy)},
+        journal=Path(journal) if journal else None,
+        progress=progress,
+    )
+    return Run(**vars(record), ledger={name: doors[name].ledger.entries() for name in doors})
+
+
+def _check_clients(clients: Mapping[str, LoggedData]) -> None:
+    if not isinstance(clients, Mapping) or not clients:
+        raise OptionError("clients: expected a dictionary of LoggedData by client name")
+    for name, data in clients.items():
+        if not isinstance(name, str) or not isinstance(data, LoggedData):
+            raise OptionError(
+                f"clients: expected LoggedData by name, came {type(data).__name__} for {name!r}"
+            )
+    first_name, first = next(iter(clients.items()))
+    for name, data in clients.items():
+        _check_same(first_name, first.action_names, name, data.action_names, "action_names")
+        _check_same(first_name, first.feature_names, name, data.feature_names, "feature_names")
+
+
+def _check_same(
+    first: str, expected: Sequence[str], name: str, came: Sequence[str], what: str
+) -> None:
+    if tuple(expected) != tuple(came):
+        raise StudyError(
+            f"{name}: {what} differ from those of {first}: expected {quoted(expected)}, "
+            f"came {quoted(came)}; give every client the same {what}, in the same order"
+        )
+
+
+def _checked(rules: Mapping[str, Callable[..., object]]) -> dict[str, Rule]:
+    for name, rule in rules.items():
+        if not callable(rule):
+            raise OptionError(f"candidates: '{name}' is neither a policy nor a function")
+    return dict(rules)  # type: ignore[arg-type]

@@ -1,0 +1,137 @@
+"""Mixtures λ: how much each client counts. They are the server's, agreed before anything runs."""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedopl.errors import OptionError
+from fedopl.validation import in_words
+
+Weights = dict[str, float]
+
+
+class _Mixture(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Empirical(_Mixture):
+    """λ = n̄: every row counts the same, wherever it lies."""
+
+    kind: Literal["empirical"] = "empirical"
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client, given the rows it enrolled with."""
+        total = sum(rows.values())
+        return {name: rows[name] / total for name in sorted(rows)}
+
+
+class Uniform(_Mixture):
+    """λ_c = 1/C: every client counts the same, however many rows it has."""
+
+    kind: Literal["uniform"] = "uniform"
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client."""
+        return {name: 1 / len(rows) for name in sorted(rows)}
+
+
+class Given(_Mixture):
+    """Weights somebody decided on; they must add up to one."""
+
+    kind: Literal["given"] = "given"
+    shares: dict[str, float]
+
+    @model_validator(mode="after")
+    def _is_a_distribution(self) -> Self:
+        bad = sorted(name for name, share in self.shares.items() if not 0 <= share <= 1)
+        if bad:
+            raise ValueError(f"mixture: expected shares from 0 to 1; not so for {', '.join(bad)}")
+        total = math.fsum(self.shares.values())
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"mixture: expected shares that add up to 1, they add up to {total:g}")
+        return self
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client; a client without a share is an error."""
+        if set(self.shares) != set(rows):
+            raise OptionError(
+                f"mixture: shares for {', '.join(sorted(self.shares))}, "
+                f"but the clients are {', '.join(sorted(rows))}"
+            )
+        return {name: self.shares[name] for name in sorted(rows)}
+
+
+class Skewed(_Mixture):
+    """λ = n̄ + ε̄ with ε̄_c = −α·n̄_c, and α·(1 − n̄_t) for the target t, as in the experiments."""
+
+    kind: Literal["skewed"] = "skewed"
+    toward: str
+    alpha: float = Field(ge=0, le=1)
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client."""
+        if self.toward not in rows:
+            raise OptionError(
+                f"mixture: skewed toward '{self.toward}', "
+                f"but the clients are {', '.join(sorted(rows))}"
+            )
+        shares = Empirical().weights(rows)
+        return {
+            name: share + self.alpha * ((name == self.toward) - share)
+            for name, share in shares.items()
+        }
+
+
+Mixture = Annotated[Empirical | Uniform | Given | Skewed, Field(discriminator="kind")]
+
+
+def empirical() -> Empirical:
+    """λ = n̄."""
+    return Empirical()
+
+
+def uniform() -> Uniform:
+    """λ_c = 1/C."""
+    return Uniform()
+
+
+def given(shares: Mapping[str, float]) -> Given:
+    """These weights."""
+    try:
+        return Given(shares=dict(shares))
+    except ValidationError as error:
+        raise OptionError(in_words(error, "given")) from None
+
+
+def skewed(toward: str, alpha: float) -> Skewed:
+    """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
+    try:
+        return Skewed(toward=toward, alpha=alpha)
+    except ValidationError as error:
+        raise OptionError(in_words(error, "skewed")) from None
+
+
+def as_mixture(spec: object) -> Empirical | Uniform | Given | Skewed:
+    """A mixture from its name, from shares by client, or as it is."""
+    if isinstance(spec, Empirical | Uniform | Given | Skewed):
+        return spec
+    if spec == "empirical":
+        return Empirical()
+    if spec == "uniform":
+        return Uniform()
+    if isinstance(spec, Mapping):
+        return given(spec)
+    raise OptionError(
+        "mixture: expected 'empirical', 'uniform', shares by client or "
+        f"fedopl.mixture.skewed(toward, alpha), came {spec!r}"
+    )
+
+
+def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weights:
+    """The weights of those who are left, λ_c / Σ_{c ∈ S} λ_c; all equal if they weigh nothing."""
+    total = math.fsum(weights[name] for name in sorted(names))
+    if total <= 0:
+        return {name: 1 / len(names) for name in sorted(names)}
+    return {name: weights[name] / total for name in sorted(names)}

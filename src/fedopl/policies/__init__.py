@@ -1,0 +1,1 @@
+"""Policies: contexts in, actions out; parameters in, parameters out; saved as readable JSON."""

@@ -1,0 +1,30 @@
+"""The contexts a policy is asked about, checked against the features it was learned on."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from fedopl.arrays import FloatArray, check_finite, float_array
+from fedopl.errors import DataError
+from fedopl.labels import quoted
+
+
+def checked_contexts(contexts: ArrayLike, feature_names: tuple[str, ...]) -> FloatArray:
+    """The contexts as numbers; the columns of a frame are put in the policy's order."""
+    if hasattr(contexts, "columns"):
+        contexts = _in_order(contexts, feature_names)
+    array = float_array(contexts, "contexts", ndim=2)
+    if array.shape[1] != len(feature_names):
+        raise DataError(
+            f"contexts: the policy was learned on {len(feature_names)} features "
+            f"({quoted(feature_names)}), came {array.shape[1]}"
+        )
+    check_finite(array, "contexts", feature_names)
+    return array
+
+
+def _in_order(frame: Any, feature_names: tuple[str, ...]) -> Any:
+    missing = [name for name in feature_names if name not in list(frame.columns)]
+    if missing:
+        raise DataError(f"contexts: the policy needs columns {quoted(missing)}")
+    return frame[list(feature_names)]

@@ -1,0 +1,95 @@
+"""`direct`: climb the estimated value itself, from the exact start, and keep only what pays."""
+
+import numpy as np
+
+from fedopl.arrays import BoolArray, FloatArray
+from fedopl.mixture import Weights, renormalised
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregation import weighted_sum
+from fedopl.server.conversation import Conversation
+from fedopl.server.oracles import exact
+from fedopl.server.oracles.setting import Setting
+from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
+from fedopl.wire.vocabulary import (
+    EstimateValues,
+    Slope,
+    SlopeOfValue,
+    Split,
+    Values,
+    no_policies,
+)
+
+# Temperatures relative to how far the start's scores lie apart; each is softer than the next.
+TEMPERATURES = (0.5, 0.25, 0.1)
+STEPS_EACH = 5
+STEP = 0.2  # of the start's own size
+PULL = 0.1  # back to the start, so that noise in the scores is not followed for long
+
+
+def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
+    """Climb on all folds but the first; accept if the value on the first one rises."""
+    start = exact.learn(setting, conversation)
+    climbed = _climb(setting, conversation, start)
+    return climbed if _pays(setting, conversation, start, climbed) else start
+
+
+def _climb(setting: Setting, conversation: Conversation, start: LinearPolicy) -> LinearPolicy:
+    study = setting.study
+    centre, scale = setting.statistics.standardisation(setting.weights)
+    usable = start.intercepts > -1e299
+    origin = on_standardised_features(np.where(usable[:, None], start.parameters, 0), centre, scale)
+    size = float(np.linalg.norm(origin - origin[usable].mean(axis=0))) or 1.0
+    spread = size / np.sqrt(study.n_actions)
+    current = origin
+    for temperature in (share * spread for share in TEMPERATURES):
+        for _ in range(STEPS_EACH):
+            raw = _raw(current, start, usable, centre, scale)
+            slope = _slope(setting, conversation, raw, temperature) / scale
+            length = float(np.linalg.norm(slope))
+            if length == 0:
+                break
+            current = current + STEP * size * slope / length - PULL * (current - origin)
+    return LinearPolicy(_raw(current, start, usable, centre, scale), study.actions, study.features)
+
+
+def _raw(
+    current: FloatArray,
+    start: LinearPolicy,
+    usable: BoolArray,
+    centre: FloatArray,
+    scale: FloatArray,
+) -> FloatArray:
+    return np.where(usable[:, None], on_raw_features(current, centre, scale), start.parameters)
+
+
+def _slope(
+    setting: Setting, conversation: Conversation, parameters: FloatArray, temperature: float
+) -> FloatArray:
+    answers = conversation.require_quorum(
+        conversation.ask(
+            SlopeOfValue,
+            setting.weights,
+            Slope,
+            temperature=temperature,
+            parameters=parameters,
+        )
+    )
+    weights = renormalised(setting.weights, answers.keys())
+    return weighted_sum(weights, {name: answer.gradient for name, answer in answers.items()})
+
+
+def _pays(
+    setting: Setting, conversation: Conversation, start: LinearPolicy, climbed: LinearPolicy
+) -> bool:
+    fields = {
+        **no_policies(setting.study),
+        "linear": np.stack([start.parameters, climbed.parameters]),
+    }
+    answers = conversation.ask(
+        EstimateValues, setting.weights, Values, split=Split.VALIDATION, **fields
+    )
+    if not answers:
+        return False
+    weights: Weights = renormalised(setting.weights, answers.keys())
+    means = weighted_sum(weights, {name: answer.means for name, answer in answers.items()})
+    return bool(means[1] > means[0])

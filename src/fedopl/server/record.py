@@ -1,0 +1,76 @@
+"""What a run leaves behind."""
+
+from dataclasses import dataclass
+
+from fedopl.errors import OptionError
+from fedopl.mixture import Weights, as_mixture
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.conversation import Round
+from fedopl.server.evaluation import GainTable, ValueTable
+from fedopl.server.statistics import Statistics
+from fedopl.study import Study
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record:
+    """A finished run: the policy, what it is worth, and how it came about."""
+
+    study: Study
+    policy: LinearPolicy | None  # None where the best candidate is a rule in code
+    chosen: str  # what the learned policy is called in the tables
+    best_arm: str
+    mixture: Weights
+    rows: dict[str, int]  # training rows each client enrolled with
+    values: ValueTable
+    gains: GainTable
+    rounds: tuple[Round, ...]
+    statistics: Statistics
+
+    @property
+    def refusals(self) -> tuple[tuple[int, str, str], ...]:
+        """Every (exchange, client, why) where a client did not contribute."""
+        return tuple(
+            (latest.exchange, name, why)
+            for latest in self.rounds
+            for name, why in sorted(
+                {
+                    **latest.refused,
+                    **{name: f"rejected: {why}" for name, why in latest.rejected.items()},
+                    **dict.fromkeys(latest.silent, "no answer"),
+                }.items()
+            )
+        )
+
+    def resolve(self, mixture: object) -> LinearPolicy:
+        """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
+        if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
+            raise OptionError(
+                "resolve: only a linear policy learned by csoaa-exact can be re-solved"
+            )
+        return self.statistics.solve(as_mixture(mixture).weights(self.rows))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the learned policy beats the best constant arm, in one plain sentence."""
+        if not self.gains.rows:
+            return "No rows were held out, so nothing is claimed about the policy's value."
+        against = f"everybody gets {self.best_arm}"
+        if self.chosen == against:
+            return f"The best candidate is a constant arm: {against}."
+        gain = self.gains.over(against)
+        low, high = gain.interval()
+        found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+        if low > 0:
+            return f"The learned policy beats the best constant arm, {against}, by {found}."
+        if high < 0:
+            return f"The learned policy is worse than the best constant arm, {against}: {found}."
+        return (
+            f"The learned policy does not demonstrably beat the best constant arm, {against}: "
+            f"{found}."
+        )
+
+    def __str__(self) -> str:
+        parts = [self.verdict]
+        if self.values.rows:
+            parts += ["", str(self.values), "", str(self.gains)]
+        return "\n".join(parts)

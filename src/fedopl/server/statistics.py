@@ -1,0 +1,115 @@
+"""What the server keeps of the clients' score sums: enough to solve for any mixture again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl import least_squares
+from fedopl.arrays import FloatArray, IntArray
+from fedopl.mixture import Weights, renormalised
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregation import weighted_sum
+from fedopl.solving import residual_variances, solve_scores
+from fedopl.study import Study
+from fedopl.wire.vocabulary import ScoreSums
+
+# How far from one the mean of a constant one may be.
+CORNER_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statistics:
+    """Every client's mean squares and products, by name."""
+
+    study: Study
+    sums: dict[str, ScoreSums]
+
+    def solve(self, weights: Weights) -> LinearPolicy:
+        """The exact CSOAA policy for these weights; nobody is asked anything."""
+        pooled = self._pooled(renormalised(weights, self.sums.keys()))
+        parameters = solve_scores(*pooled)
+        if self.study.precision == "clients":
+            parameters = solve_scores(*self._by_precision(weights, parameters))
+        wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
+        return LinearPolicy(wide, self.study.actions, self.study.features)
+
+    def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
+        """The value of each constant arm on training rows; NaN where nobody has a score."""
+        _, products, _, shares = self._pooled(renormalised(weights, self.sums.keys()))
+        return np.where(shares > 0, products[:, -1], np.nan)
+
+    def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of every feature, then 0 and 1 for the intercept."""
+        study = self.study
+        grams, _, _, _ = self._pooled(renormalised(weights, self.sums.keys()))
+        centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
+        columns = self.blocks or [np.arange(study.n_features)]
+        for own, gram in zip(columns, grams, strict=False):
+            if gram[-1, -1] <= 0:
+                continue
+            centre[own] = gram[:-1, -1]
+            variance = np.diagonal(gram)[:-1] - centre[own] ** 2
+            scale[own] = np.sqrt(np.where(variance > 1e-14 * np.diagonal(gram)[:-1], variance, 1.0))
+        return centre, scale
+
+    @property
+    def blocks(self) -> list[IntArray] | None:
+        """Each action's own columns, where the policy has them."""
+        if self.study.policy_features != "blocks":
+            return None
+        width = self.study.n_features // self.study.n_actions
+        return [np.arange(a * width, (a + 1) * width) for a in range(self.study.n_actions)]
+
+    def _pooled(
+        self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Mixture means; a client's part in an action is as large as its share of scored rows."""
+        per_action = any(len(sums.grams) > 1 for sums in self.sums.values()) or emphasis is not None
+        parts: dict[str, dict[str, FloatArray]] = {
+            name: {} for name in ("grams", "products", "squares", "shares")
+        }
+        for name, sums in self.sums.items():
+            share = sums.shares * (1.0 if emphasis is None else emphasis[name])
+            gram_share = share if per_action else share[:1]
+            parts["grams"][name] = gram_share[:, None, None] * sums.grams
+            parts["products"][name] = share[:, None] * sums.products
+            parts["squares"][name] = share * sums.squares
+            parts["shares"][name] = share
+        summed = {part: weighted_sum(weights, arrays) for part, arrays in parts.items()}
+        shares = summed["shares"]
+        safe = np.where(shares > 0, shares, 1.0)
+        return (
+            summed["grams"] / safe[: len(summed["grams"]), None, None],
+            summed["products"] / safe[:, None],
+            summed["squares"] / safe,
+            shares,
+        )
+
+    def _by_precision(
+        self, weights: Weights, parameters: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Generalised least squares: a client with noisy scores about the first fit counts less.
+
+        The objective becomes Σ_c λ_c/v_c(a) · mean (Γ̂(a) − φᵀθ)², no longer the λ-mixture's own.
+        """
+        emphasis = {}
+        for name, sums in self.sums.items():
+            variances = residual_variances(sums.grams, sums.products, sums.squares, parameters)
+            emphasis[name] = 1 / np.maximum(variances, 1e-300 + 1e-12 * np.maximum(sums.squares, 0))
+        return self._pooled(renormalised(weights, self.sums.keys()), emphasis)
+
+
+def fault_in(sums: ScoreSums, study: Study) -> str | None:
+    """What is impossible about a client's sums, if anything; scaling them would buy weight."""
+    if len(sums.grams) not in (1, study.n_actions):
+        return "the number of grams fits neither one for all actions nor one for each"
+    if (sums.shares < 0).any() or (sums.shares > 1 + CORNER_TOLERANCE).any():
+        return "a share of rows is outside 0 to 1"
+    corners = sums.grams[:, -1, -1]
+    present = sums.shares[: len(corners)] > 0
+    if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
+        return "the mean of one is not one"
+    if (np.abs(sums.grams - np.swapaxes(sums.grams, 1, 2)) > 1e-6 * np.abs(sums.grams).max()).any():
+        return "a matrix of squares is not symmetric"
+    return None

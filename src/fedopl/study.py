@@ -1,0 +1,93 @@
+"""The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
+
+import hashlib
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedopl.errors import OptionError
+from fedopl.mixture import Empirical, Mixture
+from fedopl.validation import in_words
+
+PolicyKind = Literal["linear", "finite"]
+OracleName = Literal["csoaa-exact", "csoaa-sgd", "wap", "direct"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise OptionError(in_words(error, type(self).__name__.lower())) from None
+
+
+class TrainingPlan(_Part):
+    """How the iterative oracles go about it (Algorithms 1 and 2)."""
+
+    rounds: int = Field(default=40, ge=1, le=100_000)
+    local_steps: int = Field(default=20, ge=1)
+    batch_size: int = Field(default=128, ge=1)
+    clients_per_round: int | None = Field(default=None, ge=1)
+    rate: float = Field(default=0.5, gt=0, le=2, description="of the largest stable step")
+    proximal: float = Field(default=0.0, ge=0, description="FedProx: pull to the round's start")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
+
+
+class NuisancePlan(_Part):
+    """How scores come about."""
+
+    kind: Literal["federated", "local"] = "federated"
+    outcome: Literal["ridge", "ols"] = "ridge"
+    propensity: Literal["auto", "known", "marginal", "logistic"] = "auto"
+    folds: int = Field(default=5, ge=2, le=1000)
+    clip: float | None = Field(default=None, gt=0, lt=1)
+    unseen: Literal["borrow", "mask", "refuse"] | None = Field(
+        default=None, description="an action a client never took; borrow needs federated nuisances"
+    )
+
+    @model_validator(mode="after")
+    def _can_borrow(self) -> Self:
+        if self.unseen == "borrow" and self.kind == "local":
+            raise ValueError("unseen: there is nothing to borrow from with local nuisances")
+        return self
+
+    @property
+    def unseen_rule(self) -> Literal["borrow", "mask", "refuse"]:
+        """What was said, or what suits the kind."""
+        return self.unseen or ("borrow" if self.kind == "federated" else "mask")
+
+
+class Study(_Part):
+    """Actions, features, policy class, oracle, nuisances, evaluation and seed: one agreed thing."""
+
+    name: str = "study"
+    actions: tuple[str, ...] = Field(min_length=2)
+    features: tuple[str, ...] = Field(min_length=1)
+    policy: PolicyKind = "linear"
+    policy_features: Literal["shared", "blocks"] = "shared"
+    candidates: tuple[str, ...] = ()
+    oracle: OracleName = "csoaa-exact"
+    plan: TrainingPlan = TrainingPlan()
+    precision: Literal["rows", "clients"] = "rows"
+    nuisances: NuisancePlan = NuisancePlan()
+    mixture: Mixture = Empirical()
+    evaluation_share: float = Field(default=0.25, ge=0, le=0.9)
+    quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
+    seed: int = 0
+
+    @property
+    def n_actions(self) -> int:
+        """D in the paper."""
+        return len(self.actions)
+
+    @property
+    def n_features(self) -> int:
+        """P in the paper."""
+        return len(self.features)
+
+    @property
+    def digest(self) -> bytes:
+        """What every message carries, so that nobody answers for another study."""
+        return hashlib.sha256(self.model_dump_json().encode()).digest()

@@ -1,0 +1,270 @@
+"""Every message that may cross the door. There are no others, and none can hold a row.
+
+A field is a whole number, a number, a member of a closed list, or an array whose axes are named
+below; no axis is counted in rows. Once released, a message never changes its fields: it gets a
+successor with a new code, and `VERSION` goes up.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.policies.linear import action_pairs
+from fedopl.study import Study
+
+VERSION = 1
+
+
+class Axis(enum.Enum):
+    """What an array's axis counts."""
+
+    ACTIONS = "actions"
+    PARAMETERS = "parameters"  # features and an intercept
+    REGRESSION = "regression"  # features, an intercept and a reward
+    FEATURES = "features"  # each action's own features and an intercept
+    FOLDS = "folds"
+    MODELS = "models"  # one for each fold, and one for rows set apart
+    GRAMS = "grams"  # one for each action, or one that serves all
+    PAIRS = "pairs"
+    LINEAR_POLICIES = "linear policies"
+    PAIRWISE_POLICIES = "pairwise policies"
+    RULES = "rules"
+    CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
+
+
+Array = FloatArray
+
+
+class Split(enum.Enum):
+    """Which of its rows a client should use."""
+
+    TRAINING = 1
+    EVALUATION = 2
+    FITTING = 3  # training rows but the first fold
+    VALIDATION = 4  # the first fold of the training rows
+
+
+class RefusalCode(enum.Enum):
+    """Why a client does not answer. The code is all that is said."""
+
+    MALFORMED = 1
+    WRONG_VERSION = 2
+    WRONG_STUDY = 3
+    TOO_FEW_ROWS = 4
+    SMALL_CELLS = 5
+    TOO_MANY_PARAMETERS = 6
+    VALUES_FORBIDDEN = 7
+    BUDGET_SPENT = 8
+    NORM_TOO_LARGE = 9
+    NOT_FINITE = 10
+    UNSEEN_ACTION = 11
+    NO_PROPENSITIES = 12
+    NOTHING_TO_SAY = 13
+    FAILED = 14
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Message:
+    """What every message carries."""
+
+    code: ClassVar[int]
+    study: bytes  # the digest of the study
+    exchange: int  # which exchange of the run this belongs to
+
+
+# --- queries, from the server ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Enrol(Message):
+    """Ask whether a client takes part, and with how many rows."""
+
+    code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumOutcomes(Message):
+    """The sums that outcome models are made from, apart for each fold and action."""
+
+    code: ClassVar[int] = 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumScores(Message):
+    """Score your rows with these outcome models, or with your own if there are none, and sum up."""
+
+    code: ClassVar[int] = 3
+    models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
+    supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumPairs(Message):
+    """The same for every pair of actions, rows weighted by what the choice is worth."""
+
+    code: ClassVar[int] = 5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImprovePolicy(Message):
+    """Improve these parameters on your scores (Algorithm 2)."""
+
+    code: ClassVar[int] = 6
+    round: int
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+    centre: Annotated[Array, (Axis.PARAMETERS,)]
+    scale: Annotated[Array, (Axis.PARAMETERS,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlopeOfValue(Message):
+    """Ask which way the value of the softened policy rises."""
+
+    code: ClassVar[int] = 7
+    temperature: float
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimateValues(Message):
+    """Ask what these policies are worth on rows of this split."""
+
+    code: ClassVar[int] = 8
+    split: Split
+    linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
+    pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
+    rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
+
+
+# --- answers, from a client ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Refusal(Message):
+    """No, and a code for why."""
+
+    code: ClassVar[int] = 64
+    reason: RefusalCode
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Enrolment(Message):
+    """Yes, with this many rows to learn from."""
+
+    code: ClassVar[int] = 65
+    n_rows: int
+    rows_per_action: Annotated[Array, (Axis.ACTIONS,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutcomeSums(Message):
+    """Σ w·z zᵀ with z = (x, 1, y), and Σ w², for each fold and action."""
+
+    code: ClassVar[int] = 66
+    sums: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.REGRESSION, Axis.REGRESSION)]
+    squared_weights: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreSums(Message):
+    """Weighted means over training rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on."""
+
+    code: ClassVar[int] = 68
+    grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES)]
+    products: Annotated[Array, (Axis.ACTIONS, Axis.FEATURES)]
+    squares: Annotated[Array, (Axis.ACTIONS,)]
+    shares: Annotated[Array, (Axis.ACTIONS,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairSums(Message):
+    """Means of w·xxᵀ and w·x·s, with s the better of two actions and w what it is better by."""
+
+    code: ClassVar[int] = 69
+    grams: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS, Axis.PARAMETERS)]
+    products: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImprovedPolicy(Message):
+    """The parameters after the local steps."""
+
+    code: ClassVar[int] = 70
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slope(Message):
+    """The gradient of the softened policy's value."""
+
+    code: ClassVar[int] = 71
+    gradient: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Values(Message):
+    """Means of the candidates' scores and the covariances of those means."""
+
+    code: ClassVar[int] = 72
+    n_rows: int
+    degrees_of_freedom: int
+    means: Annotated[Array, (Axis.CANDIDATES,)]
+    covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES)]
+
+
+ANSWERS: dict[type[Message], type[Message]] = {
+    Enrol: Enrolment,
+    SumOutcomes: OutcomeSums,
+    SumScores: ScoreSums,
+    SumPairs: PairSums,
+    ImprovePolicy: ImprovedPolicy,
+    SlopeOfValue: Slope,
+    EstimateValues: Values,
+}
+MESSAGES: dict[int, type[Message]] = {
+    message.code: message for pair in ANSWERS.items() for message in pair
+} | {Refusal.code: Refusal}
+
+# The candidates every client adds to those it is asked about.
+LOGGING, LOCAL = -2, -1
+N_OWN_CANDIDATES = 2
+
+
+def axis_sizes(study: Study) -> dict[Axis, range]:
+    """How long each axis may be in this study; every size is agreed, and none depends on rows."""
+    n_actions, n_features, folds = study.n_actions, study.n_features, study.nuisances.folds
+    own = n_features // n_actions if study.policy_features == "blocks" else n_features
+    most = most_candidates(study)
+    exactly = {
+        Axis.ACTIONS: n_actions,
+        Axis.PARAMETERS: n_features + 1,
+        Axis.REGRESSION: n_features + 2,
+        Axis.FEATURES: own + 1,
+        Axis.FOLDS: folds,
+        Axis.PAIRS: len(action_pairs(n_actions)),
+    }
+    sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
+    sizes[Axis.MODELS] = range(0, folds + 2)
+    sizes[Axis.GRAMS] = range(1, n_actions + 1)
+    for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.RULES):
+        sizes[axis] = range(0, most + 1)
+    sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
+    return sizes
+
+
+def most_candidates(study: Study) -> int:
+    """How many policies one query may ask about: constant arms, the study's own, and two more."""
+    return study.n_actions + len(study.candidates) + 2
+
+
+def no_policies(study: Study) -> dict[str, FloatArray]:
+    """The fields of EstimateValues where there is nothing to ask of a kind."""
+    width = study.n_features + 1
+    return {
+        "linear": np.empty((0, study.n_actions, width)),
+        "pairwise": np.empty((0, len(action_pairs(study.n_actions)), width)),
+        "rules": np.empty(0),
+    }
