@@ -44,9 +44,7 @@ class Record:
     def resolve(self, mixture: object) -> LinearPolicy:
         """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
         if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
-            raise OptionError(
-                "resolve: only a linear policy learned by csoaa-exact can be re-solved"
-            )
+            raise OptionError("resolve: only what csoaa-exact learned can be solved again")
         return self.statistics.solve(as_mixture(mixture).weights(self.rows))
 
     @property
