@@ -27,7 +27,8 @@ test-lowest:
 	$(VENV)-lowest/bin/pytest
 
 bench: $(STAMP)-bench
-	$(BIN)/python benchmarks/scores.py
+	$(BIN)/python benchmarks/federation.py --write
+	$(BIN)/python benchmarks/scores.py --write
 
 $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedopl needs Python 3.11 or newer; try make PYTHON=python3.11")'
@@ -48,5 +49,5 @@ $(STAMP)-bench: $(STAMP) pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-lowest three_hospitals_policy.json .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

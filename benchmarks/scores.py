@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedopl.files import write_between
+
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SIZES = {10_000: 7, 100_000: 5, 1_000_000: 5}
 N_FEATURES, N_ACTIONS, N_FOLDS = 40, 4, 5
@@ -148,15 +150,6 @@ HEADER = [
 ]
 
 
-def write(table: list[str]) -> None:
-    """Put the table between its marks in the README beside this file."""
-    readme = Path(__file__).with_name("README.md")
-    before, rest = readme.read_text().split("<!-- scores -->\n", 1)
-    after = rest.split("<!-- end of scores -->", 1)[1]
-    text = "\n".join(table)
-    readme.write_text(f"{before}<!-- scores -->\n{text}\n<!-- end of scores -->{after}")
-
-
 def main() -> None:
     """Measure, print, and write if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -180,7 +173,7 @@ def main() -> None:
             print(line, flush=True)
             table.append(line)
     if options.write:
-        write(table)
+        write_between(Path(__file__).with_name("README.md"), "scores", table)
 
 
 if __name__ == "__main__":

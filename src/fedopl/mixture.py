@@ -84,7 +84,8 @@ class Skewed(_Mixture):
         }
 
 
-Mixture = Annotated[Empirical | Uniform | Given | Skewed, Field(discriminator="kind")]
+AnyMixture = Empirical | Uniform | Given | Skewed
+Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
 
 
 def empirical() -> Empirical:
@@ -113,9 +114,9 @@ def skewed(toward: str, alpha: float) -> Skewed:
         raise OptionError(in_words(error, "skewed")) from None
 
 
-def as_mixture(spec: object) -> Empirical | Uniform | Given | Skewed:
+def as_mixture(spec: object) -> AnyMixture:
     """A mixture from its name, from shares by client, or as it is."""
-    if isinstance(spec, Empirical | Uniform | Given | Skewed):
+    if isinstance(spec, AnyMixture):
         return spec
     if spec == "empirical":
         return Empirical()

@@ -12,4 +12,4 @@ def generator_for(seed: int, *, client: str = "", purpose: str) -> np.random.Gen
     draws depend on which clients came before it.
     """
     name = f"{seed}\x1f{client}\x1f{purpose}".encode()
-    return np.random.default_rng(list(hashlib.sha256(name).digest()))
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()[:16]))

@@ -8,21 +8,33 @@ from fedopl.policies.linear import NEVER
 
 
 def solve_scores(
-    grams: FloatArray, products: FloatArray, squares: FloatArray, shares: FloatArray
+    grams: FloatArray,
+    products: FloatArray,
+    squares: FloatArray,
+    shares: FloatArray,
+    *,
+    intercept: bool,
 ) -> FloatArray:  # (n_actions, n_columns)
     """CSOAA: regress each action's score on its features, θ_a = argmin mean (Γ̂(a) − φᵀθ)².
 
+    The last column is the intercept's; without one, as in the paper's φ(x, a) = x_a, it stays zero.
     An action with a share of zero, for which nobody has a score, is never chosen.
     """
     n_actions, width = products.shape
-    sums = np.empty((n_actions, width + 1, width + 1))
-    sums[:, :-1, :-1] = grams
-    sums[:, :-1, -1] = sums[:, -1, :-1] = products
-    sums[:, -1, -1] = squares
-    models = least_squares.ordinary(sums * (shares > 0)[:, None, None])
-    parameters = np.column_stack([models.coefficients, models.intercepts])
-    parameters[~models.supported] = 0.0
-    parameters[~models.supported, -1] = NEVER
+    grams = _for_each(grams, n_actions)
+    if intercept:
+        sums = np.empty((n_actions, width + 1, width + 1))
+        sums[:, :-1, :-1] = grams
+        sums[:, :-1, -1] = sums[:, -1, :-1] = products
+        sums[:, -1, -1] = squares
+        models = least_squares.ordinary(sums)
+        parameters = np.column_stack([models.coefficients, models.intercepts])
+    else:
+        parameters = np.zeros((n_actions, width))
+        parameters[:, :-1] = _through_zero(grams[:, :-1, :-1], products[:, :-1])
+    unknown = shares <= 0
+    parameters[unknown] = 0.0
+    parameters[unknown, -1] = NEVER
     return parameters
 
 
@@ -42,10 +54,17 @@ def _for_each(grams: FloatArray, n_actions: int) -> FloatArray:
 
 def solve_pairs(grams: FloatArray, products: FloatArray) -> FloatArray:  # (n_pairs, n_columns)
     """Weighted all pairs: regress which of two actions is better on x, weighted by how much."""
-    eigenvalues, vectors = np.linalg.eigh(grams)
-    floor = least_squares.RANK_TOLERANCE * eigenvalues.max(axis=-1, keepdims=True)
-    spanned = eigenvalues > np.maximum(floor, 0.0)
+    return _through_zero(grams, products)
+
+
+def _through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  # shaped as products
+    """Least squares from raw mean squares; of all solutions, the smallest in scaled features."""
+    squares = np.diagonal(grams, axis1=-2, axis2=-1)
+    scales = np.sqrt(np.where(squares > 0, squares, 1.0))
+    scaled = grams / (scales[..., :, None] * scales[..., None, :])
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[..., -1:]
     inverse = np.divide(1.0, eigenvalues, where=spanned, out=np.zeros_like(eigenvalues))
-    loadings = np.einsum("pij,pi->pj", vectors, products) * inverse
-    solved: FloatArray = np.einsum("pij,pj->pi", vectors, loadings)
+    loadings = np.einsum("...ij,...i->...j", vectors, products / scales) * inverse
+    solved: FloatArray = np.einsum("...ij,...j->...i", vectors, loadings) / scales
     return solved

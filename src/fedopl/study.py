@@ -77,15 +77,33 @@ class Study(_Part):
     quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
     seed: int = 0
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.policy_features == "blocks" and self.n_features % self.n_actions:
+            raise ValueError(
+                f"policy_features: {self.n_features} features cannot be cut into "
+                f"{self.n_actions} equal blocks, one for each action"
+            )
+        if self.policy_features == "blocks" and self.oracle == "wap":
+            raise ValueError("oracle: wap compares actions on shared features, not on blocks")
+        if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
+            raise ValueError("precision: only csoaa-exact and direct can weigh clients by it")
+        return self
+
     @property
     def n_actions(self) -> int:
-        """D in the paper."""
+        """The paper's d."""
         return len(self.actions)
 
     @property
     def n_features(self) -> int:
-        """P in the paper."""
+        """The paper's p."""
         return len(self.features)
+
+    @property
+    def has_intercept(self) -> bool:
+        """Shared features come with an intercept for each action; the paper's blocks have none."""
+        return self.policy_features == "shared"
 
     @property
     def digest(self) -> bytes:

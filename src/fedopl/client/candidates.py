@@ -1,10 +1,11 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.limits import RefusedError
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
@@ -21,13 +22,22 @@ class JointEstimate:
     covariances: FloatArray  # (n_candidates, n_candidates)
 
 
-def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimate:
-    """Estimate what was asked about, then the logging policy, then the client's own policy."""
+def estimate_candidates(
+    space: Workspace, query: EstimateValues, minimum_cell: int
+) -> JointEstimate:
+    """Estimate what was asked about, then the logging policy, then the client's own policy.
+
+    Two policies that differ in a few rows only would tell those rows' scores: they are refused.
+    """
     rows = space.rows(query.split)
     if not rows.any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     contexts, scores = space.data.contexts[rows], space.scores[rows]
-    chosen = [scores[np.arange(len(scores)), codes] for codes in _decisions(space, query, contexts)]
+    decided = _decisions(space, query, contexts)
+    for first, second in combinations(decided, 2):
+        if 0 < np.count_nonzero(first != second) < minimum_cell:
+            raise RefusedError(RefusalCode.SMALL_CELLS)
+    chosen = [scores[np.arange(len(scores)), codes] for codes in decided]
     chosen.append(space.data.rewards[rows])
     local = chosen[-1]
     if query.split is Split.EVALUATION:
@@ -66,13 +76,16 @@ def _decisions(space: Workspace, query: EstimateValues, contexts: FloatArray) ->
     actions, features = space.study.actions, space.study.features
     decided = [LinearPolicy(p, actions, features).decide(contexts) for p in query.linear]
     decided += [PairwisePolicy(p, actions, features).decide(contexts) for p in query.pairwise]
-    decided += [_rule_codes(space, position, contexts) for position in query.rules.astype(np.int64)]
+    decided += [_rule_codes(space, position, contexts) for position in query.rules]
     return decided
 
 
-def _rule_codes(space: Workspace, position: int, contexts: FloatArray) -> IntArray:
+def _rule_codes(space: Workspace, position: float, contexts: FloatArray) -> IntArray:
     """What a rule of the client's own code decides; anything but action codes is a failure."""
-    answered = np.asarray(space.rules[space.study.candidates[position]](contexts))
+    if position not in range(len(space.study.candidates)):
+        raise RefusedError(RefusalCode.MALFORMED)
+    name = space.study.candidates[int(position)]
+    answered = np.asarray(space.rules[name](frozen(contexts)))
     if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
         raise RefusedError(RefusalCode.FAILED)
     codes = answered.astype(np.int64)

@@ -78,13 +78,14 @@ def check_folds(n_folds: int) -> None:
 
 
 def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:
-    """Of each stratum, the share with the smallest keys; at least one row stays to learn from."""
+    """Of each stratum, the share with the smallest keys; one at least stays to learn from."""
     apart = np.zeros(len(keys), np.bool_)
     order = np.lexsort((keys, strata))
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
     for start, count in zip(starts, counts, strict=True):
         apart[order[start : start + round(share * count)]] = True
+    apart[order[-1]] &= not apart.all()
     return apart
 
 

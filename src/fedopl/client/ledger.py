@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,8 @@ class Entry:
     shapes: dict[str, list[int]]
     norms: dict[str, float]
     n_bytes: int
-    sha256: str
+    sha256: str  # of the answer
+    query_sha256: str
 
 
 class Ledger(Protocol):
@@ -61,24 +63,33 @@ class FileLedger:
     path: Path
 
     def append(self, entry: Entry) -> None:
-        """Add a line and flush it to the disk."""
+        """Add a line and flush it to the disk; half a line is taken back."""
+        line = (json.dumps(asdict(entry)) + "\n").encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(entry)) + "\n")
-                file.flush()
+            with self.path.open("ab", buffering=0) as file:
+                size = file.tell()
+                written = file.write(line)
+                os.fsync(file.fileno())
+                if written != len(line):
+                    file.truncate(size)
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+        if written != len(line):
+            raise StorageError(f"{self.path}: cannot be written: the disk is full")
 
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
-        if not self.path.exists():
+        if not self.path.is_file():
             return []
         lines = self.path.read_text(encoding="utf-8").splitlines()
-        return [Entry(**json.loads(line)) for line in lines]
+        try:
+            return [Entry(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError):
+            raise StorageError(f"{self.path}: was changed by something else") from None
 
 
-def entry_for(query: Message | None, answer: Message, content: bytes) -> Entry:
+def entry_for(query: Message | None, asked: bytes, answer: Message, content: bytes) -> Entry:
     """What the ledger says of an answer."""
     arrays: dict[str, Any] = {
         name: getattr(answer, name)
@@ -95,6 +106,7 @@ def entry_for(query: Message | None, answer: Message, content: bytes) -> Entry:
         norms={name: _norm(array) for name, array in arrays.items()},
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
+        query_sha256=hashlib.sha256(asked).hexdigest(),
     )
 
 

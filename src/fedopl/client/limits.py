@@ -32,7 +32,10 @@ class Limits(BaseModel):
     )
     values: bool = Field(default=True, description="whether values of policies are told at all")
     value_queries: int = Field(default=20, ge=0, description="how many different value queries")
-    norm_cap: float = Field(default=1e9, gt=0, description="the largest number that may leave")
+    sum_queries: int = Field(
+        default=100, ge=0, description="how many different queries for sums or slopes of scores"
+    )
+    norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -48,6 +51,7 @@ class Limits(BaseModel):
             minimum_cell=0,
             parameter_share=math.inf,
             value_queries=1_000_000_000,
+            sum_queries=1_000_000_000,
             norm_cap=math.inf,
         )
 

@@ -81,12 +81,15 @@ def _auto(data: LoggedData, folds: Folds) -> Propensities:
         return _known(data, folds)
     best = _marginal(data, folds).values
     losses = {"marginal": log_loss(data, best, folds)}
+    # From the strongest penalty to the lightest; once a lighter one predicts worse, so do the rest.
     for strength in STRENGTHS if data.n_rows <= MANY_ROWS else STRENGTHS[-1:]:
         values = _logistic_values(data, folds, strength)
         loss = log_loss(data, values, folds)
-        if loss < min(losses.values()):
-            best = values
+        worse = loss >= min(losses.values())
         losses[f"logistic (C = {strength:g})"] = loss
+        if worse:
+            break
+        best = values
     chosen = min(losses, key=lambda name: losses[name])
     compared = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
     return Propensities(

@@ -83,10 +83,10 @@ def value_slope(
     rows: BoolArray,
     parameters: FloatArray,
     temperature: float,
-) -> FloatArray:
-    """The gradient of the mean score of a softmax policy at this temperature."""
+) -> tuple[FloatArray, float]:
+    """The gradient of a softmax policy's mean score, and how many rows it effectively rests on."""
     slope = np.zeros_like(parameters)
-    total = 0.0
+    total, length, squares = 0.0, 0.0, 0.0
     for features, gamma, weight in _blocks(data, scores, rows):
         total += weight.sum()
         known = np.isfinite(gamma)
@@ -96,8 +96,11 @@ def value_slope(
         chances /= chances.sum(axis=1, keepdims=True)
         gains = np.where(known, gamma, 0.0)
         value = (chances * gains).sum(axis=1, keepdims=True)
-        slope += (chances * (gains - value) * weight[:, None]).T @ features / temperature
-    return slope / total
+        pulls = chances * (gains - value) * weight[:, None]
+        slope += pulls.T @ features / temperature
+        squared = (pulls**2).sum(axis=1)
+        length, squares = length + np.sqrt(squared).sum(), squares + squared.sum()
+    return slope / total, float(length**2 / squares) if squares > 0 else float(data.n_rows)
 
 
 def _blocks(

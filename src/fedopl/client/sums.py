@@ -26,7 +26,7 @@ class FoldSums:
 
 def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = None) -> FoldSums:
     """Sum over all rows once; `columns` picks each action's own features, if not all."""
-    origin = _origin(data)
+    origin = _origin(data, folds)
     width = data.n_features if columns is None else len(columns[0])
     n_cells = folds.n_folds * data.n_actions
     sums = np.zeros((n_cells, width + 2, width + 2))
@@ -64,12 +64,15 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     return means
 
 
-def _origin(data: LoggedData) -> FloatArray:
+def _origin(data: LoggedData, folds: Folds) -> FloatArray:
     """Near the middle of the data: sums of squares about a distant zero lose their digits."""
-    sample = data.contexts[:ROWS_PER_BLOCK]
+    rows = np.flatnonzero(folds.of_row < folds.n_folds)[:ROWS_PER_BLOCK]
+    if not len(rows):
+        return np.zeros(data.n_features + 1)
+    sample = data.contexts[rows]
     middle = sample.mean(axis=0)
     middle[np.abs(middle) <= 10 * sample.std(axis=0)] = 0.0
-    return np.append(middle, np.median(data.rewards[:ROWS_PER_BLOCK]))
+    return np.append(middle, np.median(data.rewards[rows]))
 
 
 def _augmented_blocks(

@@ -18,7 +18,7 @@ from fedopl.client.outcome import action_blocks
 from fedopl.client.propensity import Propensities, fit_propensities
 from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
-from fedopl.client.store import MemoryStore, Store, fingerprint
+from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
 from fedopl.client.sums import fold_sums, predict
 from fedopl.errors import DataError
 from fedopl.least_squares import LinearModels
@@ -51,6 +51,11 @@ class Workspace:
     def training(self) -> BoolArray:  # (n_rows,)
         """The rows that may be learned from."""
         return ~self.folds.set_apart
+
+    @cached_property
+    def n_training(self) -> int:
+        """How many rows may be learned from."""
+        return int(self.training.sum())
 
     def rows(self, split: Split) -> BoolArray:  # (n_rows,)
         """The rows of a split."""
@@ -86,7 +91,7 @@ class Workspace:
             return None
         mask = np.zeros((self.data.n_actions, self.data.n_features + 1))
         for action, own in enumerate(self.blocks):
-            mask[action, [*own, -1]] = 1.0
+            mask[action, own] = 1.0
         return mask
 
     # --- scores --------------------------------------------------------------------------------
@@ -99,26 +104,45 @@ class Workspace:
         return to_zero @ sums.sums @ to_zero.T, sums.squared_weights
 
     def score(self, models: FloatArray) -> None:
-        """Score all rows, with these outcome models or, where there are none, with our own."""
-        key = hashlib.sha256(models.tobytes()).digest()
-        kept = self.store.get(self._key)
-        if kept is not None and kept["models"].tobytes() == key:
+        """Score all rows, with these outcome models or, where there are none, with our own.
+
+        All that later queries need is stored, so that a fresh process answers them without a fit.
+        """
+        key = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
+        kept = self._kept()
+        if kept is not None and np.array_equal(kept["models"], key):
             return
         nuisances = self._borrowed(models) if len(models) else self._own_nuisances
         values = aipw_scores(self.data, nuisances, clip=self.study.nuisances.clip).values
-        self.store.put(
-            self._key,
-            {"values": self._unseen(values), "models": np.frombuffer(key, np.uint8)},
-        )
+        local = self._learned_alone() if self.study.evaluation_share else np.empty(0)
+        scored: Arrays = {"values": self._unseen(values), "models": key, "local": local}
+        self.store.put(self._key, scored)
         self._examples = None
 
     @property
     def scores(self) -> FloatArray:  # (n_rows, n_actions)
         """The scores of all rows, found again if another process made them."""
-        kept = self.store.get(self._key)
+        return self._scored["values"]
+
+    @property
+    def local_policy(self) -> LinearPolicy:
+        """What this client would have learned alone."""
+        return LinearPolicy(self._scored["local"], self.study.actions, self.study.features)
+
+    @property
+    def _scored(self) -> Arrays:
+        kept = self._kept()
         if kept is None:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-        return kept["values"]
+        return kept
+
+    def _kept(self) -> Arrays | None:
+        """What was stored, unless it is not what we store."""
+        kept = self.store.get(self._key)
+        if kept is None or set(kept) != {"values", "models", "local"}:
+            return None
+        fits = kept["values"].shape == (self.data.n_rows, self.data.n_actions)
+        return kept if fits else None
 
     @cached_property
     def _key(self) -> str:
@@ -174,6 +198,12 @@ class Workspace:
         """What the exact oracle needs to know of the training rows."""
         return score_means(self.data, self.scores, self.training, self.blocks)
 
+    @property
+    def scored_per_action(self) -> IntArray:  # (n_actions,)
+        """Training rows that have a score for each action."""
+        known = np.isfinite(self.scores[self.training])
+        return np.asarray(known.sum(axis=0), np.int64)
+
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
         """Training rows for the iterative oracle, made once for each standardisation."""
         key = centre.tobytes() + scale.tobytes()
@@ -185,14 +215,15 @@ class Workspace:
             self._examples = (key, made)
         return self._examples[1]
 
-    @cached_property
-    def local_policy(self) -> LinearPolicy:
-        """What this client would have learned alone: own nuisances, scores and exact oracle."""
+    def _learned_alone(self) -> FloatArray:  # (n_actions, n_features + 1)
+        """Own nuisances, own scores, the exact oracle: parameters that never leave."""
         values = aipw_scores(self.data, self._own_nuisances).values
         means = score_means(self.data, values, self.training, self.blocks)
-        parameters = solve_scores(means.grams, means.products, means.squares, means.shares)
-        return LinearPolicy(
-            least_squares.widen(parameters, self.blocks, self.data.n_features),
-            self.study.actions,
-            self.study.features,
+        parameters = solve_scores(
+            means.grams,
+            means.products,
+            means.squares,
+            means.shares,
+            intercept=self.study.has_intercept,
         )
+        return least_squares.widen(parameters, self.blocks, self.data.n_features)

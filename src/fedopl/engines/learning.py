@@ -9,6 +9,7 @@ from fedopl.client.door import Door
 from fedopl.client.ledger import Entry
 from fedopl.client.limits import as_limits
 from fedopl.client.logged_data import LoggedData
+from fedopl.client.store import FolderStore, fingerprint
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess
 from fedopl.errors import OptionError, StudyError
@@ -63,7 +64,8 @@ def learn(
         quorum: the share of clients without whose answers a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
         threads: how many clients work at once.
-        journal: a folder; a killed run that is called again goes on from there.
+        journal: a folder; a killed run that is called again goes on from there. It also keeps the
+            clients' scores, so it is as private as their rows.
         progress: called after every exchange.
         seed: decides folds, evaluation rows and batches.
 
@@ -71,6 +73,8 @@ def learn(
     _check_clients(clients)
     first = next(iter(clients.values()))
     given = dict(candidates or {})
+    if given and policy != "finite":
+        raise OptionError("candidates: only a finite policy chooses among candidates")
     agreed: dict[str, Any] = {
         "actions": first.action_names,
         "features": first.feature_names,
@@ -88,8 +92,10 @@ def learn(
     }
     study = Study(**agreed)
     rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}
+    # Scores are kept beside the journal: answers that are replayed from it rest on them.
+    store = FolderStore(Path(journal) / "scores") if journal else None
     doors = {
-        name: Door(name, data, study, limits=as_limits(limits), rules=_checked(rules))
+        name: Door(name, data, study, limits=as_limits(limits), store=store, rules=_checked(rules))
         for name, data in clients.items()
     }
     record = run_study(
@@ -97,9 +103,15 @@ def learn(
         InProcess(doors, threads),
         policies={name: p for name, p in given.items() if isinstance(p, LinearPolicy)},
         journal=Path(journal) if journal else None,
+        fingerprint=_fingerprint_of(clients) if journal else "",
         progress=progress,
     )
     return Run(**vars(record), ledger={name: doors[name].ledger.entries() for name in doors})
+
+
+def _fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
+    """Changes with anybody's rows, so that a journal is not replayed for others."""
+    return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

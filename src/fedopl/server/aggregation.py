@@ -5,6 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedopl.arrays import FloatArray
+from fedopl.errors import FederationError
+from fedopl.labels import quoted
+from fedopl.mixture import AnyMixture, Weights, renormalised
 
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:
@@ -19,3 +22,15 @@ def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray])
 def plain_sum(arrays: Mapping[str, FloatArray]) -> FloatArray:
     """Σ_c array_c."""
     return weighted_sum(dict.fromkeys(arrays, 1.0), arrays)
+
+
+def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:
+    """The agreed mixture over those who take part; those it names and who do not, are left out."""
+    target = getattr(mixture, "toward", None)
+    if target is not None and target not in rows:
+        raise FederationError(
+            f"the mixture is skewed toward '{target}', who does not take part; "
+            f"those who do: {quoted(sorted(rows))}"
+        )
+    named = getattr(mixture, "shares", {})
+    return renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)

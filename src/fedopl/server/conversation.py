@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
+
 from fedopl.errors import FederationError, WireError
 from fedopl.labels import quoted
 from fedopl.server.journal import Journal, Replies
@@ -12,6 +14,9 @@ from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire import codec
 from fedopl.wire.vocabulary import ANSWERS, Message, Refusal, axis_sizes
+
+# Larger numbers than this cannot be squared and added up.
+LARGEST_NUMBER = 1e100
 
 Answer = TypeVar("Answer", bound=Message)
 Progress = Callable[["Round"], None]
@@ -120,6 +125,7 @@ class Conversation:
             raise WireError("answers for another study")
         if isinstance(message, Refusal):
             return message
+        _check_size(message)
         if message.exchange != query.exchange:
             raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
         if not isinstance(message, expected) or type(message) is not ANSWERS[type(query)]:
@@ -133,17 +139,40 @@ class Conversation:
         rejected = {**latest.rejected, name: reason}
         self.rounds[-1] = replace(latest, answered=answered, rejected=rejected)
 
-    def require_quorum(self, answers: dict[str, Answer]) -> dict[str, Answer]:
-        """The answers, if enough clients gave one."""
-        n_clients = len(self.transport.clients)
-        needed = max(1, self.study.quorum * n_clients)
-        if len(answers) < needed:
+    def drop(
+        self, answers: dict[str, Answer], fault_in: Callable[[Answer], str | None]
+    ) -> dict[str, Answer]:
+        """The answers without fault; the others are rejected by name."""
+        kept = {}
+        for name, answer in answers.items():
+            fault = fault_in(answer)
+            if fault:
+                self.reject(name, fault)
+            else:
+                kept[name] = answer
+        return kept
+
+    def require_quorum(
+        self, answers: dict[str, Answer], *, of: int | None = None, share: float | None = None
+    ) -> dict[str, Answer]:
+        """The answers, if enough clients gave one: the study's share of all, unless said."""
+        n_clients = len(self.transport.clients) if of is None else of
+        share = self.study.quorum if share is None else share
+        if len(answers) < max(1, share * n_clients):
             latest = self.rounds[-1]
             reasons = [f"{name}: refused ({code})" for name, code in sorted(latest.refused.items())]
             reasons += [f"{name}: {why}" for name, why in sorted(latest.rejected.items())]
             reasons += [f"{name}: no answer" for name in latest.silent]
             raise FederationError(
                 f"{latest.query}: {len(answers)} of {n_clients} clients gave an answer that can be "
-                f"used, the study's quorum is {self.study.quorum:.0%}; {quoted(reasons)}"
+                f"used, the quorum is {share:.0%}; {quoted(reasons)}"
             )
         return answers
+
+
+def _check_size(message: Message) -> None:
+    for name, axes in codec.FIELDS[type(message)]:
+        if isinstance(axes, tuple):
+            largest = float(np.abs(getattr(message, name)).max(initial=0.0))
+            if largest > LARGEST_NUMBER:
+                raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")

@@ -6,21 +6,27 @@ from pathlib import Path
 import numpy as np
 
 from fedopl.arrays import FloatArray
-from fedopl.errors import FederationError
+from fedopl.errors import FederationError, OptionError
 from fedopl.mixture import renormalised
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
-from fedopl.server.aggregation import weighted_sum
+from fedopl.server.aggregation import agreed_weights, weighted_sum
 from fedopl.server.conversation import Conversation, Progress
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
+from fedopl.server.faults import (
+    fault_in_outcome_sums,
+    fault_in_score_sums,
+    fault_in_values,
+)
 from fedopl.server.journal import Journal
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
 from fedopl.server.oracles import direct, exact, sgd, wap
 from fedopl.server.oracles.setting import Setting
 from fedopl.server.record import Record
-from fedopl.server.statistics import Statistics, fault_in
+from fedopl.server.statistics import Statistics
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire.vocabulary import (
+    N_OWN_CANDIDATES,
     Enrol,
     Enrolment,
     EstimateValues,
@@ -39,6 +45,8 @@ ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
     "wap": wap.learn,
     "direct": direct.learn,
 }
+# The kinds of policy that a value query has a field for, of the same name.
+CARRIED_KINDS = (LinearPolicy.kind, PairwisePolicy.kind)
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
 
@@ -48,18 +56,21 @@ def run_study(
     *,
     policies: dict[str, LinearPolicy] | None = None,
     journal: Path | None = None,
+    fingerprint: str = "",
     progress: Progress | None = None,
 ) -> Record:
     """Run the study over this transport; with a journal, a killed run goes on where it was.
 
     `policies` are the study's candidates that are policies; the others are rules in clients' code.
+    `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
+    for other rows.
     """
-    conversation = Conversation(study, transport, Journal(journal), progress)
+    conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     rows = _enrol(conversation)
     models = _outcome_models(conversation, rows)
     statistics = _score(conversation, rows, models)
     rows = {name: rows[name] for name in statistics.sums}
-    weights = renormalised(study.mixture.weights(_all_rows(rows, study)), rows.keys())
+    weights = agreed_weights(study.mixture, rows)
     setting = Setting(study=study, weights=weights, statistics=statistics)
     arms = statistics.arm_values(weights)
     if np.isnan(arms).all():
@@ -91,17 +102,10 @@ def _enrol(conversation: Conversation) -> dict[str, int]:
     """Training rows by client; from here on nobody can change how much it counts."""
     clients = conversation.transport.clients
     answers = conversation.ask(Enrol, clients, Enrolment)
-    for name, answer in list(answers.items()):
-        if answer.n_rows < 1:
-            conversation.reject(name, "enrolled without a row")
-            del answers[name]
+    answers = conversation.drop(
+        answers, lambda answer: None if answer.n_rows > 0 else "enrolled without a row"
+    )
     return {name: a.n_rows for name, a in conversation.require_quorum(answers).items()}
-
-
-def _all_rows(rows: dict[str, int], study: Study) -> dict[str, int]:
-    """The mixture is agreed over all clients it names, also over those who then stayed away."""
-    named = getattr(study.mixture, "shares", {})
-    return {**dict.fromkeys(named, 0), **rows}
 
 
 def _outcome_models(conversation: Conversation, rows: dict[str, int]) -> OutcomeModels:
@@ -109,13 +113,11 @@ def _outcome_models(conversation: Conversation, rows: dict[str, int]) -> Outcome
     study = conversation.study
     if study.nuisances.kind == "local":
         return OutcomeModels.none(study)
-    answers = conversation.ask(SumOutcomes, rows, OutcomeSums)
-    if not answers:
-        raise FederationError(
-            "no client could give outcome sums; with such small clients use nuisances='local', "
-            "fewer features or fewer folds"
-        )
-    return solve_outcomes(study, answers)
+    answers = conversation.drop(
+        conversation.ask(SumOutcomes, rows, OutcomeSums), fault_in_outcome_sums
+    )
+    # One client is enough: whoever cannot add to the models may still use them.
+    return solve_outcomes(study, conversation.require_quorum(answers, share=0))
 
 
 def _score(conversation: Conversation, rows: dict[str, int], models: OutcomeModels) -> Statistics:
@@ -127,11 +129,9 @@ def _score(conversation: Conversation, rows: dict[str, int], models: OutcomeMode
         models=models.parameters,
         supported=models.supported.astype(np.float64),
     )
-    for name, answer in list(answers.items()):
-        fault = fault_in(answer, conversation.study)
-        if fault:
-            conversation.reject(name, fault)
-            del answers[name]
+    answers = conversation.drop(
+        answers, lambda answer: fault_in_score_sums(answer, conversation.study)
+    )
     return Statistics(study=conversation.study, sums=conversation.require_quorum(answers))
 
 
@@ -183,26 +183,25 @@ class _Candidates:
         values = value_table(answers, setting.weights, names, level)
         return values, gain_table(answers, setting.weights, names, chosen)
 
+    def _by_kind(self) -> dict[str, dict[str, LinearPolicy]]:
+        """The policies, apart for each field of the query that carries them."""
+        by_kind: dict[str, dict[str, LinearPolicy]] = {kind: {} for kind in CARRIED_KINDS}
+        for name, policy in self.policies.items():
+            if policy.kind not in by_kind:
+                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
+            by_kind[policy.kind][name] = policy
+        return by_kind
+
     def _names(self) -> list[str]:
         """In the order in which clients answer: linear, pairwise, rules."""
-        linear = [n for n, p in self.policies.items() if not isinstance(p, PairwisePolicy)]
-        pairwise = [n for n, p in self.policies.items() if isinstance(p, PairwisePolicy)]
-        return [*linear, *pairwise, *self.rules]
+        return [name for part in self._by_kind().values() for name in part] + self.rules
 
     def _ask(self, setting: Setting, conversation: Conversation, split: Split) -> dict[str, Values]:
         fields: dict[str, FloatArray] = no_policies(self.study)
-        for kind, is_pairwise in (("linear", False), ("pairwise", True)):
-            stack = [
-                policy.parameters
-                for policy in self.policies.values()
-                if isinstance(policy, PairwisePolicy) is is_pairwise
-            ]
-            fields[kind] = np.stack(stack) if stack else fields[kind]
+        for kind, policies in self._by_kind().items():
+            if policies:
+                fields[kind] = np.stack([policy.parameters for policy in policies.values()])
         fields["rules"] = np.array([self.study.candidates.index(r) for r in self.rules], float)
         answers = conversation.ask(EstimateValues, setting.weights, Values, split=split, **fields)
-        n_expected = len(self._names()) + 2
-        for name, answer in list(answers.items()):
-            if len(answer.means) != n_expected or answer.n_rows < 1:
-                conversation.reject(name, f"valued {len(answer.means)} policies of {n_expected}")
-                del answers[name]
-        return answers
+        n_expected = len(self._names()) + N_OWN_CANDIDATES
+        return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))

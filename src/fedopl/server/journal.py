@@ -24,6 +24,7 @@ class Journal:
     """A folder of exchanges; without a folder nothing is kept."""
 
     folder: Path | None = None
+    rows: str = ""  # a fingerprint of the clients' rows, where one process holds them all
     _previous: str = field(default="", init=False)
 
     def replay(self, exchange: int, queries: Mapping[str, bytes]) -> Replies | None:
@@ -32,7 +33,8 @@ class Journal:
             return None
         path = self._path(exchange)
         header, replies, digest = _read(path)
-        if header["previous"] != self._previous or header["queries"] != _digest_of(queries):
+        expected = (self._previous, _digest_of(queries), self.rows)
+        if (header["previous"], header["queries"], header["rows"]) != expected:
             raise StorageError(
                 f"{path}: belongs to another run (another study, data or version); "
                 "point the run at an empty folder, or at the one it was started with"
@@ -48,6 +50,7 @@ class Journal:
             "format": FORMAT,
             "previous": self._previous,
             "queries": _digest_of(queries),
+            "rows": self.rows,
             "replies": [[name, len(content)] for name, content in replies],
         }
         body = json.dumps(header).encode() + b"\n" + b"".join(content for _, content in replies)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fedopl.errors import OptionError
 from fedopl.mixture import Weights, as_mixture
 from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregation import agreed_weights
 from fedopl.server.conversation import Round
 from fedopl.server.evaluation import GainTable, ValueTable
 from fedopl.server.statistics import Statistics
@@ -45,13 +46,15 @@ class Record:
         """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
         if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
             raise OptionError("resolve: only what csoaa-exact learned can be solved again")
-        return self.statistics.solve(as_mixture(mixture).weights(self.rows))
+        return self.statistics.solve(agreed_weights(as_mixture(mixture), self.rows))
 
     @property
     def verdict(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
-        if not self.gains.rows:
+        if not self.study.evaluation_share:
             return "No rows were held out, so nothing is claimed about the policy's value."
+        if not self.gains.rows:
+            return "No client told values of held-out rows, so nothing is claimed about them."
         against = f"everybody gets {self.best_arm}"
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl import least_squares
-from fedopl.arrays import FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.mixture import Weights, renormalised
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import weighted_sum
 from fedopl.solving import residual_variances, solve_scores
 from fedopl.study import Study
 from fedopl.wire.vocabulary import ScoreSums
-
-# How far from one the mean of a constant one may be.
-CORNER_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,9 +25,11 @@ class Statistics:
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; nobody is asked anything."""
         pooled = self._pooled(renormalised(weights, self.sums.keys()))
-        parameters = solve_scores(*pooled)
+        intercept = self.study.has_intercept
+        parameters = solve_scores(*pooled, intercept=intercept)
         if self.study.precision == "clients":
-            parameters = solve_scores(*self._by_precision(weights, parameters))
+            again = self._by_precision(weights, parameters)
+            parameters = solve_scores(*again, intercept=intercept)
         wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
         return LinearPolicy(wide, self.study.actions, self.study.features)
 
@@ -39,8 +38,15 @@ class Statistics:
         _, products, _, shares = self._pooled(renormalised(weights, self.sums.keys()))
         return np.where(shares > 0, products[:, -1], np.nan)
 
+    def unknown(self, weights: Weights) -> BoolArray:  # (n_actions,)
+        """The actions that nobody has a score for."""
+        return np.isnan(self.arm_values(weights))
+
     def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of every feature, then 0 and 1 for the intercept."""
+        """Mean and standard deviation of every feature, then 0 and 1 for the intercept.
+
+        Without an intercept to make up for it nothing may be centred: zero and root mean square.
+        """
         study = self.study
         grams, _, _, _ = self._pooled(renormalised(weights, self.sums.keys()))
         centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
@@ -48,7 +54,8 @@ class Statistics:
         for own, gram in zip(columns, grams, strict=False):
             if gram[-1, -1] <= 0:
                 continue
-            centre[own] = gram[:-1, -1]
+            if study.has_intercept:
+                centre[own] = gram[:-1, -1]
             variance = np.diagonal(gram)[:-1] - centre[own] ** 2
             scale[own] = np.sqrt(np.where(variance > 1e-14 * np.diagonal(gram)[:-1], variance, 1.0))
         return centre, scale
@@ -98,18 +105,3 @@ class Statistics:
             variances = residual_variances(sums.grams, sums.products, sums.squares, parameters)
             emphasis[name] = 1 / np.maximum(variances, 1e-300 + 1e-12 * np.maximum(sums.squares, 0))
         return self._pooled(renormalised(weights, self.sums.keys()), emphasis)
-
-
-def fault_in(sums: ScoreSums, study: Study) -> str | None:
-    """What is impossible about a client's sums, if anything; scaling them would buy weight."""
-    if len(sums.grams) not in (1, study.n_actions):
-        return "the number of grams fits neither one for all actions nor one for each"
-    if (sums.shares < 0).any() or (sums.shares > 1 + CORNER_TOLERANCE).any():
-        return "a share of rows is outside 0 to 1"
-    corners = sums.grams[:, -1, -1]
-    present = sums.shares[: len(corners)] > 0
-    if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
-        return "the mean of one is not one"
-    if (np.abs(sums.grams - np.swapaxes(sums.grams, 1, 2)) > 1e-6 * np.abs(sums.grams).max()).any():
-        return "a matrix of squares is not symmetric"
-    return None

@@ -7,6 +7,7 @@ All numbers are little-endian. A message ends where its last field ends.
 """
 
 import enum
+import math
 import struct
 import typing
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ def encode(message: Message) -> bytes:
     for name, content in FIELDS[type(message)]:
         value = getattr(message, name)
         if isinstance(content, tuple):
-            array = np.ascontiguousarray(value, "<f8")
+            array = np.asarray(value, "<f8", order="C")
             if array.ndim != len(content):
                 raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
             parts.append(struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
@@ -134,7 +135,7 @@ class _Reader:
         for axis, size in zip(axes, shape, strict=True):
             if size not in self.sizes[axis]:
                 raise WireError(f"{name}: {size} {axis.value} are not what the study has")
-        count = int(np.prod(shape, dtype=object))
+        count = math.prod(shape)
         end = self.position + 8 * count
         if end > len(self.content):
             raise WireError("the message is cut off")

@@ -64,6 +64,7 @@ class RefusalCode(enum.Enum):
     NO_PROPENSITIES = 12
     NOTHING_TO_SAY = 13
     FAILED = 14
+    NOT_IN_STUDY = 15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -228,9 +229,23 @@ MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair
 } | {Refusal.code: Refusal}
 
-# The candidates every client adds to those it is asked about.
-LOGGING, LOCAL = -2, -1
+# Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
+
+
+def queries_of(study: Study) -> frozenset[type[Message]]:
+    """The queries this study needs; a client answers no others."""
+    needed: set[type[Message]] = {Enrol, SumScores, EstimateValues}
+    if study.nuisances.kind == "federated":
+        needed.add(SumOutcomes)
+    if study.policy == "linear":
+        own: dict[str, type[Message]] = {
+            "csoaa-sgd": ImprovePolicy,
+            "wap": SumPairs,
+            "direct": SlopeOfValue,
+        }
+        needed |= {own[study.oracle]} if study.oracle in own else set()
+    return frozenset(needed)
 
 
 def axis_sizes(study: Study) -> dict[Axis, range]:

@@ -3,14 +3,17 @@
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray
-from fedopl.mixture import Weights, renormalised
+from fedopl.mixture import renormalised
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Conversation
+from fedopl.server.evaluation import mixture_estimate
+from fedopl.server.faults import fault_in_values
 from fedopl.server.oracles import exact
 from fedopl.server.oracles.setting import Setting
 from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
 from fedopl.wire.vocabulary import (
+    N_OWN_CANDIDATES,
     EstimateValues,
     Slope,
     SlopeOfValue,
@@ -23,6 +26,7 @@ from fedopl.wire.vocabulary import (
 TEMPERATURES = (0.5, 0.25, 0.1)
 STEPS_EACH = 5
 STEP = 0.2  # of the start's own size
+SURELY = 2.0  # standard errors by which the value on the rows kept back has to rise
 PULL = 0.1  # back to the start, so that noise in the scores is not followed for long
 
 
@@ -88,8 +92,8 @@ def _pays(
     answers = conversation.ask(
         EstimateValues, setting.weights, Values, split=Split.VALIDATION, **fields
     )
+    answers = conversation.drop(answers, lambda a: fault_in_values(a, 2 + N_OWN_CANDIDATES))
     if not answers:
         return False
-    weights: Weights = renormalised(setting.weights, answers.keys())
-    means = weighted_sum(weights, {name: answer.means for name, answer in answers.items()})
-    return bool(means[1] > means[0])
+    gain = mixture_estimate(answers, setting.weights, np.array([-1.0, 1.0, 0.0, 0.0]))
+    return gain.value > SURELY * gain.standard_error

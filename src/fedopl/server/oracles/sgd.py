@@ -1,15 +1,21 @@
 """`csoaa-sgd`: the paper's FedOPL. Rounds of local steps, averaged by the mixture."""
 
+from typing import Any
+
 import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.mixture import renormalised
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.seeds import generator_for
 from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Conversation
 from fedopl.server.oracles.setting import Setting
 from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy
+
+# A step this many times as long as the usual one is taken for an error, not for a difference.
+FAR_ABOVE = 1000.0
+ENOUGH_TO_COMPARE = 3
 
 
 def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
@@ -23,26 +29,40 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     parameters = np.zeros((study.n_actions, study.n_features + 1))  # θ_g
     velocity, total, kept = np.zeros_like(parameters), np.zeros_like(parameters), 0
     for turn in range(plan.rounds):
-        clients = sampled(setting, turn)  # S ⊂ C
-        answers = conversation.ask(
-            ImprovePolicy,
-            clients,
-            ImprovedPolicy,
-            round=turn,
-            parameters=parameters,
-            centre=centre,
-            scale=scale,
-        )
-        if not answers:
-            conversation.require_quorum(answers)
-        weights = renormalised(setting.weights, answers.keys())
-        improved = {name: answer.parameters for name, answer in answers.items()}  # θ_c
+        query = {"round": turn, "parameters": parameters, "centre": centre, "scale": scale}
+        improved = _improved(conversation, sampled(setting, turn), query)  # θ_c for c ∈ S ⊂ C
+        weights = renormalised(setting.weights, improved)
         average = weighted_sum(weights, improved)  # Σ λ_c θ_c / Σ λ_c
         velocity = plan.momentum * velocity + (average - parameters)
         parameters = parameters + velocity
         if 2 * turn >= plan.rounds - 1:
             total, kept = total + parameters, kept + 1
-    return LinearPolicy(on_raw_features(total / kept, centre, scale), study.actions, study.features)
+    learned = on_raw_features(total / kept, centre, scale)
+    return LinearPolicy(without_unknown(learned, setting), study.actions, study.features)
+
+
+def _improved(
+    conversation: Conversation, clients: list[str], query: dict[str, Any]
+) -> dict[str, FloatArray]:
+    """The parameters of those who answered, without steps that nobody else would take."""
+    answers = conversation.ask(ImprovePolicy, clients, ImprovedPolicy, **query)
+    start = query["parameters"]
+    steps = {name: float(np.linalg.norm(a.parameters - start)) for name, a in answers.items()}
+    usual = float(np.median(list(steps.values()))) if len(steps) >= ENOUGH_TO_COMPARE else 0.0
+    for name, length in steps.items():
+        if length > FAR_ABOVE * usual > 0:
+            conversation.reject(name, f"its step is {length / usual:.0f} times as long as most")
+            del answers[name]
+    conversation.require_quorum(answers, of=len(clients))
+    return {name: answer.parameters for name, answer in answers.items()}
+
+
+def without_unknown(parameters: FloatArray, setting: Setting) -> FloatArray:
+    """The same parameters, but an action nobody has a score for is never chosen."""
+    unknown = setting.statistics.unknown(setting.weights)
+    parameters = np.where(unknown[:, None], 0.0, parameters)
+    parameters[unknown, -1] = NEVER
+    return parameters
 
 
 def sampled(setting: Setting, turn: int) -> list[str]:

@@ -1,9 +1,10 @@
 """`wap`: weighted all pairs. Which of two actions is better, asked for every two."""
 
 from fedopl.mixture import renormalised
-from fedopl.policies.linear import PairwisePolicy
+from fedopl.policies.linear import PairwisePolicy, action_pairs
 from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Conversation
+from fedopl.server.faults import fault_in_pair_sums
 from fedopl.server.oracles.setting import Setting
 from fedopl.solving import solve_pairs
 from fedopl.wire.vocabulary import PairSums, SumPairs
@@ -11,9 +12,18 @@ from fedopl.wire.vocabulary import PairSums, SumPairs
 
 def learn(setting: Setting, conversation: Conversation) -> PairwisePolicy:
     """One round of sums for every pair of actions, then one weighted regression for each."""
-    answers = conversation.require_quorum(conversation.ask(SumPairs, setting.weights, PairSums))
+    answers = conversation.drop(
+        conversation.ask(SumPairs, setting.weights, PairSums), fault_in_pair_sums
+    )
+    conversation.require_quorum(answers)
     weights = renormalised(setting.weights, answers.keys())
     grams = weighted_sum(weights, {name: answer.grams for name, answer in answers.items()})
     products = weighted_sum(weights, {name: answer.products for name, answer in answers.items()})
     study = setting.study
-    return PairwisePolicy(solve_pairs(grams, products), study.actions, study.features)
+    parameters = solve_pairs(grams, products)
+    unknown = setting.statistics.unknown(setting.weights)
+    for pair, (first, second) in enumerate(action_pairs(study.n_actions)):
+        if unknown[first] or unknown[second]:  # what nobody has a score for loses
+            parameters[pair] = 0.0
+            parameters[pair, -1] = 1.0 if unknown[second] else -1.0
+    return PairwisePolicy(parameters, study.actions, study.features)

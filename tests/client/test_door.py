@@ -1,0 +1,766 @@
+import errno
+import hashlib
+import json
+import resource
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fedopl
+from fedopl.client import workspace
+from fedopl.client.door import HANDLERS, Door
+from fedopl.client.ledger import FileLedger, MemoryLedger
+from fedopl.client.limits import Limits
+from fedopl.client.store import FolderStore
+from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import (
+    ANSWERS,
+    MESSAGES,
+    Enrol,
+    EstimateValues,
+    ImprovePolicy,
+    Refusal,
+    RefusalCode,
+    SlopeOfValue,
+    Split,
+    SumOutcomes,
+    SumPairs,
+    SumScores,
+    axis_sizes,
+    no_policies,
+)
+
+ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
+MARGINAL = NuisancePlan(propensity="marginal")
+LOCAL = NuisancePlan(propensity="marginal", kind="local")
+
+
+def study_of(**changes):
+    plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
+    options = {"actions": ACTIONS, "features": FEATURES, "plan": plan, "nuisances": MARGINAL}
+    return Study(**{**options, **changes})
+
+
+def door_to(data, study=None, *, limits=None, **options):
+    return Door("north", data, study or study_of(), limits=limits or Limits.open(), **options)
+
+
+def query_of(kind, agreed, exchange=1, **changes):
+    """A query of this kind that a client of the study has no reason to refuse."""
+    shape = (agreed.n_actions, agreed.n_features + 1)
+    made = {
+        SumScores: {"models": np.empty((0, *shape)), "supported": np.empty((0, shape[0]))},
+        ImprovePolicy: {
+            "round": 0,
+            "parameters": np.zeros(shape),
+            "centre": np.zeros(shape[1]),
+            "scale": np.ones(shape[1]),
+        },
+        SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
+        EstimateValues: {**no_policies(agreed), "split": Split.EVALUATION},
+    }.get(kind, {})
+    common = {"study": agreed.digest, "exchange": exchange}
+    return kind(**{**common, **made, **changes})
+
+
+def ask(door, kind, exchange=1, **changes):
+    """What the door answers, as a message."""
+    return decoded(door, door.handle(encoded_query(door, kind, exchange, **changes)))
+
+
+def encoded_query(door, kind, exchange=1, **changes):
+    return codec.encode(query_of(kind, door.study, exchange, **changes))
+
+
+def decoded(door, answer):
+    return codec.decode(answer, axis_sizes(door.study))
+
+
+def scored(door):
+    """The door, once it has scored its rows with its own models."""
+    assert not isinstance(ask(door, SumScores, exchange=0), Refusal)
+    return door
+
+
+def changed(data, rewards):
+    return fedopl.LoggedData(
+        data.contexts, data.actions, rewards, data.propensities, action_names=data.action_names
+    )
+
+
+def without_action(data, code):
+    kept = data.actions != code
+    return fedopl.LoggedData(
+        data.contexts[kept],
+        data.actions[kept],
+        data.rewards[kept],
+        action_names=data.action_names,
+    )
+
+
+def thinned(data, code, n_rows):
+    """The data with only so many rows of one action."""
+    kept = np.setdiff1d(np.arange(data.n_rows), np.flatnonzero(data.actions == code)[n_rows:])
+    return fedopl.LoggedData(
+        data.contexts[kept], data.actions[kept], data.rewards[kept], action_names=ACTIONS
+    )
+
+
+def models_for(study, value=0.5):
+    """Outcome models as a server would send them, one for each fold and one from all."""
+    shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
+    return {"models": np.full(shape, value), "supported": np.ones(shape[:2])}
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
+def test_every_query_has_its_answer_for_this_study_and_this_exchange(draw, kind):
+    answer = ask(scored(door_to(draw())), kind, exchange=7)
+    assert type(answer) is ANSWERS[kind]
+    assert (answer.study, answer.exchange) == (study_of().digest, 7)
+
+
+@pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
+def test_a_query_asked_twice_has_the_same_answer_to_the_byte(draw, kind):
+    doors = [scored(door_to(draw())), scored(door_to(draw()))]
+    query = encoded_query(doors[0], kind)
+    assert len({door.handle(query) for door in [*doors, *doors]}) == 1
+
+
+def test_enrolment_tells_training_rows_and_leaves_small_counts_out(draw):
+    data, study = thinned(draw(), 2, 6), study_of(evaluation_share=0.5)
+    all_counts = ask(door_to(data, study), Enrol).rows_per_action
+    assert all_counts[2] == 3
+    told = ask(door_to(data, study, limits=Limits(minimum_cell=5)), Enrol)
+    # With the third, the smaller of the others is hidden: the total would give the third away.
+    assert told.rows_per_action.tolist() == [max(all_counts), 0, 0]
+    told = ask(door_to(data, study, limits=Limits(minimum_cell=3)), Enrol)
+    assert told.rows_per_action.tolist() == all_counts.tolist()
+
+
+def test_a_count_that_is_left_out_cannot_be_had_by_subtraction(draw):
+    data = thinned(draw(), 2, 6)
+    hidden = ask(door_to(data), Enrol).rows_per_action[2]
+    told = ask(door_to(data, limits=Limits(minimum_cell=6)), Enrol)
+    assert 0 < hidden < 6
+    assert told.n_rows - told.rows_per_action.sum() != hidden
+
+
+@pytest.mark.parametrize(
+    ("limits", "threshold"),
+    [
+        (Limits(minimum_cell=10, parameter_share=1), 10),  # too few rows
+        (Limits(minimum_cell=0, parameter_share=0.5), 12),  # too few for 6 columns
+    ],
+    ids=["rows", "columns"],
+)
+def test_small_cells_are_left_out_of_outcome_sums(draw, limits, threshold):
+    data = thinned(draw(300), 2, 50)
+    every = ask(door_to(data), SumOutcomes)
+    some = ask(door_to(data, limits=limits), SumOutcomes)
+    small = every.sums[..., -2, -2] < threshold
+    assert small.any()
+    assert not small.all()
+    assert not some.sums[small].any()
+    assert not some.squared_weights[small].any()
+    assert some.sums[~small].tobytes() == every.sums[~small].tobytes()
+    assert some.squared_weights[~small].tolist() == every.squared_weights[~small].tolist()
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def test_another_study_is_refused(draw):
+    door = door_to(draw())
+    other = study_of(seed=1)
+    assert reason(ask(door, Enrol, study=other.digest)) == "WRONG_STUDY"
+
+
+def test_a_study_that_differs_in_anything_is_another_study():
+    changes = [
+        {"name": "other"},
+        {"oracle": "wap"},
+        {"quorum": 0.75},
+        {"evaluation_share": 0.3},
+        {"nuisances": LOCAL},
+        {"candidates": ("rule",)},
+        {"plan": TrainingPlan(rounds=3)},
+        {"mixture": {"kind": "uniform"}},
+    ]
+    assert len({study_of().digest, *(study_of(**change).digest for change in changes)}) == 9
+
+
+def test_another_version_is_refused(draw):
+    door = door_to(draw())
+    query = bytearray(encoded_query(door, Enrol))
+    query[4] += 1
+    assert reason(decoded(door, door.handle(bytes(query)))) == "WRONG_VERSION"
+
+
+@pytest.mark.parametrize("content", [b"", b"fopl", b"\x80\x04.", b"GET / HTTP/1.1", bytes(100)])
+def test_what_is_no_message_is_refused(draw, content):
+    door = door_to(draw())
+    assert reason(decoded(door, door.handle(content))) == "MALFORMED"
+    assert door.ledger.entries()[0].query == "unreadable"
+
+
+def test_an_answer_is_not_a_query(draw):
+    door = scored(door_to(draw()))
+    for kind in (Enrol, SumOutcomes, SumScores, EstimateValues):
+        answer = door.handle(encoded_query(door, kind))
+        assert reason(decoded(door, door.handle(answer))) == "MALFORMED"
+
+
+REFUSED = {
+    "too few rows": ({"minimum_rows": 152}, Enrol, "TOO_FEW_ROWS"),
+    "too few rows for sums": ({"minimum_rows": 152}, SumScores, "TOO_FEW_ROWS"),
+    "too few rows for values": ({"minimum_cell": 50}, EstimateValues, "TOO_FEW_ROWS"),
+    "every cell is small": ({"minimum_cell": 30}, SumOutcomes, "SMALL_CELLS"),
+    "more columns than rows": ({"parameter_share": 0.039}, SumScores, "TOO_MANY_PARAMETERS"),
+    "the same for pairs": ({"parameter_share": 0.039}, SumPairs, "TOO_MANY_PARAMETERS"),
+    "the same for slopes": ({"parameter_share": 0.039}, SlopeOfValue, "TOO_MANY_PARAMETERS"),
+    "more parameters than rows": ({"parameter_share": 0.1}, ImprovePolicy, "TOO_MANY_PARAMETERS"),
+    "more values than rows": ({"parameter_share": 0.039}, EstimateValues, "TOO_MANY_PARAMETERS"),
+    "values are forbidden": ({"values": False}, EstimateValues, "VALUES_FORBIDDEN"),
+    "no value query is free": ({"value_queries": 0}, EstimateValues, "BUDGET_SPENT"),
+    "a large number": ({"norm_cap": 1.0}, SumOutcomes, "NORM_TOO_LARGE"),
+    "a large count": ({"norm_cap": 10.0}, Enrol, "NORM_TOO_LARGE"),
+    "large parameters": ({"norm_cap": 1e-6}, ImprovePolicy, "NORM_TOO_LARGE"),
+    "large values": ({"norm_cap": 1e-6}, EstimateValues, "NORM_TOO_LARGE"),
+}
+
+
+def reason(answer):
+    assert isinstance(answer, Refusal), f"answered with {type(answer).__name__}"
+    return answer.reason.name
+
+
+@pytest.mark.parametrize(("limit", "kind", "expected"), REFUSED.values(), ids=REFUSED)
+def test_a_client_refuses_what_its_limits_forbid(draw, tmp_path, limit, kind, expected):
+    data = draw(200)  # 151 rows to learn from, 49 set apart
+    store = FolderStore(tmp_path)
+    scored(door_to(data, store=store))
+    loose = {"minimum_rows": 1, "minimum_cell": 0, "parameter_share": 10}
+    door = door_to(data, limits=Limits(**{**loose, **limit}), store=store)
+    assert reason(ask(door, kind)) == expected
+    assert door.ledger.entries()[0].reason == expected
+
+
+def test_the_value_budget_counts_different_queries_and_a_repeated_one_is_free(draw):
+    study = study_of()
+    door = scored(door_to(draw(), study, limits=Limits(value_queries=2)))
+    policies = np.zeros((3, 1, study.n_actions, study.n_features + 1))
+    policies[:, 0, :, -1] = np.eye(3)
+    first, second, third = (encoded_query(door, EstimateValues, linear=p) for p in policies)
+    paid = [door.handle(first), door.handle(second)]
+    assert not [a for a in paid if isinstance(decoded(door, a), Refusal)]
+    assert [door.handle(first), door.handle(second), door.handle(first)] == [*paid, paid[0]]
+    assert reason(decoded(door, door.handle(third))) == "BUDGET_SPENT"
+
+
+def test_what_was_paid_for_stays_free_after_the_budget_is_spent(draw):
+    door = scored(door_to(draw(), limits=Limits(value_queries=1)))
+    first, second = (encoded_query(door, EstimateValues, exchange) for exchange in (1, 2))
+    paid = door.handle(first)
+    assert reason(decoded(door, door.handle(second))) == "BUDGET_SPENT"
+    assert door.handle(first) == paid
+
+
+def test_a_new_process_does_not_get_a_new_value_budget(draw, tmp_path):
+    own = {
+        "store": FolderStore(tmp_path / "store"),
+        "ledger": FileLedger(tmp_path / "ledger.jsonl"),
+    }
+    limits = Limits(value_queries=1)
+    door = scored(door_to(draw(), limits=limits, **own))
+    assert not isinstance(ask(door, EstimateValues, exchange=1), Refusal)
+    again = door_to(draw(), limits=limits, **own)
+    assert reason(ask(again, EstimateValues, exchange=2)) == "BUDGET_SPENT"
+
+
+@pytest.mark.parametrize("kind", ["federated", "local"])
+def test_an_action_never_taken_is_refused_where_the_study_says_so(draw, kind):
+    nuisances = NuisancePlan(propensity="marginal", unseen="refuse", kind=kind)
+    study = study_of(nuisances=nuisances)
+    models = models_for(study) if kind == "federated" else {}
+    door = door_to(without_action(draw(), 1), study)
+    assert reason(ask(door, SumScores, **models)) == "UNSEEN_ACTION"
+    assert not isinstance(ask(door_to(draw(), study), SumScores, **models), Refusal)
+
+
+def test_known_propensities_are_refused_where_there_are_none(draw):
+    study = study_of(nuisances=NuisancePlan(propensity="known"))
+    assert reason(ask(door_to(draw(), study), SumScores)) == "NO_PROPENSITIES"
+    assert not isinstance(ask(door_to(draw(known=True), study), SumScores), Refusal)
+
+
+@pytest.mark.parametrize("kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues])
+def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
+    assert reason(ask(door_to(draw()), kind)) == "NOTHING_TO_SAY"
+
+
+def test_there_is_nothing_to_say_of_rows_that_are_not_there(draw):
+    door = scored(door_to(draw(), study_of(evaluation_share=0.0)))
+    assert reason(ask(door, EstimateValues)) == "NOTHING_TO_SAY"
+
+
+def test_there_is_nothing_to_say_with_models_that_support_nothing(draw):
+    door = door_to(draw())
+    models = models_for(door.study)
+    models["supported"][:] = 0
+    assert reason(ask(door, SumScores, **models)) == "NOTHING_TO_SAY"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_not_finite_does_not_leave(draw):
+    door = scored(door_to(draw()))
+    assert reason(ask(door, SlopeOfValue, temperature=0.0)) == "NOT_FINITE"
+    assert reason(ask(door, ImprovePolicy, round=-100)) == "NOT_FINITE"
+
+
+def with_one_row_scored(door):
+    """Models that support one action in one fold of one row: what a curious server would send."""
+    space = door._space
+    fold = space.folds.of_row[np.flatnonzero(space.training)[0]]
+    models = models_for(door.study)
+    models["supported"][:] = 0
+    models["supported"][fold] = 1
+    return models
+
+
+MANY_FOLDS = NuisancePlan(propensity="marginal", folds=200)
+
+
+def test_sums_over_few_scored_rows_are_refused_however_many_rows_there_are(draw):
+    door = door_to(draw(), study_of(nuisances=MANY_FOLDS), limits=Limits())
+    told = ask(door, SumScores, **with_one_row_scored(door))
+    contexts = door._space.data.contexts
+    assert isinstance(told, Refusal), (
+        f"a row crossed: {np.isclose(contexts, told.grams[0, -1, :-1]).all(axis=1).any()}"
+    )
+
+
+@pytest.mark.parametrize("kind", [SumPairs, SlopeOfValue])
+def test_pairs_and_slopes_of_few_scored_rows_are_refused(draw, tmp_path, kind):
+    study, store = study_of(nuisances=MANY_FOLDS), FolderStore(tmp_path)
+    door = door_to(draw(), study, store=store)
+    ask(door, SumScores, **with_one_row_scored(door))
+    assert isinstance(ask(door_to(draw(), study, limits=Limits(), store=store), kind), Refusal)
+
+
+def test_values_over_few_known_rows_are_refused_however_many_rows_there_are(draw):
+    # A policy that takes the unscored action almost everywhere would single out a row's reward.
+    data = without_action(draw(300), 1)
+    study = study_of(nuisances=LOCAL)
+    door = scored(door_to(data, study, limits=Limits(minimum_rows=10)))
+    held_out = door._space.folds.set_apart
+    largest = np.sort(data.contexts[held_out, 0])[-2:]
+    policy = np.zeros((1, 3, 6))
+    policy[0, 0, 0] = 1.0  # a0 only where x0 exceeds the second largest of the rows set apart
+    policy[0, 1, -1] = largest.mean()
+    told = ask(door, EstimateValues, linear=policy)
+    rewards = data.rewards[held_out].tolist()
+    assert isinstance(told, Refusal), (
+        f"{told.n_rows} row was valued; its reward crossed: {told.means[-2] in rewards}"
+    )
+
+
+@pytest.mark.parametrize("code", RefusalCode, ids=lambda code: code.name)
+def test_every_refusal_is_a_code_and_nothing_else(code):
+    refusal = Refusal(study=study_of().digest, exchange=3, reason=code)
+    assert len(codec.encode(refusal)) == 8 + 32 + 8 + 8
+
+
+# --- it never raises ----------------------------------------------------------------------------
+
+BAD_RULES = {
+    "raises": lambda contexts: 1 / 0,
+    "raises a warning": lambda contexts: np.log(np.zeros(len(contexts))),
+    "recurses": lambda contexts: BAD_RULES["recurses"](contexts),
+    "takes no contexts": lambda: 0,
+    "returns nothing": lambda contexts: None,
+    "returns text": lambda contexts: ["a0"] * len(contexts),
+    "returns floats": lambda contexts: np.zeros(len(contexts)),
+    "returns objects": lambda contexts: np.array([object()] * len(contexts)),
+    "returns one code": lambda contexts: 0,
+    "returns too few": lambda contexts: np.zeros(len(contexts) - 1, int),
+    "returns too many": lambda contexts: np.zeros(len(contexts) + 1, int),
+    "returns a column": lambda contexts: np.zeros((len(contexts), 1), int),
+    "returns ragged lists": lambda contexts: [[0], [0, 1]],
+    "returns an unknown code": lambda contexts: np.full(len(contexts), 3),
+    "returns a negative code": lambda contexts: np.full(len(contexts), -1),
+    "returns a huge code": lambda contexts: np.full(len(contexts), 2**64 - 1, np.uint64),
+}
+
+
+@pytest.mark.parametrize("rule", BAD_RULES.values(), ids=BAD_RULES)
+def test_a_rule_that_misbehaves_is_a_failure_with_no_more_than_a_code(draw, rule):
+    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": rule}))
+    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+
+
+@pytest.mark.parametrize("position", [-1, 0.5, 1, 2**53, 1e300])
+def test_a_rule_that_does_not_exist_is_refused(draw, position):
+    rules = {"rule": lambda contexts: np.zeros(len(contexts), int)}
+    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules=rules))
+    assert isinstance(ask(door, EstimateValues, rules=np.array([position])), Refusal)
+
+
+def test_a_rule_the_client_does_not_have_is_refused(draw):
+    door = scored(door_to(draw(), study_of(candidates=("rule",))))
+    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+
+
+def test_a_rule_that_ends_its_process_is_a_failure_too(draw):
+    def leave(_contexts):
+        raise SystemExit(1)
+
+    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": leave}))
+    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+
+
+def is_an_answer(door, content):
+    answer = decoded(door, door.handle(content))
+    assert type(answer) in {Refusal, *ANSWERS.values()}
+    assert answer.study == door.study.digest
+
+
+shared_door = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@shared_door
+@given(content=st.binary(max_size=300))
+def test_random_bytes_get_an_answer(draw, content):
+    is_an_answer(door_to(draw(60)), content)
+
+
+extreme = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-320, 1e-200, 1e200, -1.7e308])
+
+
+@settings(shared_door, max_examples=100)
+@given(
+    kind=st.sampled_from(list(HANDLERS)),
+    values=st.lists(extreme, min_size=1, max_size=5),
+    number=st.sampled_from([-(2**63), -1, 0, 3, 2**63 - 1]),
+    split=st.sampled_from(list(Split)),
+)
+def test_a_query_of_extreme_numbers_gets_an_answer(draw, kind, values, number, split):
+    door = scored(door_to(draw(60)))
+    sizes = axis_sizes(door.study)
+    fields = {"study": door.study.digest}
+    for name, content in codec.FIELDS[kind][1:]:
+        if isinstance(content, tuple):
+            shape = [max(sizes[axis]) for axis in content]
+            fields[name] = np.resize(values, shape)
+        elif content is float:
+            fields[name] = values[0]
+        else:
+            fields[name] = split if content is Split else number
+    is_an_answer(door, codec.encode(kind(**fields)))
+
+
+@shared_door
+@given(
+    kind=st.sampled_from(list(HANDLERS)),
+    start=st.integers(0, 400),
+    piece=st.binary(min_size=1, max_size=8),
+)
+def test_a_query_that_was_tampered_with_gets_an_answer(draw, kind, start, piece):
+    door = scored(door_to(draw(60)))
+    query = bytearray(encoded_query(door, kind))
+    query[start : start + len(piece)] = piece
+    is_an_answer(door, bytes(query))
+
+
+def test_one_row_is_enough_for_an_answer_and_mostly_too_little_for_a_yes():
+    data = fedopl.LoggedData([[1.0] * 5], [0], [1.0], action_names=ACTIONS)
+    for limits in (Limits(), Limits.open()):
+        door = door_to(data, limits=limits)
+        for kind in HANDLERS:
+            is_an_answer(door, encoded_query(door, kind))
+    guarded = door_to(data, limits=Limits())
+    assert {reason(ask(guarded, kind)) for kind in HANDLERS} == {"TOO_FEW_ROWS"}
+
+
+# --- the ledger ---------------------------------------------------------------------------------
+
+
+def exercise(door):
+    """Queries of every kind and some that are refused; what left, in order."""
+    queries = [encoded_query(door, kind, number) for number, kind in enumerate(HANDLERS)]
+    queries += [b"nonsense", encoded_query(door, Enrol, study=bytes(32))]
+    return [door.handle(query) for query in queries]
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_whatever_left_is_in_the_ledger(draw, tmp_path, on_disk):
+    ledger = FileLedger(tmp_path / "deep" / "ledger.jsonl") if on_disk else MemoryLedger()
+    door = door_to(draw(), ledger=ledger)
+    left = exercise(door)
+    entries = ledger.entries()
+    assert [entry.sha256 for entry in entries] == [hashlib.sha256(a).hexdigest() for a in left]
+    assert [entry.n_bytes for entry in entries] == [len(answer) for answer in left]
+    answers = [decoded(door, answer) for answer in left]
+    assert [entry.answer for entry in entries] == [type(answer).__name__ for answer in answers]
+    assert [entry.exchange for entry in entries] == [answer.exchange for answer in answers]
+    expected = [a.reason.name if isinstance(a, Refusal) else "" for a in answers]
+    assert [entry.reason for entry in entries] == expected
+    assert [entry.query for entry in entries][:2] == ["Enrol", "SumOutcomes"]
+    assert [entry.query for entry in entries][-2:] == ["unreadable", "Enrol"]
+    assert sorted(entry.when for entry in entries) == [entry.when for entry in entries]
+
+
+def test_an_entry_tells_shapes_and_norms(draw):
+    door = door_to(draw())
+    told = ask(door, SumOutcomes)
+    entry = door.ledger.entries()[0]
+    assert entry.shapes == {"sums": [5, 3, 7, 7], "squared_weights": [5, 3]}
+    assert entry.norms["sums"] == pytest.approx(np.linalg.norm(told.sums))
+
+
+def test_a_ledger_on_disk_is_json_lines_and_survives_reopening(draw, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    assert FileLedger(path).entries() == []
+    exercise(door_to(draw(), ledger=FileLedger(path)))
+    first = path.read_text()
+    before = FileLedger(path).entries()
+    exercise(door_to(draw(), ledger=FileLedger(path)))
+    assert path.read_text().startswith(first)
+    assert FileLedger(path).entries()[: len(before)] == before
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2 * len(before)
+    assert all(set(json.loads(line)) == set(vars(before[0])) for line in lines)
+
+
+def only_failed(door):
+    """What leaves for queries that are fine and queries that are not."""
+    failed = set()
+    for number, kind in enumerate(HANDLERS):
+        answer = door.handle(encoded_query(door, kind, number))
+        expected = Refusal(study=door.study.digest, exchange=number, reason=RefusalCode.FAILED)
+        failed.add(answer == codec.encode(expected))
+    failed.add(reason(decoded(door, door.handle(b"nonsense"))) == "FAILED")
+    return failed == {True}
+
+
+def test_nothing_leaves_if_the_ledger_is_a_folder(draw, tmp_path):
+    assert only_failed(door_to(draw(), ledger=FileLedger(tmp_path)))
+
+
+def test_nothing_leaves_if_the_ledger_is_below_a_file(draw, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert only_failed(door_to(draw(), ledger=FileLedger(tmp_path / "file" / "ledger.jsonl")))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_nothing_leaves_if_the_disk_is_full(draw):
+    assert only_failed(door_to(draw(), ledger=FileLedger(Path("/dev/full"))))
+
+
+class BrokenLedger:
+    def append(self, entry):
+        raise OSError(errno.EIO, "it is broken")
+
+    def entries(self):
+        return []
+
+
+def test_nothing_leaves_if_a_plugged_in_ledger_breaks(draw):
+    assert only_failed(door_to(draw(), ledger=BrokenLedger()))
+
+
+def test_a_ledger_whose_disk_was_full_once_can_be_read_and_goes_on(draw, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    door = door_to(draw(), ledger=FileLedger(path))
+    first = door.handle(encoded_query(door, Enrol, 1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100, hard))
+    try:
+        refused = door.handle(encoded_query(door, Enrol, 2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert reason(decoded(door, refused)) == "FAILED"
+    last = door.handle(encoded_query(door, Enrol, 3))
+    assert not isinstance(decoded(door, last), Refusal)
+    left = [hashlib.sha256(answer).hexdigest() for answer in (first, last)]
+    assert [entry.sha256 for entry in FileLedger(path).entries()] == left
+
+
+# --- the store ----------------------------------------------------------------------------------
+
+
+def no_scoring(*_args, **_options):
+    raise AssertionError("rows were scored again")
+
+
+@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
+@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+def test_a_new_process_values_policies_without_scoring_again(
+    draw, tmp_path, monkeypatch, split, nuisances
+):
+    study = study_of(nuisances=nuisances)
+    models = models_for(study) if nuisances is MARGINAL else {}
+    first = door_to(draw(), study, store=FolderStore(tmp_path))
+    ask(first, SumScores, **models)
+    query = encoded_query(first, EstimateValues, split=split)
+    expected = first.handle(query)
+    assert not isinstance(decoded(first, expected), Refusal)
+    monkeypatch.setattr(workspace, "aipw_scores", no_scoring)
+    assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
+
+
+@pytest.mark.parametrize("kind", [SumScores, SumPairs, ImprovePolicy, SlopeOfValue])
+def test_a_new_process_sums_and_improves_without_scoring_again(draw, tmp_path, monkeypatch, kind):
+    first = scored(door_to(draw(), store=FolderStore(tmp_path)))
+    query = encoded_query(first, kind)
+    expected = first.handle(query)
+    monkeypatch.setattr(workspace, "aipw_scores", no_scoring)
+    assert door_to(draw(), store=FolderStore(tmp_path)).handle(query) == expected
+
+
+def test_other_rows_or_another_study_find_nothing_in_the_store(draw, tmp_path):
+    store = FolderStore(tmp_path)
+    data = draw()
+    scored(door_to(data, store=store))
+    other_rows = door_to(changed(data, data.rewards + 1), store=store)
+    other_study = door_to(data, study_of(seed=1), store=store)
+    for door in (other_rows, other_study):
+        assert reason(ask(door, SumPairs)) == "NOTHING_TO_SAY"
+
+
+def test_other_models_are_scored_anew(draw, tmp_path):
+    store = FolderStore(tmp_path)
+    door = door_to(draw(), store=store)
+    told = [ask(door, SumScores, **models_for(door.study, value)) for value in (0.5, 2.0, 0.5)]
+    assert told[0].products.tobytes() != told[1].products.tobytes()
+    assert told[0].products.tobytes() == told[2].products.tobytes()
+
+
+def test_the_store_writes_into_its_folder_only_and_for_its_owner_only(draw, tmp_path):
+    folder = tmp_path / "deep" / "store"
+    scored(door_to(draw(), store=FolderStore(folder)))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.parent for path in files] == [folder]
+    assert files[0].suffix == ".npz"
+    assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_store_that_cannot_be_written_is_a_failure(draw, tmp_path):
+    (tmp_path / "file").write_text("")
+    door = door_to(draw(), store=FolderStore(tmp_path / "file"))
+    assert reason(ask(door, SumScores)) == "FAILED"
+
+
+def npy(array):
+    import io
+
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut in half": lambda content: content[: len(content) // 2],
+    "cut by one": lambda content: content[:-1],
+    "only zeros": lambda content: bytes(len(content)),
+    "text": lambda content: b"hello, world\n" * 30,
+    "a pickle": lambda content: b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07hello!!\x94.",
+    "one array": lambda content: npy(np.zeros((200, 3))),
+    "a flipped number": lambda content: flipped(content, len(content) // 3),
+    "an unknown compression": lambda content: unknown_compression(content),
+}
+
+
+def flipped(content, position):
+    return content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :]
+
+
+def unknown_compression(content):
+    central = content.index(b"PK\x01\x02")
+    return content[: central + 10] + b"\x63" + content[central + 11 :]
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_store_counts_as_none_and_is_made_again(draw, tmp_path, damage):
+    door = door_to(draw(), store=FolderStore(tmp_path))
+    query, later = encoded_query(door, SumScores), encoded_query(door, SumPairs)
+    expected, expected_later = door.handle(query), door.handle(later)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    again = door_to(draw(), store=FolderStore(tmp_path))
+    assert reason(decoded(again, again.handle(later))) == "NOTHING_TO_SAY"
+    assert again.handle(query) == expected
+    assert again.handle(later) == expected_later
+
+
+def test_no_flipped_byte_of_a_store_changes_an_answer(draw, tmp_path):
+    door = scored(door_to(draw(60), store=FolderStore(tmp_path)))
+    query = encoded_query(door, SumPairs)
+    expected = door.handle(query)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    for position in range(0, len(content), 11):
+        file.write_bytes(flipped(content, position))
+        answer = door_to(draw(60), store=FolderStore(tmp_path)).handle(query)
+        assert answer == expected or isinstance(decoded(door, answer), Refusal)
+
+
+def test_a_store_of_bundles_without_the_right_arrays_is_not_believed(draw, tmp_path):
+    door = scored(door_to(draw(), store=FolderStore(tmp_path)))
+    expected = door.handle(encoded_query(door, SumScores))
+    (file,) = tmp_path.iterdir()
+    with file.open("wb") as handle:
+        np.savez(handle, something=np.zeros(3))
+    again = door_to(draw(), store=FolderStore(tmp_path))
+    assert again.handle(encoded_query(door, SumScores)) == expected
+
+
+# --- rows set apart -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [1.0, 1e6], ids=["a little", "a lot"])
+@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
+@pytest.mark.parametrize(
+    "kind", [Enrol, SumOutcomes, SumScores, SumPairs, ImprovePolicy, SlopeOfValue]
+)
+def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nuisances, by):
+    study = study_of(nuisances=nuisances)
+    data = draw(200, known=False)
+    models = models_for(study) if nuisances is MARGINAL else {}
+    plain = door_to(data, study)
+    apart = plain._space.folds.set_apart
+    assert apart.any()
+    moved = door_to(changed(data, data.rewards + by * apart), study)
+    answers = []
+    for door in (plain, moved):
+        ask(door, SumScores, **models)
+        query = encoded_query(door, kind, **(models if kind is SumScores else {}))
+        answers.append(door.handle(query))
+        assert not isinstance(decoded(door, answers[-1]), Refusal)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
+    data = draw(200)
+    plain = door_to(data)
+    moved = door_to(changed(data, data.rewards + plain._space.folds.set_apart))
+    values = []
+    for door in (plain, moved):
+        ask(door, SumScores, **models_for(door.study))
+        values.append(door.handle(encoded_query(door, EstimateValues, split=split)))
+    assert (values[0] != values[1]) == (split is Split.EVALUATION)
+
+
+def test_every_message_a_server_can_send_has_a_handler():
+    assert set(HANDLERS) == set(ANSWERS)
+    assert set(MESSAGES.values()) == {*ANSWERS, *ANSWERS.values(), Refusal}

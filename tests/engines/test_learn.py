@@ -1,0 +1,272 @@
+import numpy as np
+import pytest
+
+import fedopl
+
+QUICK = fedopl.NuisancePlan(propensity="marginal")
+
+
+@pytest.fixture
+def clients(draw):
+    return {name: draw(300, seed=i) for i, name in enumerate(("north", "south", "west"))}
+
+
+def true_regret(policy, rng):
+    contexts = rng.standard_normal((20_000, 5))
+    slopes = np.random.default_rng(7).standard_normal((3, 5))
+    means = np.arange(3) + contexts @ slopes.T
+    return (means.max(axis=1) - means[np.arange(len(means)), policy.decide(contexts)]).mean()
+
+
+@pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
+def test_every_oracle_learns_a_good_policy(clients, oracle):
+    run = fedopl.learn(clients, oracle=oracle, nuisances=QUICK)
+    # Always giving the best arm loses 1.2 here.
+    assert true_regret(run.policy, np.random.default_rng(0)) < 0.1
+    assert run.gains.over(f"everybody gets {run.best_arm}").interval()[0] > 0
+    assert run.verdict.startswith("The learned policy beats the best constant arm")
+
+
+def test_federating_helps_a_small_client(draw):
+    clients = {"large": draw(1500, seed=1), "small": draw(30, seed=2)}
+    together = fedopl.learn(clients, nuisances=QUICK, evaluation_share=0)
+    alone = fedopl.learn({"small": clients["small"]}, nuisances=QUICK, evaluation_share=0)
+    rng = np.random.default_rng(0)
+    assert true_regret(together.policy, rng) < 0.5 * true_regret(alone.policy, rng)
+
+
+def test_sgd_stays_close_to_the_exact_solver_at_any_scale(draw):
+    for scale in (1.0, 10.0, 1000.0):
+        clients = {}
+        for seed in range(3):
+            plain = draw(300, seed=seed)
+            clients[f"c{seed}"] = fedopl.LoggedData(
+                plain.contexts * scale + 3 * scale, plain.actions, plain.rewards * scale
+            )
+        options = {"nuisances": QUICK, "evaluation_share": 0}
+        exact = fedopl.learn(clients, **options).policy
+        sgd = fedopl.learn(clients, oracle="csoaa-sgd", **options).policy
+        contexts = np.random.default_rng(9).standard_normal((5000, 5)) * scale + 3 * scale
+        assert (exact.decide(contexts) == sgd.decide(contexts)).mean() > 0.96
+
+
+def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clients):
+    direct = fedopl.learn(clients, oracle="direct", nuisances=QUICK)
+    exact = fedopl.learn(clients, nuisances=QUICK)
+    same = (direct.policy.parameters == exact.policy.parameters).all()
+    asked = [latest.query for latest in direct.rounds]
+    assert asked[-2:] == ["EstimateValues", "EstimateValues"]
+    assert same or true_regret(direct.policy, np.random.default_rng(0)) < 0.1
+
+
+def test_a_subset_of_clients_is_drawn_each_round_by_seed(clients):
+    plan = fedopl.TrainingPlan(rounds=8, clients_per_round=2)
+    run = fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK)
+    asked = [latest.asked for latest in run.rounds if latest.query == "ImprovePolicy"]
+    assert {len(names) for names in asked} == {2}
+    assert len(set(asked)) > 1
+
+
+def test_proximal_steps_stay_closer_to_the_start(clients):
+    def steps(proximal):
+        plan = fedopl.TrainingPlan(rounds=1, proximal=proximal)
+        run = fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK)
+        return np.linalg.norm(run.policy.coefficients)
+
+    assert steps(10.0) < 0.5 * steps(0.0)
+
+
+def test_momentum_goes_on_where_rounds_were_going(clients):
+    def policy(momentum):
+        plan = fedopl.TrainingPlan(rounds=12, momentum=momentum)
+        return fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK).policy
+
+    assert (policy(0.5).parameters != policy(0.0).parameters).any()
+    assert true_regret(policy(0.5), np.random.default_rng(0)) < 0.1
+
+
+def test_the_best_of_a_finite_set_is_chosen_with_simultaneous_intervals(clients):
+    slopes = np.random.default_rng(7).standard_normal((3, 5))
+    parameters = np.column_stack([slopes, np.arange(3)])
+    first = clients["north"]
+    right = fedopl.LinearPolicy(parameters, first.action_names, first.feature_names)
+    run = fedopl.learn(
+        clients,
+        policy="finite",
+        candidates={"right": right, "rule": lambda x: (x[:, 0] > 0).astype(int)},
+        nuisances=QUICK,
+    )
+    assert run.chosen == "right"
+    assert run.policy is right
+    names = {row.policy for row in run.values.rows}
+    assert {"everybody gets a0", "right", "rule", "logging policy", "local policy"} <= names
+    row = run.values.rows[0]
+    assert row.level > 0.99
+    wide, plain = row.interval, row.estimate.interval()
+    assert wide[0] < plain[0] < plain[1] < wide[1]
+
+
+def test_a_rule_may_win_and_is_then_named(clients):
+    slopes = np.random.default_rng(7).standard_normal((3, 5))
+    run = fedopl.learn(
+        clients,
+        policy="finite",
+        candidates={"rule": lambda x: (np.arange(3) + x @ slopes.T).argmax(axis=1)},
+        nuisances=QUICK,
+    )
+    assert (run.chosen, run.policy) == ("rule", None)
+
+
+def test_nothing_is_claimed_when_nothing_is_held_out(clients):
+    run = fedopl.learn(clients, evaluation_share=0, nuisances=QUICK)
+    assert run.values.rows == run.gains.rows == ()
+    assert run.verdict.startswith("No rows were held out")
+
+
+def test_no_better_than_the_best_arm_is_said_plainly():
+    rng = np.random.default_rng(3)
+    data = fedopl.LoggedData(
+        rng.standard_normal((400, 8)), rng.integers(0, 2, 400), rng.standard_normal(400)
+    )
+    run = fedopl.learn({"noise": data})
+    assert "does not demonstrably beat" in run.verdict or "is worse than" in run.verdict
+
+
+def test_exchanges_are_four_for_the_exact_oracle(clients):
+    run = fedopl.learn(clients)
+    asked = [latest.query for latest in run.rounds]
+    assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues"]
+
+
+def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):
+    full = draw(300, seed=1)
+    plain = draw(300, seed=2)
+    kept = plain.actions != 2
+    partial = fedopl.LoggedData(
+        plain.contexts[kept],
+        plain.actions[kept],
+        plain.rewards[kept],
+        action_names=plain.action_names,
+    )
+    clients = {"full": full, "partial": partial}
+    for kind, unseen in (("federated", "borrow"), ("federated", "mask"), ("local", "mask")):
+        plan = fedopl.NuisancePlan(kind=kind, unseen=unseen, propensity="marginal")
+        run = fedopl.learn(clients, nuisances=plan, evaluation_share=0)
+        assert run.refusals == ()
+        assert true_regret(run.policy, np.random.default_rng(0)) < 0.2
+    plan = fedopl.NuisancePlan(unseen="refuse", propensity="marginal")
+    run = fedopl.learn(clients, nuisances=plan)
+    assert (2, "partial", "UNSEEN_ACTION") in run.refusals
+
+
+def test_an_action_nobody_took_is_never_chosen(draw):
+    plain = draw(200)
+    names = [*plain.action_names, "new"]
+    data = fedopl.LoggedData(plain.contexts, plain.actions, plain.rewards, action_names=names)
+    for oracle in ("csoaa-exact", "csoaa-sgd", "direct"):
+        run = fedopl.learn({"one": data}, nuisances=QUICK, oracle=oracle)
+        assert 3 not in run.policy.decide(plain.contexts)
+
+
+def test_noisy_clients_count_less_by_precision(draw):
+    noisy = draw(400, seed=1)
+    rng = np.random.default_rng(0)
+    noisy = fedopl.LoggedData(
+        noisy.contexts,
+        noisy.actions,
+        noisy.rewards + 30 * rng.standard_normal(400),
+        action_names=noisy.action_names,
+    )
+    clients = {"clean": draw(400, seed=2), "noisy": noisy}
+    options = {"nuisances": QUICK, "evaluation_share": 0}
+    plain = fedopl.learn(clients, **options)
+    weighed = fedopl.learn(clients, precision="clients", **options)
+    regrets = [true_regret(run.policy, np.random.default_rng(0)) for run in (weighed, plain)]
+    assert regrets[0] < 0.5 * regrets[1]
+
+
+def test_weights_and_groups_are_used(draw):
+    rng = np.random.default_rng(5)
+    clients = {
+        name: draw(200, seed=i, weights=rng.uniform(0.5, 2, 200), groups=rng.integers(0, 50, 200))
+        for i, name in enumerate("ab")
+    }
+    run = fedopl.learn(clients, nuisances=QUICK)
+    assert run.values.of("learned").degrees_of_freedom < 60
+
+
+def test_a_thousand_clients_are_ordinary(draw):
+    clients = {f"c{i}": draw(20, seed=i) for i in range(1000)}
+    run = fedopl.learn(clients, nuisances=QUICK, evaluation_share=0)
+    assert len(run.mixture) == 1000
+    assert true_regret(run.policy, np.random.default_rng(0)) < 0.01
+
+
+def test_guarded_clients_refuse_what_open_ones_tell(draw):
+    clients = {"large": draw(800, seed=1), "small": draw(40, seed=2)}
+    assert fedopl.learn(clients, nuisances=QUICK).refusals == ()
+    guarded = fedopl.learn(clients, nuisances=QUICK, limits="guarded")
+    assert guarded.refusals == ((0, "small", "TOO_FEW_ROWS"),)
+    assert set(guarded.ledger) == {"large", "small"}
+
+
+def test_progress_is_told_after_every_exchange(clients):
+    seen = []
+    run = fedopl.learn(clients, nuisances=QUICK, progress=seen.append)
+    assert seen == list(run.rounds)
+
+
+BAD = {
+    "no clients": ({}, {}, fedopl.OptionError, "expected a dictionary of LoggedData"),
+    "a list": ([1], {}, fedopl.OptionError, "expected a dictionary"),
+    "not data": ({"a": 3}, {}, fedopl.OptionError, "came int for 'a'"),
+    "another oracle": (
+        None,
+        {"oracle": "vw"},
+        fedopl.OptionError,
+        "study: oracle: .*'csoaa-exact'",
+    ),
+    "another policy": (None, {"policy": "tree"}, fedopl.OptionError, "study: policy"),
+    "another rule": (None, {"nuisances": "shared"}, fedopl.OptionError, "nuisance"),
+    "a share of one": (None, {"evaluation_share": 1.0}, fedopl.OptionError, "evaluation_share"),
+    "other limits": (None, {"limits": "closed"}, fedopl.OptionError, "limits: expected 'open'"),
+    "uneven blocks": (None, {"features": "blocks"}, fedopl.OptionError, "5 features cannot be cut"),
+    "blocks in pairs": (
+        None,
+        {"features": "blocks", "oracle": "wap"},
+        fedopl.OptionError,
+        "cannot be cut|shared features",
+    ),
+    "candidates of a linear policy": (
+        None,
+        {"candidates": {"x": lambda x: x}},
+        fedopl.OptionError,
+        "only a finite policy",
+    ),
+    "a candidate that is neither": (
+        None,
+        {"policy": "finite", "candidates": {"x": 3}},
+        fedopl.OptionError,
+        "'x' is neither a policy nor a function",
+    ),
+    "nothing to answer": (
+        None,
+        {"limits": fedopl.Limits(minimum_rows=10**6)},
+        fedopl.FederationError,
+        "Enrol: 0 of 3 clients .* refused .TOO_FEW_ROWS",
+    ),
+}
+
+
+@pytest.mark.parametrize(("who", "options", "error", "message"), BAD.values(), ids=BAD)
+def test_bad_options_are_refused_in_words(clients, who, options, error, message):
+    with pytest.raises(error, match=message):
+        fedopl.learn(clients if who is None else who, **options)
+
+
+def test_clients_must_agree_on_actions_and_features(draw, clients):
+    other = draw(50, action_names=["x", "y", "z"])
+    with pytest.raises(fedopl.StudyError, match="other: action_names differ from those of north"):
+        fedopl.learn({**clients, "other": other})
+    with pytest.raises(fedopl.StudyError, match="feature_names differ"):
+        fedopl.learn({**clients, "other": draw(50, feature_names=list("abcde"))})

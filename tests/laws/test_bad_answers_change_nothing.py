@@ -1,0 +1,517 @@
+import random
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.engines.in_process import InProcess
+from fedopl.errors import FederationError
+from fedopl.policies.linear import policy_json
+from fedopl.server.federation import run_study
+from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import (
+    MESSAGES,
+    Enrolment,
+    Refusal,
+    RefusalCode,
+    ScoreSums,
+    Values,
+    axis_sizes,
+)
+
+NAMES = ("east", "north", "south", "west")
+BAD = "south"
+ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
+
+
+def study_of(**changes):
+    options = {
+        "actions": ("a0", "a1", "a2"),
+        "features": ("x0", "x1", "x2"),
+        "nuisances": NuisancePlan(propensity="marginal", outcome="ols", folds=2),
+        "plan": TrainingPlan(rounds=3, local_steps=4, batch_size=16),
+    }
+    return Study(**{**options, **changes})
+
+
+SGD, WAP, DIRECT = (study_of(oracle=oracle) for oracle in ORACLES[1:])
+EXACT, FINITE = study_of(), study_of(policy="finite")
+
+
+@pytest.fixture
+def doors(draw):
+    """A function from a study to four clients' doors."""
+    data = {name: draw(90 + 20 * turn, seed=turn, n_features=3) for turn, name in enumerate(NAMES)}
+
+    def _doors(study, limits=None):
+        limits = limits or Limits.open()
+        return {name: Door(name, data[name], study, limits=limits) for name in NAMES}
+
+    return _doors
+
+
+class Tampered:
+    """A transport on which the replies of one exchange are tampered with."""
+
+    def __init__(self, doors, exchange, tamper):
+        self.inner, self.at, self.tamper = InProcess(doors), exchange, tamper
+        self.earlier = []
+
+    @property
+    def clients(self):
+        return self.inner.clients
+
+    def exchange(self, queries):
+        replies = dict(self.inner.exchange(queries))
+        turn, before = len(self.earlier), list(self.earlier)
+        self.earlier.append(replies)
+        return self.tamper(replies, before) if turn == self.at else list(replies.items())
+
+
+def to_bad(change):
+    """A tampering that changes the bytes of the bad client's reply."""
+    return lambda replies, earlier: list({**replies, BAD: change(replies[BAD])}.items())
+
+
+def silence(replies, _earlier):
+    return [(name, content) for name, content in replies.items() if name != BAD]
+
+
+def reencoded(study, change):
+    """A tampering that changes the message itself."""
+
+    def _change(content):
+        message = codec.decode(content, axis_sizes(study))
+        values = {field.name: getattr(message, field.name) for field in fields(message)}
+        return codec.encode(type(message)(**{**values, **change(message)}))
+
+    return to_bad(_change)
+
+
+def first_array(message):
+    return next(name for name, axes in codec.FIELDS[type(message)] if isinstance(axes, tuple))
+
+
+def with_first_array(change):
+    return lambda study: reencoded(
+        study,
+        lambda message: {first_array(message): change(getattr(message, first_array(message)))},
+    )
+
+
+def spoiled(value):
+    def _spoil(array):
+        array = np.array(array)
+        array.reshape(-1)[-1] = value
+        return array
+
+    return with_first_array(_spoil)
+
+
+def with_an_axis_more(content):
+    kind = MESSAGES[content[6]]
+    names = [name for name, _ in codec.FIELDS[kind]]
+    array = names.index(next(n for n, axes in codec.FIELDS[kind] if isinstance(axes, tuple)))
+    start = 8 + 32 + 8 * (array - 1)  # the header, the digest, and whole numbers
+    return content[:start] + bytes([content[start] + 1]) + content[start + 1 :]
+
+
+def with_short_floats(content):
+    return content[:-16] + np.frombuffer(content[-16:], "<f8").astype("<f4").tobytes()
+
+
+def replayed(replies, earlier):
+    """Last exchange's answer again; where there was none, one of an exchange yet to come."""
+    if earlier:
+        return list({**replies, BAD: earlier[-1][BAD]}.items())
+    later = bytearray(replies[BAD])
+    later[8 + 32] += 1
+    return list({**replies, BAD: bytes(later)}.items())
+
+
+def another_kind(study):
+    def _other(message):
+        kind = Values if not isinstance(message, Values) else Enrolment
+        arrays = {
+            name: np.zeros([min(axis_sizes(study)[axis]) for axis in axes])
+            for name, axes in codec.FIELDS[kind]
+            if isinstance(axes, tuple)
+        }
+        numbers = {name: 1 for name, content in codec.FIELDS[kind] if content is int}
+        common = {"study": message.study, "exchange": message.exchange}
+        return codec.encode(kind(**{**numbers, **common, **arrays}))
+
+    return to_bad(lambda content: _other(codec.decode(content, axis_sizes(study))))
+
+
+def twice(replies, _earlier):
+    return [*replies.items(), (BAD, replies[BAD])]
+
+
+def twice_with_another_answer(replies, _earlier):
+    return [*replies.items(), (BAD, replies["north"])]
+
+
+def under_an_unknown_name(replies, _earlier):
+    return [*silence(replies, _earlier), ("nowhere", replies[BAD])]
+
+
+def refusal(code):
+    return lambda study: to_bad(
+        lambda _: codec.encode(Refusal(study=study.digest, exchange=0, reason=code))
+    )
+
+
+# What is done to the reply, and what the run says of it.
+FAULTS = {
+    "nan": (spoiled(np.nan), "not all numbers are finite"),
+    "infinity": (spoiled(-np.inf), "not all numbers are finite"),
+    "too many": (with_first_array(lambda a: np.concatenate([a] * 4)), "not what the study"),
+    "one too few": (with_first_array(lambda a: a[..., :-1]), "rejected"),
+    "an axis more": (lambda study: to_bad(with_an_axis_more), "axes, came"),
+    "floats of four bytes": (lambda study: to_bad(with_short_floats), "cut off"),
+    "garbage": (lambda study: to_bad(lambda content: bytes(range(256))), "not a message"),
+    "a pickle": (lambda study: to_bad(lambda content: b"\x80\x04K\x01."), "too short"),
+    "nothing": (lambda study: to_bad(lambda content: b""), "too short"),
+    "cut off": (lambda study: to_bad(lambda content: content[:-1]), "cut off"),
+    "too long": (lambda study: to_bad(lambda content: content + bytes(8)), "left over"),
+    "oversized": (
+        lambda study: to_bad(lambda content: bytes(codec.LARGEST_MESSAGE + 1)),
+        "at most 1,073,741,824 bytes",
+    ),
+    "another version": (
+        lambda study: to_bad(lambda content: content[:4] + b"\x07\x00" + content[6:]),
+        "expected version 1, came 7",
+    ),
+    "replayed": (lambda study: replayed, "answers exchange"),
+    "another study": (
+        lambda study: reencoded(study, lambda message: {"study": study_of(seed=9).digest}),
+        "answers for another study",
+    ),
+    "another kind": (another_kind, "answers with"),
+    "twice": (lambda study: twice, "answered 2 times"),
+    "twice, differently": (lambda study: twice_with_another_answer, "answered 2 times"),
+    "under an unknown name": (lambda study: under_an_unknown_name, "no answer"),
+    "silent": (lambda study: silence, "no answer"),
+    "refused": (refusal(RefusalCode.SMALL_CELLS), "SMALL_CELLS"),
+}
+
+
+def quick(study):
+    """The study without values at its end, for tests of what comes before."""
+    return study.model_copy(update={"evaluation_share": 0.0})
+
+
+# A study, and one of its exchanges.
+EXCHANGES = {
+    "enrolment": (quick(EXACT), 0),
+    "outcome sums": (quick(EXACT), 1),
+    "score sums": (quick(EXACT), 2),
+    "values": (EXACT, 3),
+    "improved policy": (quick(SGD), 4),
+    "pair sums": (quick(WAP), 3),
+    "slope": (quick(DIRECT), 5),
+    "validation": (quick(DIRECT), 18),
+    "finite": (quick(FINITE), 3),
+}
+
+
+def outcome(doors, study, exchange, tamper):
+    return run_study(study, Tampered(doors(study), exchange, tamper))
+
+
+def assert_same(run, expected):
+    assert policy_json(run.policy) == policy_json(expected.policy)
+    assert run.mixture == expected.mixture
+    assert (run.chosen, run.best_arm) == (expected.chosen, expected.best_arm)
+    assert str(run.values) == str(expected.values)
+
+
+RUNS_WITHOUT = {}
+
+
+@pytest.fixture
+def without(doors):
+    """Runs in which the bad client was silent, each made once."""
+
+    def _without(study, exchange):
+        key = (study.digest, exchange)
+        if key not in RUNS_WITHOUT:
+            RUNS_WITHOUT[key] = outcome(doors, study, exchange, silence)
+        return RUNS_WITHOUT[key]
+
+    return _without
+
+
+@pytest.mark.parametrize(("make", "why"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("study", "exchange"), EXCHANGES.values(), ids=EXCHANGES)
+def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exchange, make, why):
+    run = outcome(doors, study, exchange, make(study))
+    assert BAD not in run.rounds[exchange].answered
+    (named,) = [refusal for refusal in run.refusals if refusal[1] == BAD]
+    assert named[0] == exchange
+    assert why in named[2]
+    assert_same(run, without(study, exchange))
+
+
+# Left out are choices between policies, which one client need not change.
+WEIGHED = {
+    name: at for name, at in EXCHANGES.items() if name not in {"slope", "validation", "finite"}
+}
+
+
+@pytest.mark.parametrize(("study", "exchange"), WEIGHED.values(), ids=WEIGHED)
+def test_an_answer_with_nothing_wrong_counts(doors, without, study, exchange):
+    run = run_study(study, InProcess(doors(study)))
+    assert run.refusals == ()
+    assert all(latest.answered == NAMES for latest in run.rounds)
+    silent = without(study, exchange)
+    assert (policy_json(run.policy), str(run.values)) != (
+        policy_json(silent.policy),
+        str(silent.values),
+    )
+
+
+def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without):
+    run = outcome(doors, EXACT, 2, under_an_unknown_name)
+    assert run.rounds[2].rejected == {"nowhere": "was not asked"}
+    assert run.rounds[2].silent == (BAD,)
+    assert (2, "nowhere", "rejected: was not asked") in run.refusals
+
+
+def test_an_extra_reply_from_a_stranger_changes_nothing(doors):
+    plain = run_study(EXACT, InProcess(doors(EXACT)))
+    run = outcome(doors, EXACT, 2, lambda replies, _: [*replies.items(), ("nowhere", replies[BAD])])
+    assert_same(run, plain)
+    assert run.refusals == ((2, "nowhere", "rejected: was not asked"),)
+
+
+def test_a_client_that_did_not_enrol_is_not_asked_again_and_not_heard(doors):
+    def eager(replies, earlier):
+        return [*replies.items(), (BAD, earlier[0][BAD])]
+
+    class Eager(Tampered):
+        def exchange(self, queries):
+            replies = super().exchange(queries)
+            return eager(dict(replies), self.earlier) if len(self.earlier) == 3 else replies
+
+    run = run_study(EXACT, Eager(doors(EXACT), 0, silence))
+    assert BAD not in run.mixture
+    assert BAD not in run.rounds[2].asked
+    assert run.rounds[2].rejected == {BAD: "was not asked"}
+
+
+IMPOSSIBLE = {
+    "scaled": (
+        lambda m: {name: 1000 * getattr(m, name) for name in ("grams", "products", "squares")},
+        "the mean of one is not one",
+    ),
+    "scaled down": (lambda m: {"grams": m.grams / 10}, "the mean of one is not one"),
+    "a share above one": (lambda m: {"shares": 50 * m.shares}, "a share of rows"),
+    "a share below zero": (lambda m: {"shares": -m.shares}, "a share of rows"),
+    "not symmetric": (
+        lambda m: {"grams": m.grams + np.triu(np.ones(m.grams.shape[1:]), 1)},
+        "not symmetric",
+    ),
+    "two grams of three": (lambda m: {"grams": np.repeat(m.grams, 2, axis=0)}, "number of grams"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible_score_sums_are_named_and_count_as_none(doors, without, change, why):
+    run = outcome(doors, EXACT, 2, reencoded(EXACT, change))
+    assert why in run.rounds[2].rejected[BAD]
+    assert BAD not in run.rounds[2].answered
+    assert [(at, name) for at, name, _ in run.refusals] == [(2, BAD)]
+    assert_same(run, without(EXACT, 2))
+
+
+def fill(value):
+    return lambda array: np.full_like(array, value)
+
+
+LARGE = {
+    "outcome sums": (EXACT, 1),
+    "score sums": (EXACT, 2),
+    "values": (EXACT, 3),
+    "improved policy": (SGD, 4),
+    "pair sums": (WAP, 3),
+    "slope": (DIRECT, 5),
+}
+
+
+@pytest.mark.parametrize("size", [1e200, 1.7e308])
+@pytest.mark.parametrize(("study", "exchange"), LARGE.values(), ids=LARGE)
+def test_numbers_near_the_largest_there_are_do_not_break_the_run(doors, study, exchange, size):
+    run = outcome(doors, study, exchange, with_first_array(fill(size))(study))
+    assert np.isfinite(run.policy.parameters).all()
+    assert str(run)
+
+
+def skewed(array):
+    array = np.array(array)
+    array[..., 0, 1] += 1.0
+    return array
+
+
+@pytest.mark.parametrize(("study", "exchange"), [(EXACT, 1), (WAP, 3)], ids=["outcomes", "pairs"])
+def test_sums_of_squares_that_are_not_symmetric_are_named_and_count_as_none(
+    doors, without, study, exchange
+):
+    run = outcome(doors, study, exchange, with_first_array(skewed)(study))
+    assert "not symmetric" in run.rounds[exchange].rejected.get(BAD, "")
+    assert_same(run, without(study, exchange))
+
+
+@pytest.mark.parametrize("n_rows", [0, -5])
+def test_an_enrolment_without_rows_is_named_and_counts_as_none(doors, without, n_rows):
+    run = outcome(doors, EXACT, 0, reencoded(EXACT, lambda _: {"n_rows": n_rows}))
+    assert run.rounds[0].rejected == {BAD: "enrolled without a row"}
+    assert_same(run, without(EXACT, 0))
+
+
+def test_values_of_too_few_policies_are_named_and_count_as_none(doors, without):
+    tamper = reencoded(
+        EXACT, lambda m: {"means": m.means[1:], "covariances": m.covariances[1:, 1:]}
+    )
+    run = outcome(doors, EXACT, 3, tamper)
+    assert BAD in run.rounds[3].rejected
+    assert_same(run, without(EXACT, 3))
+
+
+def test_values_whose_covariances_do_not_fit_their_means_are_named_and_count_as_none(
+    doors, without
+):
+    run = outcome(doors, EXACT, 3, reencoded(EXACT, lambda m: {"covariances": m.covariances[1:]}))
+    assert BAD in run.rounds[3].rejected
+    assert_same(run, without(EXACT, 3))
+
+
+# --- quorum -------------------------------------------------------------------------------------
+
+
+def only_east(replies, _earlier):
+    """East answers, north is silent, south sends garbage, west refuses."""
+    content = replies["east"]
+    study = content[8:40]
+    no = Refusal(study=study, exchange=0, reason=RefusalCode.TOO_FEW_ROWS)
+    return [("east", content), ("south", b"garbage!"), ("west", codec.encode(no))]
+
+
+QUORUM = {
+    "enrolment": (EXACT, 0),
+    "score sums": (EXACT, 2),
+    "improved policy": (SGD, 4),
+    "pair sums": (WAP, 3),
+    "slope": (DIRECT, 5),
+    "finite": (FINITE, 3),
+}
+
+
+@pytest.mark.parametrize(("study", "exchange"), QUORUM.values(), ids=QUORUM)
+def test_a_lost_quorum_ends_the_run_and_names_who_is_missing_and_why(doors, study, exchange):
+    with pytest.raises(FederationError) as caught:
+        outcome(doors, study, exchange, only_east)
+    message = str(caught.value)
+    assert "1 of 4 clients" in message
+    assert "50%" in message
+    for part in (
+        "north: no answer",
+        "south: not a message of ours",
+        "west: refused (TOO_FEW_ROWS)",
+    ):
+        assert part in message
+    assert "east" not in message
+
+
+@pytest.mark.parametrize(("study", "exchange"), QUORUM.values(), ids=QUORUM)
+def test_a_quorum_of_one_client_is_one_client(doors, study, exchange):
+    small = study.model_copy(update={"quorum": 0.25})
+    run = outcome(doors, small, exchange, only_east)
+    assert run.rounds[exchange].answered == ("east",)
+
+
+@pytest.mark.parametrize("exchange", [0, 1, 2])
+def test_if_nobody_answers_the_run_ends_and_names_everybody(doors, exchange):
+    with pytest.raises(FederationError) as caught:
+        outcome(doors, EXACT, exchange, lambda replies, earlier: [])
+    for name in NAMES:
+        assert name in str(caught.value)
+
+
+def test_without_an_answer_on_values_no_value_is_claimed(doors):
+    run = outcome(doors, EXACT, 3, lambda replies, earlier: [])
+    assert run.values.rows == ()
+    assert run.gains.rows == ()
+    assert "nothing is claimed" in run.verdict
+
+
+def test_learn_reports_refusals_by_name(draw):
+    clients = {"large": draw(400), "small": draw(40), "other": draw(400, seed=1)}
+    run = fedopl.learn(
+        clients, limits="guarded", nuisances=NuisancePlan(propensity="marginal"), seed=3
+    )
+    assert run.refusals == ((0, "small", "TOO_FEW_ROWS"),)
+    assert set(run.mixture) == {"large", "other"}
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+class Shuffled:
+    """A transport whose replies come in another order in every exchange."""
+
+    def __init__(self, doors, seed):
+        self.inner, self.random = InProcess(doors), random.Random(seed)
+
+    @property
+    def clients(self):
+        return tuple(self.random.sample(self.inner.clients, len(self.inner.clients)))
+
+    def exchange(self, queries):
+        replies = list(self.inner.exchange(queries))
+        self.random.shuffle(replies)
+        yield from replies
+
+
+STUDIES = {
+    "csoaa-exact": EXACT,
+    "csoaa-exact by precision": study_of(precision="clients"),
+    "csoaa-exact with local nuisances": study_of(
+        nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
+    ),
+    "csoaa-sgd": SGD,
+    "csoaa-sgd with sampled clients": study_of(
+        oracle="csoaa-sgd",
+        plan=TrainingPlan(
+            rounds=3, local_steps=4, batch_size=16, clients_per_round=2, momentum=0.5
+        ),
+    ),
+    "wap": WAP,
+    "direct": DIRECT,
+    "finite": FINITE,
+}
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_the_order_of_replies_and_of_clients_changes_nothing(doors, study):
+    plain = run_study(study, InProcess(doors(study)))
+    for seed in range(3):
+        run = run_study(study, Shuffled(doors(study), seed))
+        assert_same(run, plain)
+        assert run.rounds == plain.rounds
+    backwards = dict(reversed(doors(study).items()))
+    assert_same(run_study(study, InProcess(backwards)), plain)
+    assert_same(run_study(study, InProcess(backwards, threads=2)), plain)
+
+
+def test_a_client_cannot_change_its_score_sums_after_the_fact(doors):
+    run = run_study(EXACT, InProcess(doors(EXACT)))
+    for sums in run.statistics.sums.values():
+        assert isinstance(sums, ScoreSums)
+        with pytest.raises(ValueError, match="read-only"):
+            sums.grams[0, 0, 0] = 2.0

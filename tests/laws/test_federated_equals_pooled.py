@@ -1,0 +1,141 @@
+"""Law: given the scores and λ = n̄, federated equals pooled; federated nuisances, too."""
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.door import Door
+from fedopl.client.folds import Folds
+from fedopl.client.limits import Limits
+from fedopl.client.nuisances import fit_nuisances
+from fedopl.client.scores import aipw_scores
+from fedopl.engines.in_process import InProcess
+from fedopl.server.federation import run_study
+from fedopl.solving import solve_scores
+from fedopl.study import Study
+
+SIZES = {"north": 400, "south": 150, "west": 61}
+
+
+@pytest.fixture
+def federation(draw):
+    """Three clients, their doors after a run, and the record."""
+
+    def _run(known=True, weighted=False, **options):
+        clients = {}
+        for seed, (name, size) in enumerate(SIZES.items()):
+            weights = np.random.default_rng(seed).uniform(0.5, 2, size) if weighted else None
+            clients[name] = draw(size, seed=seed, known=known, confounded=True, weights=weights)
+        first = clients["north"]
+        study = Study(actions=first.action_names, features=first.feature_names, **options)
+        doors = {
+            name: Door(name, data, study, limits=Limits.open()) for name, data in clients.items()
+        }
+        return clients, doors, run_study(study, InProcess(doors))
+
+    return _run
+
+
+def pooled_rows(doors):
+    """Everybody's rows in one table, with the folds the clients used."""
+    spaces = [doors[name]._space for name in sorted(doors)]
+    data = [space.data for space in spaces]
+    together = fedopl.LoggedData(
+        np.vstack([d.contexts for d in data]),
+        np.concatenate([d.actions for d in data]),
+        np.concatenate([d.rewards for d in data]),
+        np.vstack([d.propensities for d in data]),
+        action_names=data[0].action_names,
+        weights=None if data[0].weights is None else np.concatenate([d.weights for d in data]),
+    )
+    folds = Folds(
+        of_row=np.concatenate([space.folds.of_row for space in spaces]),
+        n_folds=spaces[0].folds.n_folds,
+        reason="",
+    )
+    return together, folds, np.vstack([space.scores for space in spaces])
+
+
+def least_squares_policy(contexts, scores, weights):
+    root = np.sqrt(weights)[:, None]
+    design = np.column_stack([contexts, np.ones(len(contexts))])
+    return np.linalg.lstsq(design * root, scores * root, rcond=None)[0].T
+
+
+def test_the_exact_policy_is_the_one_learned_on_pooled_rows(federation):
+    _, doors, record = federation()
+    together, folds, scores = pooled_rows(doors)
+    training = ~folds.set_apart
+    expected = least_squares_policy(
+        together.contexts[training], scores[training], np.ones(training.sum())
+    )
+    np.testing.assert_allclose(record.policy.parameters, expected, rtol=1e-9)
+
+
+def test_blocks_are_pooled_least_squares_on_each_actions_own_features(draw):
+    clients = {n: draw(s, seed=i, n_features=6) for i, (n, s) in enumerate(SIZES.items())}
+    study = Study(
+        actions=clients["north"].action_names,
+        features=clients["north"].feature_names,
+        policy_features="blocks",
+    )
+    doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
+    record = run_study(study, InProcess(doors))
+    spaces = [doors[name]._space for name in sorted(doors)]
+    contexts = np.vstack([space.data.contexts[space.training] for space in spaces])
+    scores = np.vstack([space.scores[space.training] for space in spaces])
+    for action in range(3):
+        own = slice(2 * action, 2 * action + 2)
+        expected = np.zeros(7)
+        expected[own] = np.linalg.lstsq(contexts[:, own], scores[:, action], rcond=None)[0]
+        np.testing.assert_allclose(record.policy.parameters[action], expected, rtol=1e-9)
+
+
+def test_any_mixture_is_a_weighted_pool(federation):
+    mixture = fedopl.mixture.given({"north": 0.1, "south": 0.2, "west": 0.7})
+    _, doors, record = federation(mixture=mixture)
+    together, folds, scores = pooled_rows(doors)
+    training = ~folds.set_apart
+    shares = np.concatenate(
+        [
+            np.full(door._space.data.n_rows, mixture.shares[name] / door._space.training.sum())
+            for name, door in sorted(doors.items())
+        ]
+    )
+    expected = least_squares_policy(together.contexts[training], scores[training], shares[training])
+    np.testing.assert_allclose(record.policy.parameters, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("outcome", ["ridge", "ols"])
+def test_federated_nuisances_give_the_scores_of_pooled_rows(federation, outcome, weighted):
+    plan = fedopl.NuisancePlan(outcome=outcome)
+    _, doors, _ = federation(nuisances=plan, weighted=weighted)
+    together, folds, scores = pooled_rows(doors)
+    nuisances = fit_nuisances(together, folds, outcome, "known", seed=0)
+    np.testing.assert_allclose(
+        scores, aipw_scores(together, nuisances).values, rtol=1e-9, atol=1e-9
+    )
+
+
+def test_resolving_for_another_mixture_is_learning_with_it(draw):
+    clients = {name: draw(200, seed=seed) for seed, name in enumerate(SIZES)}
+    skewed = fedopl.mixture.skewed(toward="west", alpha=0.3)
+    run = fedopl.learn(clients)
+    again = fedopl.learn(clients, mixture=skewed)
+    n_rounds = len(run.rounds)
+    np.testing.assert_array_equal(run.resolve(skewed).parameters, again.policy.parameters)
+    assert len(run.rounds) == n_rounds
+    assert (run.policy.parameters != again.policy.parameters).any()
+
+
+def test_one_client_is_ordinary_policy_learning(draw):
+    data = draw(300, known=True)
+    run = fedopl.learn({"all": data}, evaluation_share=0, nuisances="local")
+    space = Door("all", data, run.study)._space
+    space.score(np.empty((0, 3, 6)))
+    means = space.score_means()
+    expected = solve_scores(
+        means.grams, means.products, means.squares, means.shares, intercept=True
+    )
+    np.testing.assert_array_equal(run.policy.parameters, expected)

@@ -1,0 +1,305 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import resumable_run
+
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.client.store import FolderStore
+from fedopl.engines.in_process import InProcess
+from fedopl.errors import StorageError
+from fedopl.policies.linear import policy_json
+from fedopl.server.federation import run_study
+from fedopl.study import NuisancePlan, Study, TrainingPlan
+
+NAMES = ("east", "north", "south")
+ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
+SCRIPT = Path(resumable_run.__file__)
+
+
+def study_of(**changes):
+    options = {
+        "actions": ("a0", "a1", "a2"),
+        "features": ("x0", "x1", "x2"),
+        "nuisances": NuisancePlan(propensity="marginal", outcome="ols", folds=2),
+        "plan": TrainingPlan(rounds=3, local_steps=4, batch_size=16),
+        "oracle": "csoaa-sgd",
+    }
+    return Study(**{**options, **changes})
+
+
+class Counted:
+    """A transport that counts exchanges, and that can break at one of them."""
+
+    def __init__(self, doors, breaks_at=None):
+        self.inner, self.asked, self.breaks_at = InProcess(doors), 0, breaks_at
+
+    @property
+    def clients(self):
+        return self.inner.clients
+
+    def exchange(self, queries):
+        if self.asked == self.breaks_at:
+            raise KeyboardInterrupt
+        self.asked += 1
+        return self.inner.exchange(queries)
+
+
+@pytest.fixture
+def transport(draw, tmp_path):
+    """A function that makes a transport to new doors, as a new process would."""
+
+    def _transport(study, **options):
+        doors = {
+            name: Door(
+                name,
+                draw(90 + 20 * turn, seed=turn, n_features=3),
+                study,
+                limits=Limits.open(),
+                store=FolderStore(tmp_path / "stores" / name),
+            )
+            for turn, name in enumerate(NAMES)
+        }
+        return Counted(doors, **options)
+
+    return _transport
+
+
+def everything(run):
+    return (policy_json(run.policy), str(run), run.rounds, run.mixture, run.rows)
+
+
+def content_of(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
+
+
+STUDIES = {
+    **{oracle: study_of(oracle=oracle) for oracle in ORACLES},
+    "finite": study_of(policy="finite"),
+    "local nuisances": study_of(
+        nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
+    ),
+}
+every_study = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+
+
+@every_study
+def test_a_journal_changes_nothing(transport, tmp_path, study):
+    plain = run_study(study, transport(study))
+    assert everything(run_study(study, transport(study), journal=tmp_path / "j")) == everything(
+        plain
+    )
+    assert len(content_of(tmp_path / "j")) == len(plain.rounds)
+
+
+@every_study
+def test_a_finished_run_is_replayed_without_asking_anybody(transport, tmp_path, study):
+    first = run_study(study, transport(study), journal=tmp_path / "j")
+    before = content_of(tmp_path / "j")
+    again = transport(study)
+    assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(first)
+    assert again.asked == 0
+    assert content_of(tmp_path / "j") == before
+
+
+@every_study
+def test_a_run_that_stopped_anywhere_goes_on_from_there_to_the_same_end(transport, tmp_path, study):
+    whole = run_study(study, transport(study))
+    for stop in range(len(whole.rounds)):
+        if 4 < stop < len(whole.rounds) - 1:
+            continue
+        journal = tmp_path / f"stopped at {stop}"
+        with pytest.raises(KeyboardInterrupt):
+            run_study(study, transport(study, breaks_at=stop), journal=journal)
+        again = transport(study)
+        assert everything(run_study(study, again, journal=journal)) == everything(whole)
+        assert again.asked == len(whole.rounds) - stop
+
+
+def test_a_run_can_stop_and_go_on_more_than_once(transport, tmp_path):
+    study = study_of()
+    whole = run_study(study, transport(study))
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            run_study(study, transport(study, breaks_at=2), journal=tmp_path / "j")
+    again = transport(study)
+    assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(whole)
+    assert again.asked == len(whole.rounds) - 6
+
+
+# --- journals that are not what was written -----------------------------------------------------
+
+
+def flip(position):
+    def _flip(content):
+        at = position % len(content)
+        return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+    return _flip
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut to a line": lambda content: content.split(b"\n")[0],
+    "cut in half": lambda content: content[: len(content) // 2],
+    "cut by one": lambda content: content[:-1],
+    "longer": lambda content: content + b"\0",
+    "another hash": flip(0),
+    "another header": flip(100),
+    "another number": flip(-3),
+    "not text": lambda content: b"\xff\xfe" + content[2:],
+    "a pickle": lambda content: b"\x80\x04K\x01.",
+}
+
+
+@pytest.mark.parametrize("exchange", [2, -1], ids=["middle", "last"])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_journal_is_noticed_and_left_as_it_is(transport, tmp_path, damage, exchange):
+    study = study_of(oracle="csoaa-exact")
+    run_study(study, transport(study), journal=tmp_path / "j")
+    path = sorted((tmp_path / "j").glob("*.bin"))[exchange]
+    path.write_bytes(damage(path.read_bytes()))
+    before = content_of(tmp_path / "j")
+    again = transport(study)
+    with pytest.raises(StorageError, match=r"was changed or cut off .* delete it") as caught:
+        run_study(study, again, journal=tmp_path / "j")
+    assert str(path) in str(caught.value)
+    assert again.asked == 0
+    assert content_of(tmp_path / "j") == before
+
+
+def test_what_the_error_advises_works(transport, tmp_path):
+    study = study_of()
+    whole = run_study(study, transport(study), journal=tmp_path / "j")
+    files = sorted((tmp_path / "j").glob("*.bin"))
+    files[3].write_bytes(b"damaged")
+    with pytest.raises(StorageError, match="delete it and all later ones"):
+        run_study(study, transport(study), journal=tmp_path / "j")
+    for path in files[3:]:
+        path.unlink()
+    assert everything(run_study(study, transport(study), journal=tmp_path / "j")) == everything(
+        whole
+    )
+
+
+OTHERS = {
+    "another seed": study_of(seed=1),
+    "another oracle": study_of(oracle="wap"),
+    "another name": study_of(name="other"),
+    "another plan": study_of(plan=TrainingPlan(rounds=4, local_steps=4, batch_size=16)),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_a_journal_of_another_study_is_refused_and_left_as_it_is(transport, tmp_path, other):
+    study = study_of()
+    run_study(study, transport(study), journal=tmp_path / "j")
+    before = content_of(tmp_path / "j")
+    again = transport(other)
+    with pytest.raises(StorageError, match=r"belongs to another run .* an empty folder"):
+        run_study(other, again, journal=tmp_path / "j")
+    assert again.asked == 0
+    assert content_of(tmp_path / "j") == before
+
+
+def test_exchanges_in_another_order_are_refused(transport, tmp_path):
+    study = study_of()
+    run_study(study, transport(study), journal=tmp_path / "j")
+    third, fourth = sorted((tmp_path / "j").glob("*.bin"))[3:5]
+    third.write_bytes(fourth.read_bytes())
+    with pytest.raises(StorageError, match="belongs to another run"):
+        run_study(study, transport(study), journal=tmp_path / "j")
+
+
+def test_a_journal_of_other_clients_is_refused(transport, tmp_path):
+    study = study_of()
+    run_study(study, transport(study), journal=tmp_path / "j")
+    fewer = transport(study)
+    del fewer.inner.doors["north"]
+    with pytest.raises(StorageError, match="belongs to another run"):
+        run_study(study, fewer, journal=tmp_path / "j")
+
+
+def test_a_journal_that_cannot_be_written_is_said_so(transport, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    study = study_of()
+    with pytest.raises(StorageError, match="cannot be written"):
+        run_study(study, transport(study), journal=tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_exchange_that_is_a_folder_is_said_so(transport, tmp_path):
+    (tmp_path / "j" / "exchange-00000.bin").mkdir(parents=True)
+    study = study_of()
+    with pytest.raises(StorageError, match="cannot be read"):
+        run_study(study, transport(study), journal=tmp_path / "j")
+
+
+# --- processes that die -------------------------------------------------------------------------
+
+
+def ran(how, oracle, folder, **environment):
+    return subprocess.run(
+        [sys.executable, SCRIPT, how, oracle, folder],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """A function that runs to the end, without a break, in this process."""
+
+    def _whole(how, oracle):
+        folder = tmp_path / "whole"
+        run = resumable_run.finished(how, oracle, folder)
+        return resumable_run.text_of(run), content_of(folder / "journal")
+
+    return _whole
+
+
+def resumed(how, oracle, folder):
+    process = ran(how, oracle, folder)
+    assert process.returncode == 0, process.stderr
+    return (folder / "result").read_text(encoding="utf-8"), content_of(folder / "journal")
+
+
+# Three clients answer each exchange: 10 is in the middle of values, 13 of a round of training.
+@pytest.mark.parametrize(
+    ("how", "oracle", "after", "kept"),
+    [
+        ("stores", "csoaa-sgd", 13, 4),
+        ("learn", "csoaa-exact", 7, 2),
+        ("learn", "csoaa-exact", 10, 3),
+        ("learn", "csoaa-sgd", 13, 4),
+    ],
+)
+def test_a_killed_run_called_again_ends_with_the_same_bytes(
+    tmp_path, whole, how, oracle, after, kept
+):
+    folder = tmp_path / "killed"
+    killed = ran(how, oracle, folder, KILL_AFTER=str(after))
+    assert killed.returncode == -signal.SIGKILL
+    assert not (folder / "result").exists()
+    journal = content_of(folder / "journal")
+    assert list(journal) == [f"exchange-{exchange:05d}.bin" for exchange in range(kept)]
+    assert resumed(how, oracle, folder) == whole(how, oracle)
+
+
+def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(tmp_path, whole):
+    expected, files = whole("stores", "csoaa-exact")
+    sizes = [len(content) for content in files.values()]
+    assert sizes[0] < 1500 < sizes[1]
+    folder = tmp_path / "full"
+    full = ran("stores", "csoaa-exact", folder, LARGEST_FILE="1500")
+    assert full.returncode == 1
+    assert full.stderr.startswith("StorageError: ")
+    assert "exchange-00001.bin: cannot be written: File too large" in full.stderr
+    assert "what was there before is untouched" in full.stderr
+    assert content_of(folder / "journal") == {"exchange-00000.bin": files["exchange-00000.bin"]}
+    assert resumed("stores", "csoaa-exact", folder) == (expected, files)

@@ -1,0 +1,239 @@
+import ast
+import enum
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.study import NuisancePlan, Study
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import (
+    MESSAGES,
+    Axis,
+    Enrol,
+    EstimateValues,
+    Refusal,
+    RefusalCode,
+    Split,
+    SumOutcomes,
+    SumPairs,
+    SumScores,
+    axis_sizes,
+    no_policies,
+)
+
+SOURCE = Path(fedopl.__file__).parent
+MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
+MAY_HOLD_ROWS = ("client/", "engines/", "simulation/")  # the last invents its own rows
+UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+SECRET = "Ada Lovelace, born 1815"
+
+
+# --- no message can hold a row -----------------------------------------------------------------
+
+FIELDS = [
+    (kind, name, content) for kind in MESSAGES.values() for name, content in codec.FIELDS[kind]
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content"),
+    FIELDS,
+    ids=[f"{kind.__name__}.{name}" for kind, name, _ in FIELDS],
+)
+def test_a_field_is_a_number_a_digest_a_listed_value_or_an_array_of_agreed_axes(
+    kind, name, content
+):
+    if isinstance(content, tuple):
+        assert content
+        assert all(isinstance(axis, Axis) for axis in content)
+    elif content is bytes:
+        assert name == "study"  # a digest, whose length the codec fixes
+    else:
+        assert content in (int, float) or issubclass(content, enum.Enum)
+
+
+def test_the_walk_sees_every_message_and_every_field():
+    assert set(codec.FIELDS) == set(MESSAGES.values())
+    for kind in MESSAGES.values():
+        annotated = {
+            name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())
+        }
+        assert {name for name, _ in codec.FIELDS[kind]} == annotated - {"code"}
+
+
+def test_no_axis_counts_rows():
+    assert not [axis for axis in Axis if "row" in axis.name.lower() + axis.value.lower()]
+    study = Study(actions=("a", "b"), features=("x", "y", "z"))
+    assert set(axis_sizes(study)) == set(Axis)
+    assert max(max(size) for size in axis_sizes(study).values()) < 10
+
+
+def test_the_size_of_an_answer_does_not_depend_on_how_many_rows_there_are(draw):
+    lengths = set()
+    for n_rows in (120, 300):
+        door, study = door_to(draw(n_rows))
+        queries = [
+            Enrol(study=study.digest, exchange=0),
+            SumOutcomes(study=study.digest, exchange=1),
+            score_query(study, 2),
+            SumPairs(study=study.digest, exchange=3),
+            value_query(study, 4),
+        ]
+        answers = [door.handle(codec.encode(query)) for query in queries]
+        assert not [a for a in answers if isinstance(decoded(a, study), Refusal)]
+        lengths.add(tuple(map(len, answers)))
+    assert len(lengths) == 1
+
+
+# --- no module can ------------------------------------------------------------------------------
+
+
+def imported(tree):
+    """Every module imported anywhere in the tree, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute, so that this test can read them"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def without_type_checking(tree):
+    class Strip(ast.NodeTransformer):
+        def visit_If(self, node):
+            is_hint = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            return node.orelse or None if is_hint else self.generic_visit(node)
+
+    return Strip().visit(tree)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_server_and_what_it_shares_import_nothing_that_holds_rows(module):
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    if module == "__init__.py":  # the public surface names everything and loads it when asked
+        tree = without_type_checking(tree)
+    if not module.startswith(MAY_HOLD_ROWS):
+        of_clients = [n for n in imported(tree) if f"{n}.".startswith("fedopl.client.")]
+        assert of_clients == []
+
+
+def test_a_running_server_has_loaded_nothing_that_holds_rows():
+    script = (
+        "import sys, fedopl.server.federation\n"
+        "print([name for name in sys.modules if name.startswith('fedopl.client')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_is_unpickled(module):
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    assert not [name for name in imported(tree) if name.split(".")[0] in UNPICKLERS]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        assert called not in {"eval", "exec", "compile", "__import__"}
+        if called.rpartition(".")[2] in {"load", "fromfile"} and called.startswith(("np", "numpy")):
+            options = {option.arg: ast.unparse(option.value) for option in node.keywords}
+            assert options.get("allow_pickle") == "False"
+            assert len(node.args) <= 1
+
+
+# --- no error text can --------------------------------------------------------------------------
+
+
+def door_to(data, *, rules=None, **options):
+    study = Study(
+        actions=tuple(f"a{code}" for code in range(3)),
+        features=tuple(f"x{column}" for column in range(5)),
+        nuisances=NuisancePlan(propensity="marginal"),
+        candidates=tuple(rules or ()),
+    )
+    limits = Limits(minimum_rows=1, minimum_cell=0, parameter_share=10)
+    return Door("north", data, study, limits=limits, rules=rules, **options), study
+
+
+def decoded(answer, study):
+    return codec.decode(answer, axis_sizes(study))
+
+
+def value_query(study, exchange, rules=()):
+    fields = {**no_policies(study), "rules": np.array(rules, float)}
+    return EstimateValues(study=study.digest, exchange=exchange, split=Split.EVALUATION, **fields)
+
+
+def score_query(study, exchange):
+    shape = (0, study.n_actions, study.n_features + 1)
+    return SumScores(
+        study=study.digest,
+        exchange=exchange,
+        models=np.empty(shape),
+        supported=np.empty(shape[:2]),
+    )
+
+
+class TalkativeError(Exception):
+    def __str__(self):
+        return SECRET
+
+    __repr__ = __str__
+
+
+def raising(_contexts):
+    raise TalkativeError(SECRET)
+
+
+class TalkativeData:
+    """Stands where rows should be, and has a story to tell about every one of them."""
+
+    n_actions, n_features, n_rows = 3, 5, 100
+
+    def __getattr__(self, name):
+        raise TalkativeError(SECRET, name)
+
+
+class TalkativeStore:
+    def get(self, key):
+        raise TalkativeError(SECRET, key)
+
+    put = get
+
+
+def test_what_a_rule_raises_does_not_cross(draw):
+    door, study = door_to(draw(120), rules={"rule": raising})
+    door.handle(codec.encode(score_query(study, 0)))
+    answer = door.handle(codec.encode(value_query(study, 1, rules=[0])))
+    assert_only_a_code(answer, door, study)
+
+
+@pytest.mark.parametrize("query", [Enrol, SumOutcomes, SumPairs, score_query, value_query])
+def test_what_plugged_in_data_raise_does_not_cross(query):
+    door, study = door_to(TalkativeData())
+    made = query(study=study.digest, exchange=1) if isinstance(query, type) else query(study, 1)
+    assert_only_a_code(door.handle(codec.encode(made)), door, study)
+
+
+def test_what_a_plugged_in_store_raises_does_not_cross(draw):
+    door, study = door_to(draw(120), store=TalkativeStore())
+    assert_only_a_code(door.handle(codec.encode(score_query(study, 1))), door, study)
+
+
+def assert_only_a_code(answer, door, study):
+    message = decoded(answer, study)
+    assert isinstance(message, Refusal)
+    assert message.reason is RefusalCode.FAILED
+    assert answer == codec.encode(
+        Refusal(study=study.digest, exchange=1, reason=RefusalCode.FAILED)
+    )
+    for text in (SECRET, "Error", "Traceback", "Ada"):
+        assert text.encode() not in answer
+        assert text not in str(door.ledger.entries())

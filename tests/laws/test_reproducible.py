@@ -1,0 +1,59 @@
+"""Law: client order, threads and restarts change nothing, bit for bit."""
+
+import pytest
+
+import fedopl
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.client.store import FolderStore
+from fedopl.engines.in_process import InProcess
+from fedopl.policies.linear import policy_json
+from fedopl.server.federation import run_study
+
+NAMES = ("north", "south", "west")
+PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)
+OPTIONS = [
+    {"oracle": "csoaa-exact"},
+    {"oracle": "csoaa-sgd", "plan": PLAN},
+    {"oracle": "wap"},
+    {"oracle": "direct"},
+    {"nuisances": "local"},
+    {"precision": "clients"},
+]
+IDS = [" ".join(str(value) for value in options.values())[:20] for options in OPTIONS]
+
+
+@pytest.fixture
+def clients(draw):
+    return {name: draw(150 + 40 * seed, seed=seed) for seed, name in enumerate(NAMES)}
+
+
+def result(run):
+    return policy_json(run.policy), str(run.values), str(run.gains)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_the_order_of_clients_and_threads_change_nothing(clients, options):
+    once = result(fedopl.learn(clients, **options))
+    turned = dict(reversed(clients.items()))
+    assert result(fedopl.learn(turned, **options)) == once
+    assert result(fedopl.learn(clients, threads=3, **options)) == once
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_a_client_that_restarts_before_every_message_changes_nothing(clients, options, tmp_path):
+    once = fedopl.learn(clients, **options)
+
+    class Restarting(InProcess):
+        def exchange(self, queries):
+            for name, query in queries.items():
+                store = FolderStore(tmp_path / name)
+                door = Door(name, clients[name], once.study, limits=Limits.open(), store=store)
+                yield name, door.handle(query)
+
+    again = run_study(once.study, Restarting(dict.fromkeys(clients)))
+    assert result(again) == result(once)
+
+
+def test_another_seed_is_another_run(clients):
+    assert result(fedopl.learn(clients, seed=1)) != result(fedopl.learn(clients, seed=2))

@@ -1,0 +1,86 @@
+"""Law: a client cannot change its weight by what it reports."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.engines.in_process import InProcess
+from fedopl.policies.linear import policy_json
+from fedopl.server.federation import run_study
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import ImprovedPolicy, ScoreSums, Values, axis_sizes
+
+
+@pytest.fixture
+def run(draw):
+    """Run a study in which west edits its answers."""
+    clients = {name: draw(200, seed=i) for i, name in enumerate(("north", "south", "west"))}
+    first = clients["north"]
+
+    def _run(edit, **options):
+        study = fedopl.Study(actions=first.action_names, features=first.feature_names, **options)
+
+        class Greedy(InProcess):
+            def exchange(self, queries):
+                for name, content in super().exchange(queries):
+                    message = codec.decode(content, axis_sizes(study))
+                    changed = edit(message) if name == "west" else message
+                    yield name, codec.encode(changed)
+
+        doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
+        return run_study(study, Greedy(doors))
+
+    return _run
+
+
+def scaled(message):
+    """Sums a hundred times as large would count a hundred times as much, if they were believed."""
+    if isinstance(message, ScoreSums):
+        return replace(message, grams=100 * message.grams, products=100 * message.products)
+    return message
+
+
+def test_scaled_sums_are_rejected_and_not_weighed(run):
+    record = run(scaled)
+    assert (2, "west", "rejected: the mean of one is not one") in record.refusals
+    assert set(record.mixture) == {"north", "south"}
+
+
+def more_rows(message):
+    """A count reported with values is for the table; it must not move a weight."""
+    return replace(message, n_rows=10**9) if isinstance(message, Values) else message
+
+
+def test_rows_reported_with_values_move_no_estimate(run):
+    honest, greedy = run(lambda message: message), run(more_rows)
+    for policy in ("learned", "logging policy"):
+        assert greedy.values.of(policy).value == honest.values.of(policy).value
+        assert greedy.values.of(policy).standard_error == honest.values.of(policy).standard_error
+
+
+def test_improved_parameters_are_weighed_by_the_mixture_alone(run):
+    """No field of the answer could even hold a weight; only λ decides how far west pulls."""
+    assert [name for name, _ in codec.FIELDS[ImprovedPolicy]] == ["study", "exchange", "parameters"]
+    plan = fedopl.TrainingPlan(rounds=2)
+
+    def pulled(message):
+        if isinstance(message, ImprovedPolicy):
+            return replace(message, parameters=message.parameters + 1000.0)
+        return message
+
+    none = fedopl.mixture.given({"north": 0.5, "south": 0.5, "west": 0.0})
+    options = {"oracle": "csoaa-sgd", "plan": plan, "mixture": none}
+    assert policy_json(run(pulled, **options).policy) == policy_json(
+        run(lambda message: message, **options).policy
+    )
+
+
+def test_a_given_mixture_ignores_how_many_rows_there_are(run):
+    shares = {"north": 0.2, "south": 0.3, "west": 0.5}
+    record = run(lambda message: message, mixture=fedopl.mixture.given(shares))
+    assert record.mixture == shares
+    np.testing.assert_allclose(sum(record.mixture.values()), 1)
