@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.client import workspace
 from fedopl.client.door import HANDLERS, Door
+from fedopl.client.guards import large_enough
 from fedopl.client.ledger import FileLedger, MemoryLedger
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
+from fedopl.server.nuisances import solve_outcomes
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
@@ -33,6 +35,7 @@ from fedopl.wire.vocabulary import (
     SumScores,
     axis_sizes,
     no_policies,
+    queries_of,
 )
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
@@ -40,10 +43,14 @@ MARGINAL = NuisancePlan(propensity="marginal")
 LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
-def study_of(**changes):
+ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
+
+
+def study_of(kind=None, **changes):
+    """A study; one that needs this kind of query, if it is one that not every study needs."""
     plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
     options = {"actions": ACTIONS, "features": FEATURES, "plan": plan, "nuisances": MARGINAL}
-    return Study(**{**options, **changes})
+    return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
 
 
 def door_to(data, study=None, *, limits=None, **options):
@@ -54,7 +61,7 @@ def query_of(kind, agreed, exchange=1, **changes):
     """A query of this kind that a client of the study has no reason to refuse."""
     shape = (agreed.n_actions, agreed.n_features + 1)
     made = {
-        SumScores: {"models": np.empty((0, *shape)), "supported": np.empty((0, shape[0]))},
+        SumScores: models_for(agreed),
         ImprovePolicy: {
             "round": 0,
             "parameters": np.zeros(shape),
@@ -82,7 +89,7 @@ def decoded(door, answer):
 
 
 def scored(door):
-    """The door, once it has scored its rows with its own models."""
+    """The door, once it has scored its rows."""
     assert not isinstance(ask(door, SumScores, exchange=0), Refusal)
     return door
 
@@ -112,8 +119,10 @@ def thinned(data, code, n_rows):
 
 
 def models_for(study, value=0.5):
-    """Outcome models as a server would send them, one for each fold and one from all."""
-    shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
+    """As many outcome models as the study's server sends: for each fold and from all, or none."""
+    federated = study.nuisances.kind == "federated"
+    n_models = study.nuisances.folds + 1 if federated else 0
+    shape = (n_models, study.n_actions, study.n_features + 1)
     return {"models": np.full(shape, value), "supported": np.ones(shape[:2])}
 
 
@@ -122,14 +131,14 @@ def models_for(study, value=0.5):
 
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
 def test_every_query_has_its_answer_for_this_study_and_this_exchange(draw, kind):
-    answer = ask(scored(door_to(draw())), kind, exchange=7)
+    answer = ask(scored(door_to(draw(), study_of(kind))), kind, exchange=7)
     assert type(answer) is ANSWERS[kind]
-    assert (answer.study, answer.exchange) == (study_of().digest, 7)
+    assert (answer.study, answer.exchange) == (study_of(kind).digest, 7)
 
 
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
 def test_a_query_asked_twice_has_the_same_answer_to_the_byte(draw, kind):
-    doors = [scored(door_to(draw())), scored(door_to(draw()))]
+    doors = [scored(door_to(draw(), study_of(kind))) for _ in range(2)]
     query = encoded_query(doors[0], kind)
     assert len({door.handle(query) for door in [*doors, *doors]}) == 1
 
@@ -230,6 +239,9 @@ REFUSED = {
     "more values than rows": ({"parameter_share": 0.039}, EstimateValues, "TOO_MANY_PARAMETERS"),
     "values are forbidden": ({"values": False}, EstimateValues, "VALUES_FORBIDDEN"),
     "no value query is free": ({"value_queries": 0}, EstimateValues, "BUDGET_SPENT"),
+    "no score query is free": ({"score_queries": 0}, SumScores, "BUDGET_SPENT"),
+    "no slope is free": ({"slope_queries": 0}, SlopeOfValue, "BUDGET_SPENT"),
+    "a slope of few rows": ({"minimum_cell": 150}, SlopeOfValue, "SMALL_CELLS"),
     "a large number": ({"norm_cap": 1.0}, SumOutcomes, "NORM_TOO_LARGE"),
     "a large count": ({"norm_cap": 10.0}, Enrol, "NORM_TOO_LARGE"),
     "large parameters": ({"norm_cap": 1e-6}, ImprovePolicy, "NORM_TOO_LARGE"),
@@ -243,12 +255,13 @@ def reason(answer):
 
 
 @pytest.mark.parametrize(("limit", "kind", "expected"), REFUSED.values(), ids=REFUSED)
-def test_a_client_refuses_what_its_limits_forbid(draw, tmp_path, limit, kind, expected):
+def test_a_client_refuses_what_its_limits_forbid(draw, limit, kind, expected):
     data = draw(200)  # 151 rows to learn from, 49 set apart
-    store = FolderStore(tmp_path)
-    scored(door_to(data, store=store))
+    study = study_of(kind)
+    ready = scored(door_to(data, study))
     loose = {"minimum_rows": 1, "minimum_cell": 0, "parameter_share": 10}
-    door = door_to(data, limits=Limits(**{**loose, **limit}), store=store)
+    door = door_to(data, study, limits=Limits(**{**loose, **limit}))
+    door._space.store.put(door._space._key, ready._space._scored)
     assert reason(ask(door, kind)) == expected
     assert door.ledger.entries()[0].reason == expected
 
@@ -289,10 +302,9 @@ def test_a_new_process_does_not_get_a_new_value_budget(draw, tmp_path):
 def test_an_action_never_taken_is_refused_where_the_study_says_so(draw, kind):
     nuisances = NuisancePlan(propensity="marginal", unseen="refuse", kind=kind)
     study = study_of(nuisances=nuisances)
-    models = models_for(study) if kind == "federated" else {}
     door = door_to(without_action(draw(), 1), study)
-    assert reason(ask(door, SumScores, **models)) == "UNSEEN_ACTION"
-    assert not isinstance(ask(door_to(draw(), study), SumScores, **models), Refusal)
+    assert reason(ask(door, SumScores)) == "UNSEEN_ACTION"
+    assert not isinstance(ask(door_to(draw(), study), SumScores), Refusal)
 
 
 def test_known_propensities_are_refused_where_there_are_none(draw):
@@ -303,7 +315,7 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
 
 @pytest.mark.parametrize("kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues])
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
-    assert reason(ask(door_to(draw()), kind)) == "NOTHING_TO_SAY"
+    assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
 
 
 def test_there_is_nothing_to_say_of_rows_that_are_not_there(draw):
@@ -320,9 +332,36 @@ def test_there_is_nothing_to_say_with_models_that_support_nothing(draw):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_is_not_finite_does_not_leave(draw):
-    door = scored(door_to(draw()))
+    door = scored(door_to(draw(), study_of(SlopeOfValue)))
     assert reason(ask(door, SlopeOfValue, temperature=0.0)) == "NOT_FINITE"
-    assert reason(ask(door, ImprovePolicy, round=-100)) == "NOT_FINITE"
+    door = scored(door_to(draw(), study_of(ImprovePolicy)))
+    huge = np.full((3, 6), 1.7e308)
+    assert reason(ask(door, ImprovePolicy, parameters=huge)) == "NOT_FINITE"
+
+
+@pytest.mark.parametrize("outside", [-1, 40])
+def test_a_round_outside_the_plan_is_malformed(draw, outside):
+    door = scored(door_to(draw(), study_of(ImprovePolicy)))
+    assert reason(ask(door, ImprovePolicy, round=outside)) == "MALFORMED"
+
+
+def test_there_are_no_more_different_rounds_than_the_plan_has(draw):
+    plan = TrainingPlan(rounds=2)
+    door = scored(door_to(draw(), study_of(ImprovePolicy, plan=plan)))
+    for value in (0.1, 0.2):
+        told = ask(door, ImprovePolicy, parameters=np.full((3, 6), value))
+        assert not isinstance(told, Refusal)
+    assert reason(ask(door, ImprovePolicy, parameters=np.full((3, 6), 0.3))) == "BUDGET_SPENT"
+
+
+def test_a_secret_decides_which_rows_a_batch_holds(draw):
+    study = study_of(ImprovePolicy, plan=TrainingPlan(batch_size=20, local_steps=2))
+    told = [
+        ask(scored(door_to(draw(), study, secret=secret)), ImprovePolicy).parameters
+        for secret in ("", "", "ours")
+    ]
+    np.testing.assert_array_equal(told[0], told[1])
+    assert (told[0] != told[2]).any()
 
 
 def with_one_row_scored(door):
@@ -349,10 +388,11 @@ def test_sums_over_few_scored_rows_are_refused_however_many_rows_there_are(draw)
 
 @pytest.mark.parametrize("kind", [SumPairs, SlopeOfValue])
 def test_pairs_and_slopes_of_few_scored_rows_are_refused(draw, tmp_path, kind):
-    study, store = study_of(nuisances=MANY_FOLDS), FolderStore(tmp_path)
+    study, store = study_of(kind, nuisances=MANY_FOLDS), FolderStore(tmp_path)
     door = door_to(draw(), study, store=store)
-    ask(door, SumScores, **with_one_row_scored(door))
-    assert isinstance(ask(door_to(draw(), study, limits=Limits(), store=store), kind), Refusal)
+    assert not isinstance(ask(door, SumScores, **with_one_row_scored(door)), Refusal)
+    told = ask(door_to(draw(), study, limits=Limits(), store=store), kind)
+    assert reason(told) == "NOTHING_TO_SAY"  # what was scored under other limits is not ours
 
 
 def test_values_over_few_known_rows_are_refused_however_many_rows_there_are(draw):
@@ -376,6 +416,402 @@ def test_values_over_few_known_rows_are_refused_however_many_rows_there_are(draw
 def test_every_refusal_is_a_code_and_nothing_else(code):
     refusal = Refusal(study=study_of().digest, exchange=3, reason=code)
     assert len(codec.encode(refusal)) == 8 + 32 + 8 + 8
+
+
+# --- what no server may ask ---------------------------------------------------------------------
+
+STUDIES = {
+    "exact": (study_of(), {SumOutcomes}),
+    "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs}),
+    "steps": (study_of(ImprovePolicy), {SumOutcomes, ImprovePolicy}),
+    "slopes": (study_of(SlopeOfValue), {SumOutcomes, SlopeOfValue}),
+    "local": (study_of(nuisances=LOCAL), set()),
+    "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs}),
+    "finite": (study_of(policy="finite"), {SumOutcomes}),
+    "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes}),
+}
+
+
+@pytest.mark.parametrize(("study", "own"), STUDIES.values(), ids=STUDIES)
+def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own):
+    needed = {Enrol, SumScores, EstimateValues, *own}
+    assert queries_of(study) == needed
+    door = scored(door_to(draw(), study))
+    for kind in HANDLERS:
+        answer = ask(door, kind)
+        if kind in needed:
+            assert type(answer) is ANSWERS[kind]
+        else:
+            assert reason(answer) == "NOT_IN_STUDY"
+
+
+@pytest.mark.parametrize("n_models", range(8))
+@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
+def test_a_client_scores_with_just_as_many_models_as_were_agreed(draw, nuisances, n_models):
+    study = study_of(nuisances=nuisances)
+    agreed = 6 if nuisances is MARGINAL else 0
+    models = {"models": np.zeros((n_models, 3, 6)), "supported": np.ones((n_models, 3))}
+    answer = ask(door_to(draw(), study), SumScores, **models)
+    if n_models == agreed:
+        assert not isinstance(answer, Refusal)
+    else:
+        assert reason(answer) == "MALFORMED"
+
+
+@pytest.mark.parametrize("n_supported", [0, 1, 5])
+def test_every_model_says_what_it_supports(draw, n_supported):
+    door = door_to(draw())
+    models = {**models_for(door.study), "supported": np.ones((n_supported, 3))}
+    assert reason(ask(door, SumScores, **models)) == "MALFORMED"
+
+
+BUDGETED = {
+    SumScores: ("models", (6, 3, 6)),
+    SlopeOfValue: ("parameters", (3, 6)),
+}
+
+
+@pytest.mark.parametrize("kind", BUDGETED, ids=lambda kind: kind.__name__)
+def test_the_sum_budget_counts_different_queries_and_a_repeated_one_is_free(draw, kind):
+    name, shape = BUDGETED[kind]
+    n_free = 1 if kind is SumScores else 0  # scoring was a query, too
+    door = scored(
+        door_to(
+            draw(),
+            study_of(kind),
+            limits=Limits(score_queries=2 + n_free, slope_queries=2 + n_free),
+        )
+    )
+    queries = [encoded_query(door, kind, **{name: np.full(shape, v)}) for v in (0.1, 0.2, 0.3)]
+    paid = [door.handle(query) for query in queries[:2]]
+    assert not [answer for answer in paid if isinstance(decoded(door, answer), Refusal)]
+    assert reason(decoded(door, door.handle(queries[2]))) == "BUDGET_SPENT"
+    assert [door.handle(query) for query in queries[:2]] == paid
+
+
+@pytest.mark.parametrize("kind", BUDGETED, ids=lambda kind: kind.__name__)
+def test_a_new_process_does_not_get_a_new_sum_budget(draw, tmp_path, kind):
+    own = {
+        "store": FolderStore(tmp_path / "store"),
+        "ledger": FileLedger(tmp_path / "ledger.jsonl"),
+        "limits": Limits(score_queries=1, slope_queries=1),
+    }
+    study, exchange = study_of(kind), 0 if kind is SumScores else 1
+    door = scored(door_to(draw(), study, **own))
+    first = encoded_query(door, kind, exchange)
+    paid = door.handle(first)
+    assert not isinstance(decoded(door, paid), Refusal)
+    again = door_to(draw(), study, **own)
+    assert reason(ask(again, kind, exchange=2)) == "BUDGET_SPENT"
+    assert again.handle(first) == paid
+
+
+def test_sums_and_slopes_and_values_have_budgets_of_their_own(draw):
+    study, limits = (
+        study_of(SlopeOfValue),
+        Limits(score_queries=1, slope_queries=1, value_queries=1),
+    )
+    door = scored(door_to(draw(), study, limits=limits))
+    for kind in (SlopeOfValue, EstimateValues):
+        assert not isinstance(ask(door, kind, exchange=1), Refusal)
+        assert reason(ask(door, kind, exchange=2)) == "BUDGET_SPENT"
+    assert reason(ask(door, SumScores, exchange=1)) == "BUDGET_SPENT"
+
+
+# --- policies that differ in a few rows ---------------------------------------------------------
+
+
+def differing_in(door, n_rows):
+    """Two policies: always a0, and a1 in the so many rows set apart that have the largest x0."""
+    x0 = np.sort(door._space.data.contexts[door._space.folds.set_apart, 0])[::-1]
+    policies = np.zeros((2, 3, 6))
+    policies[:, 2, -1] = -1e6
+    policies[0, 1, -1] = -1e6
+    policies[1, 1, 0] = 1.0
+    policies[1, 1, -1] = -(x0[n_rows - 1] + x0[n_rows]) / 2 if n_rows else -1e6
+    return policies
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 4, 5, 6])
+def test_policies_that_differ_in_a_few_rows_are_not_valued_together(draw, n_rows):
+    door = scored(door_to(draw(400), limits=Limits(minimum_cell=5)))
+    answer = ask(door, EstimateValues, linear=differing_in(door, n_rows))
+    if 0 < n_rows < 5:
+        assert reason(answer) == "SMALL_CELLS"
+    else:
+        assert not isinstance(answer, Refusal)
+
+
+def test_without_that_limit_two_values_would_tell_one_rows_score(draw):
+    door = scored(door_to(draw(400)))
+    told = ask(door, EstimateValues, linear=differing_in(door, 1))
+    apart = door._space.folds.set_apart
+    row = np.flatnonzero(apart)[door._space.data.contexts[apart, 0].argmax()]
+    gain = door._space.scores[row, 1] - door._space.scores[row, 0]
+    assert (told.means[1] - told.means[0]) * told.n_rows == pytest.approx(gain)
+
+
+def test_rules_and_parameters_that_differ_in_one_row_are_not_valued_together(draw):
+    rules = {"rule": lambda contexts: (contexts[:, 0] == contexts[:, 0].max()).astype(int)}
+    study = study_of(candidates=("rule",))
+    for limits, refused in ((Limits(), True), (Limits.open(), False)):
+        door = scored(door_to(draw(400), study, limits=limits, rules=rules))
+        always_a0 = differing_in(door, 0)[:1]
+        answer = ask(door, EstimateValues, linear=always_a0, rules=np.zeros(1))
+        assert isinstance(answer, Refusal) == refused
+        if refused:
+            assert reason(answer) == "SMALL_CELLS"
+
+
+def test_a_policy_may_differ_from_the_clients_own_in_a_few_rows(draw):
+    # No server knows the client's own policy, so it cannot aim at the rows between.
+    door = scored(door_to(draw(400), limits=Limits()))
+    space = door._space
+    own = space.local_policy
+    contexts = space.data.contexts[space.folds.set_apart]
+    values = np.column_stack([contexts, np.ones(len(contexts))]) @ own.parameters.T
+    ranked = np.sort(values, axis=1)
+    row = (ranked[:, -1] - ranked[:, -2]).argmin()
+    near = own.parameters.copy()
+    near[values[row].argsort()[-2], -1] += 1.001 * (ranked[row, -1] - ranked[row, -2])
+    changed = fedopl.LinearPolicy(near, ACTIONS, FEATURES).decide(contexts) != own.decide(contexts)
+    assert 0 < changed.sum() < 5
+    assert not isinstance(ask(door, EstimateValues, linear=near[None]), Refusal)
+
+
+# --- slopes that rest on a few rows -------------------------------------------------------------
+
+
+def is_a_row(door, direction):
+    """Whether (x, 1) of one of the client's rows points this way."""
+    if not direction[-1]:
+        return False
+    contexts = direction[:-1] / direction[-1]
+    return bool(np.isclose(door._space.data.contexts, contexts, rtol=1e-4).all(axis=1).any())
+
+
+def undecided_for_one_row(door):
+    """Parameters of a policy that is undecided between a0 and a1 near one training row only."""
+    space = door._space
+    row = np.flatnonzero(space.rows(Split.FITTING) & (space.data.actions == 0))[0]
+    parameters = np.zeros((3, 6))
+    parameters[2, -1] = -1e3
+    parameters[1, 0] = 1.0
+    parameters[1, -1] = -space.data.contexts[row, 0]
+    return parameters
+
+
+def test_the_slope_of_a_hard_policy_is_refused(draw):
+    study = study_of(SlopeOfValue)
+    hard = {"temperature": 1e-6}
+    careless = scored(door_to(draw(), study))
+    hard["parameters"] = undecided_for_one_row(careless)
+    told = ask(careless, SlopeOfValue, **hard)
+    assert is_a_row(careless, told.gradient[0])
+    careful = scored(door_to(draw(), study, limits=Limits()))
+    assert reason(ask(careful, SlopeOfValue, **hard)) == "SMALL_CELLS"
+    soft = {**hard, "temperature": 1.0}
+    assert not isinstance(ask(careful, SlopeOfValue, **soft), Refusal)
+
+
+def no_row_in_slope(door, **query):
+    told = ask(door, SlopeOfValue, **query)
+    return isinstance(told, Refusal) or not any(is_a_row(door, g) for g in told.gradient)
+
+
+def rare_action(steep):
+    """a0 and a1 are a toss-up everywhere; a2 is ever rarer away from the largest x0."""
+    parameters = np.zeros((3, 6))
+    parameters[2, 0], parameters[2, -1] = steep, -5 * steep
+    return parameters
+
+
+def test_the_slope_of_one_action_rests_on_many_rows_too(draw):
+    attack = {"parameters": rare_action(100.0)}
+    study = study_of(SlopeOfValue)
+    assert not no_row_in_slope(scored(door_to(draw(), study)), **attack)
+    assert no_row_in_slope(scored(door_to(draw(), study, limits=Limits())), **attack)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_slope_too_small_to_be_squared_rests_on_many_rows_too(draw):
+    parameters = rare_action(100.0)
+    parameters[1, -1] = -1e4  # never
+    parameters[2, -1] = -700
+    attack = {"parameters": parameters}
+    study = study_of(SlopeOfValue)
+    assert not no_row_in_slope(scored(door_to(draw(), study)), **attack)
+    assert no_row_in_slope(scored(door_to(draw(), study, limits=Limits())), **attack)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_slope_too_large_to_be_squared_rests_on_many_rows_too(draw):
+    # Scores made with enormous models stay, though their sums are refused.
+    parameters = rare_action(100.0)
+    parameters[1, -1] = -1e4
+    attack = {"parameters": parameters * 1e200, "temperature": 1e200}
+    study = study_of(SlopeOfValue)
+    for limits in (Limits.open(), Limits()):
+        door = door_to(draw(), study, limits=limits)
+        models = models_for(study, 0.0)
+        models["models"][:, 2, -1] = 1e307
+        ask(door, SumScores, **models)
+        assert no_row_in_slope(door, **attack) == (limits == Limits())
+
+
+# --- steps on a few rows ------------------------------------------------------------------------
+
+
+def stepping(batch_size, local_steps):
+    plan = TrainingPlan(rounds=2, local_steps=local_steps, batch_size=batch_size)
+    return study_of(ImprovePolicy, plan=plan)
+
+
+def test_a_step_on_one_row_is_refused_for_it_would_tell_the_row(draw):
+    study = stepping(batch_size=1, local_steps=1)
+    careless = scored(door_to(draw(), study))
+    told = ask(careless, ImprovePolicy)
+    assert is_a_row(careless, told.parameters[0])  # from zero: the difference
+    careful = scored(door_to(draw(), study, limits=Limits()))
+    assert reason(ask(careful, ImprovePolicy)) == "TOO_MANY_PARAMETERS"
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "local_steps", "fine"),
+    [(35, 1, False), (36, 1, True), (1, 35, False), (1, 36, True), (10**6, 1, True)],
+)
+def test_parameters_are_compared_with_the_rows_that_steps_use(draw, batch_size, local_steps, fine):
+    # 18 parameters, at most half as many as rows.
+    door = scored(door_to(draw(), stepping(batch_size, local_steps), limits=Limits()))
+    answer = ask(door, ImprovePolicy)
+    assert isinstance(answer, Refusal) != fine
+    if not fine:
+        assert reason(answer) == "TOO_MANY_PARAMETERS"
+
+
+def test_however_many_steps_there_are_no_more_rows_are_there(draw):
+    study = stepping(batch_size=128, local_steps=1000)
+    limits = Limits(parameter_share=0.1, minimum_cell=0)  # 18 parameters, 151 rows
+    door = scored(door_to(draw(), study, limits=limits))
+    assert reason(ask(door, ImprovePolicy)) == "TOO_MANY_PARAMETERS"
+
+
+# --- what was left out cannot be had by subtraction ---------------------------------------------
+
+NEEDED = Limits().rows_needed(len(FEATURES) + 1)
+
+
+def left_after_subtraction(door, models):
+    """Sums of φφᵀ over all training rows less those that were told by cells."""
+    outcomes = ask(door, SumOutcomes)
+    scores = ask(door, SumScores, **models)
+    n_rows = ask(door, Enrol).n_rows
+    assert scores.shares[0] == 1
+    return scores.grams[0] * n_rows - outcomes.sums[..., :-1, :-1].sum(axis=(0, 1))
+
+
+@pytest.mark.parametrize("n_rare", [0, 1, 4, 8, 12, 20, 40, 80])
+def test_sums_less_sums_are_over_many_rows_or_none(draw, n_rare):
+    data = thinned(draw(400), 2, n_rare)
+    door = door_to(data, limits=Limits())
+    solved = solve_outcomes(door.study, {"north": ask(door, SumOutcomes)})
+    models = {"models": solved.parameters, "supported": np.ones_like(solved.supported, float)}
+    left = left_after_subtraction(door, models)
+    n_left = left[-1, -1]
+    assert n_left == pytest.approx(0, abs=1e-6) or n_left > NEEDED - 1e-6
+    if n_left < 1:
+        np.testing.assert_allclose(left, 0, atol=1e-6)
+    small = door._space.rows_per_cell
+    small = small[(small > 0) & (small < NEEDED)].sum()
+    assert n_left > small - 1e-6
+
+
+def test_the_next_smallest_cells_are_left_out_with_too_few(draw):
+    data = thinned(draw(400), 2, 8)  # six of them to learn from, in five cells
+    every = ask(door_to(data), SumOutcomes)
+    some = ask(door_to(data, limits=Limits()), SumOutcomes)
+    counts = every.squared_weights
+    told = some.squared_weights > 0
+    assert 0 < counts[counts < NEEDED].sum() < NEEDED
+    assert (~told).sum() == (counts < NEEDED).sum() + 1  # one more is enough
+    assert counts[~told].max() <= counts[told].min()
+    assert some.sums[told].tobytes() == every.sums[told].tobytes()
+    assert not some.sums[~told].any()
+
+
+def test_outcome_sums_are_refused_if_nothing_is_left_of_them(draw):
+    taken = thinned(thinned(thinned(draw(600), 0, 139), 1, 0), 2, 0)
+    study = study_of(nuisances=NuisancePlan(propensity="marginal", folds=2), evaluation_share=0.0)
+    limits = {"minimum_rows": 1, "parameter_share": 10}
+    door = door_to(taken, study, limits=Limits(minimum_cell=69, **limits))
+    assert sorted(ask(door, SumOutcomes).squared_weights[:, 0]) == [69, 70]
+    door = door_to(taken, study, limits=Limits(minimum_cell=70, **limits))
+    assert reason(ask(door, SumOutcomes)) == "SMALL_CELLS"
+
+
+@given(
+    counts=st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3), min_size=2, max_size=5),
+    needed=st.integers(0, 60),
+)
+def test_cells_that_leave_are_large_and_so_is_the_rest(counts, needed):
+    counts = np.array(counts)
+    told = large_enough(counts, needed)
+    assert (counts[told] >= needed).all()
+    left = counts[~told].sum()
+    assert left == 0 or left >= needed or not told.any()
+    # No more are left out than has to be: without the largest of them, it would be too little.
+    extra = counts[~told & (counts >= needed)]
+    assert not extra.size or left - extra.max() < needed
+
+
+def test_sums_of_one_fold_less_its_sums_are_over_many_rows_or_none(draw):
+    """A server may say of a model that it supports nothing, and so have the sums of one fold."""
+    data = thinned(draw(800), 2, 30)  # in each fold, about four to learn from
+    door = door_to(data, limits=Limits())
+    told = ask(door, SumOutcomes).sums[..., :-1, :-1]
+    assert door._space.rows_per_cell[:, 2].max() < NEEDED <= door._space.rows_per_cell[:, 2].sum()
+    for fold in range(5):
+        models = models_for(door.study)
+        models["supported"][np.arange(6) != fold] = 0
+        scores = ask(door, SumScores, exchange=fold, **models)
+        if isinstance(scores, Refusal):
+            continue
+        n_scored = (door._space.folds.of_row == fold).sum()  # folds differ by one row at most
+        left = scores.grams[0] * n_scored - told[fold].sum(axis=0)
+        assert np.isclose(left[-1, -1], 0, atol=1e-6) or left[-1, -1] > NEEDED - 1e-6
+
+
+@pytest.mark.parametrize("n_rare", [1, 2, 4, 8])
+@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
+def test_sums_of_two_actions_differ_in_many_rows_or_none(draw, nuisances, n_rare):
+    """Who alone took an action has no score for it, and is what another action has more."""
+    data = thinned(draw(400), 2, n_rare)
+    door = door_to(data, study_of(nuisances=nuisances), limits=Limits())
+    told = ask(door, SumScores)
+    if isinstance(told, Refusal):
+        return
+    shares = told.shares[:, None, None] * ask(door, Enrol).n_rows
+    sums = told.grams * shares[: len(told.grams)]
+    for left in sums[0] - sums:
+        n_left = left[-1, -1]
+        shown = f"a row crossed: {is_a_row(door, left[-1])}"
+        # An action without any score has no sums, and tells nothing.
+        assert np.isclose(n_left, 0, atol=1e-6) or n_left > NEEDED - 1e-6, shown
+
+
+def test_sums_of_two_actions_do_not_differ_in_one_fold_of_many(draw):
+    """With many folds, a model that supports all but one would tell that fold's row."""
+    door = door_to(draw(), study_of(nuisances=MANY_FOLDS), limits=Limits())
+    space = door._space
+    row = np.flatnonzero(space.training)[0]
+    models = models_for(door.study)
+    models["supported"][space.folds.of_row[row], 1] = 0
+    told = ask(door, SumScores, **models)
+    if isinstance(told, Refusal):
+        return
+    n_rows = space.n_training
+    left = told.grams[0] * n_rows - told.grams[1] * (n_rows - 1)
+    assert not is_a_row(door, left[-1])
 
 
 # --- it never raises ----------------------------------------------------------------------------
@@ -452,7 +888,7 @@ extreme = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-320, 1e-200, 1e200, -1.7e308
     split=st.sampled_from(list(Split)),
 )
 def test_a_query_of_extreme_numbers_gets_an_answer(draw, kind, values, number, split):
-    door = scored(door_to(draw(60)))
+    door = scored(door_to(draw(60), study_of(kind)))
     sizes = axis_sizes(door.study)
     fields = {"study": door.study.digest}
     for name, content in codec.FIELDS[kind][1:]:
@@ -473,7 +909,7 @@ def test_a_query_of_extreme_numbers_gets_an_answer(draw, kind, values, number, s
     piece=st.binary(min_size=1, max_size=8),
 )
 def test_a_query_that_was_tampered_with_gets_an_answer(draw, kind, start, piece):
-    door = scored(door_to(draw(60)))
+    door = scored(door_to(draw(60), study_of(kind)))
     query = bytearray(encoded_query(door, kind))
     query[start : start + len(piece)] = piece
     is_an_answer(door, bytes(query))
@@ -481,12 +917,12 @@ def test_a_query_that_was_tampered_with_gets_an_answer(draw, kind, start, piece)
 
 def test_one_row_is_enough_for_an_answer_and_mostly_too_little_for_a_yes():
     data = fedopl.LoggedData([[1.0] * 5], [0], [1.0], action_names=ACTIONS)
-    for limits in (Limits(), Limits.open()):
-        door = door_to(data, limits=limits)
-        for kind in HANDLERS:
+    for kind in HANDLERS:
+        for limits in (Limits(), Limits.open()):
+            door = door_to(data, study_of(kind), limits=limits)
             is_an_answer(door, encoded_query(door, kind))
-    guarded = door_to(data, limits=Limits())
-    assert {reason(ask(guarded, kind)) for kind in HANDLERS} == {"TOO_FEW_ROWS"}
+        guarded = door_to(data, study_of(kind), limits=Limits())
+        assert reason(ask(guarded, kind)) == "TOO_FEW_ROWS"
 
 
 # --- the ledger ---------------------------------------------------------------------------------
@@ -499,10 +935,11 @@ def exercise(door):
     return [door.handle(query) for query in queries]
 
 
+@pytest.mark.parametrize("oracle", ["csoaa-exact", *ORACLE_OF.values()])
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
-def test_whatever_left_is_in_the_ledger(draw, tmp_path, on_disk):
+def test_whatever_left_is_in_the_ledger(draw, tmp_path, on_disk, oracle):
     ledger = FileLedger(tmp_path / "deep" / "ledger.jsonl") if on_disk else MemoryLedger()
-    door = door_to(draw(), ledger=ledger)
+    door = door_to(draw(), study_of(oracle=oracle), ledger=ledger)
     left = exercise(door)
     entries = ledger.entries()
     assert [entry.sha256 for entry in entries] == [hashlib.sha256(a).hexdigest() for a in left]
@@ -606,9 +1043,7 @@ def test_a_new_process_values_policies_without_scoring_again(
     draw, tmp_path, monkeypatch, split, nuisances
 ):
     study = study_of(nuisances=nuisances)
-    models = models_for(study) if nuisances is MARGINAL else {}
-    first = door_to(draw(), study, store=FolderStore(tmp_path))
-    ask(first, SumScores, **models)
+    first = scored(door_to(draw(), study, store=FolderStore(tmp_path)))
     query = encoded_query(first, EstimateValues, split=split)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
@@ -618,19 +1053,21 @@ def test_a_new_process_values_policies_without_scoring_again(
 
 @pytest.mark.parametrize("kind", [SumScores, SumPairs, ImprovePolicy, SlopeOfValue])
 def test_a_new_process_sums_and_improves_without_scoring_again(draw, tmp_path, monkeypatch, kind):
-    first = scored(door_to(draw(), store=FolderStore(tmp_path)))
+    study = study_of(kind)
+    first = scored(door_to(draw(), study, store=FolderStore(tmp_path)))
     query = encoded_query(first, kind)
     expected = first.handle(query)
+    assert not isinstance(decoded(first, expected), Refusal)
     monkeypatch.setattr(workspace, "aipw_scores", no_scoring)
-    assert door_to(draw(), store=FolderStore(tmp_path)).handle(query) == expected
+    assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
 def test_other_rows_or_another_study_find_nothing_in_the_store(draw, tmp_path):
-    store = FolderStore(tmp_path)
+    store, study = FolderStore(tmp_path), study_of(SumPairs)
     data = draw()
-    scored(door_to(data, store=store))
-    other_rows = door_to(changed(data, data.rewards + 1), store=store)
-    other_study = door_to(data, study_of(seed=1), store=store)
+    scored(door_to(data, study, store=store))
+    other_rows = door_to(changed(data, data.rewards + 1), study, store=store)
+    other_study = door_to(data, study_of(SumPairs, seed=1), store=store)
     for door in (other_rows, other_study):
         assert reason(ask(door, SumPairs)) == "NOTHING_TO_SAY"
 
@@ -691,26 +1128,30 @@ def unknown_compression(content):
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_store_counts_as_none_and_is_made_again(draw, tmp_path, damage):
-    door = door_to(draw(), store=FolderStore(tmp_path))
+    study = study_of(SumPairs)
+    door = door_to(draw(), study, store=FolderStore(tmp_path))
     query, later = encoded_query(door, SumScores), encoded_query(door, SumPairs)
     expected, expected_later = door.handle(query), door.handle(later)
+    assert not isinstance(decoded(door, expected_later), Refusal)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damage(file.read_bytes()))
-    again = door_to(draw(), store=FolderStore(tmp_path))
+    again = door_to(draw(), study, store=FolderStore(tmp_path))
     assert reason(decoded(again, again.handle(later))) == "NOTHING_TO_SAY"
     assert again.handle(query) == expected
     assert again.handle(later) == expected_later
 
 
 def test_no_flipped_byte_of_a_store_changes_an_answer(draw, tmp_path):
-    door = scored(door_to(draw(60), store=FolderStore(tmp_path)))
+    study = study_of(SumPairs)
+    door = scored(door_to(draw(60), study, store=FolderStore(tmp_path)))
     query = encoded_query(door, SumPairs)
     expected = door.handle(query)
+    assert not isinstance(decoded(door, expected), Refusal)
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
     for position in range(0, len(content), 11):
         file.write_bytes(flipped(content, position))
-        answer = door_to(draw(60), store=FolderStore(tmp_path)).handle(query)
+        answer = door_to(draw(60), study, store=FolderStore(tmp_path)).handle(query)
         assert answer == expected or isinstance(decoded(door, answer), Refusal)
 
 
@@ -728,23 +1169,23 @@ def test_a_store_of_bundles_without_the_right_arrays_is_not_believed(draw, tmp_p
 
 
 @pytest.mark.parametrize("by", [1.0, 1e6], ids=["a little", "a lot"])
-@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
 @pytest.mark.parametrize(
-    "kind", [Enrol, SumOutcomes, SumScores, SumPairs, ImprovePolicy, SlopeOfValue]
+    ("kind", "nuisances"),
+    [
+        *((kind, MARGINAL) for kind in HANDLERS if kind is not EstimateValues),
+        *((kind, LOCAL) for kind in HANDLERS if kind not in (EstimateValues, SumOutcomes)),
+    ],
 )
 def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nuisances, by):
-    study = study_of(nuisances=nuisances)
+    study = study_of(kind, nuisances=nuisances)
     data = draw(200, known=False)
-    models = models_for(study) if nuisances is MARGINAL else {}
     plain = door_to(data, study)
     apart = plain._space.folds.set_apart
     assert apart.any()
     moved = door_to(changed(data, data.rewards + by * apart), study)
     answers = []
     for door in (plain, moved):
-        ask(door, SumScores, **models)
-        query = encoded_query(door, kind, **(models if kind is SumScores else {}))
-        answers.append(door.handle(query))
+        answers.append(scored(door).handle(encoded_query(door, kind)))
         assert not isinstance(decoded(door, answers[-1]), Refusal)
     assert answers[0] == answers[1]
 
@@ -754,10 +1195,8 @@ def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
     moved = door_to(changed(data, data.rewards + plain._space.folds.set_apart))
-    values = []
-    for door in (plain, moved):
-        ask(door, SumScores, **models_for(door.study))
-        values.append(door.handle(encoded_query(door, EstimateValues, split=split)))
+    query = encoded_query(plain, EstimateValues, split=split)
+    values = [scored(door).handle(query) for door in (plain, moved)]
     assert (values[0] != values[1]) == (split is Split.EVALUATION)
 
 

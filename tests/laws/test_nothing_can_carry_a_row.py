@@ -17,14 +17,17 @@ from fedopl.wire.vocabulary import (
     Axis,
     Enrol,
     EstimateValues,
+    ImprovePolicy,
     Refusal,
     RefusalCode,
+    SlopeOfValue,
     Split,
     SumOutcomes,
     SumPairs,
     SumScores,
     axis_sizes,
     no_policies,
+    queries_of,
 )
 
 SOURCE = Path(fedopl.__file__).parent
@@ -74,17 +77,19 @@ def test_no_axis_counts_rows():
     assert max(max(size) for size in axis_sizes(study).values()) < 10
 
 
-def test_the_size_of_an_answer_does_not_depend_on_how_many_rows_there_are(draw):
+@pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
+def test_the_size_of_an_answer_does_not_depend_on_how_many_rows_there_are(draw, oracle):
     lengths = set()
     for n_rows in (120, 300):
-        door, study = door_to(draw(n_rows))
+        door, study = door_to(draw(n_rows), oracle=oracle)
         queries = [
             Enrol(study=study.digest, exchange=0),
             SumOutcomes(study=study.digest, exchange=1),
             score_query(study, 2),
-            SumPairs(study=study.digest, exchange=3),
+            *learning_queries(study, 3),
             value_query(study, 4),
         ]
+        assert {type(query) for query in queries} == queries_of(study)
         answers = [door.handle(codec.encode(query)) for query in queries]
         assert not [a for a in answers if isinstance(decoded(a, study), Refusal)]
         lengths.add(tuple(map(len, answers)))
@@ -151,12 +156,13 @@ def test_nothing_is_unpickled(module):
 # --- no error text can --------------------------------------------------------------------------
 
 
-def door_to(data, *, rules=None, **options):
+def door_to(data, *, rules=None, oracle="wap", **options):
     study = Study(
         actions=tuple(f"a{code}" for code in range(3)),
         features=tuple(f"x{column}" for column in range(5)),
         nuisances=NuisancePlan(propensity="marginal"),
         candidates=tuple(rules or ()),
+        oracle=oracle,
     )
     limits = Limits(minimum_rows=1, minimum_cell=0, parameter_share=10)
     return Door("north", data, study, limits=limits, rules=rules, **options), study
@@ -172,13 +178,25 @@ def value_query(study, exchange, rules=()):
 
 
 def score_query(study, exchange):
-    shape = (0, study.n_actions, study.n_features + 1)
+    shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
     return SumScores(
         study=study.digest,
         exchange=exchange,
-        models=np.empty(shape),
-        supported=np.empty(shape[:2]),
+        models=np.zeros(shape),
+        supported=np.ones(shape[:2]),
     )
+
+
+def learning_queries(study, exchange):
+    """The query that the study's oracle learns by, if scores' sums are not enough."""
+    width = study.n_features + 1
+    common = {"study": study.digest, "exchange": exchange}
+    start = {**common, "parameters": np.zeros((study.n_actions, width))}
+    if study.oracle == "wap":
+        return [SumPairs(**common)]
+    if study.oracle == "csoaa-sgd":
+        return [ImprovePolicy(**start, round=0, centre=np.zeros(width), scale=np.ones(width))]
+    return [SlopeOfValue(**start, temperature=1.0)] if study.oracle == "direct" else []
 
 
 class TalkativeError(Exception):

@@ -1,11 +1,11 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.client.guards import check_decisions
 from fedopl.client.limits import RefusedError
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
@@ -27,16 +27,17 @@ def estimate_candidates(
 ) -> JointEstimate:
     """Estimate what was asked about, then the logging policy, then the client's own policy.
 
-    Two policies that differ in a few rows only would tell those rows' scores: they are refused.
+    Policies that differ in a few rows only, from each other or from any valued before, would tell
+    those rows' scores: they are refused.
     """
     rows = space.rows(query.split)
     if not rows.any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     contexts, scores = space.data.contexts[rows], space.scores[rows]
     decided = _decisions(space, query, contexts)
-    for first, second in combinations(decided, 2):
-        if 0 < np.count_nonzero(first != second) < minimum_cell:
-            raise RefusedError(RefusalCode.SMALL_CELLS)
+    if minimum_cell:
+        check_decisions(decided, space.decisions(query.split), minimum_cell)
+        space.remember(query.split, decided)
     chosen = [scores[np.arange(len(scores)), codes] for codes in decided]
     chosen.append(space.data.rewards[rows])
     local = chosen[-1]

@@ -1,15 +1,14 @@
 """The door: bytes in, bytes out. It never raises, and nothing leaves any other way."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, IntArray
 from fedopl.client.candidates import estimate_candidates
 from fedopl.client.descent import improve
+from fedopl.client.guards import Budgets, large_enough, shown_counts
 from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
@@ -56,6 +55,7 @@ class Door:
         store: where it keeps its scores between messages.
         ledger: where it writes down what it said.
         rules: the study's candidate policies that are code; code never crosses, only its position.
+        secret: goes into the draw of batches, so that nobody else can tell which rows they hold.
 
     """
 
@@ -69,11 +69,13 @@ class Door:
         store: Store | None = None,
         ledger: Ledger | None = None,
         rules: Mapping[str, Rule] | None = None,
+        secret: str = "",
     ) -> None:
-        self.name, self.study = name, study
+        self.name, self.study, self._secret = name, study, secret
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
-        self._space = Workspace(data, study, store or MemoryStore(), rules or {})
+        needed = self.limits.rows_needed(study.n_features + 1)
+        self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed)
         self._sizes, self._digest = axis_sizes(study), study.digest
         self._needed = queries_of(study)
 
@@ -83,7 +85,6 @@ class Door:
         try:
             query = codec.decode(content, self._sizes)
             answer = self._answer(query, content)
-            self._check_norm(answer)
         except RefusedError as refused:
             answer = self._refusal(refused.code, query)
         except codec.WrongVersionError:
@@ -115,37 +116,24 @@ class Door:
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
         self.limits.check_rows(self._space.n_training)
-        self._count(query, content)
-        kind, fields = HANDLERS[type(query)](self, query)
-        return kind(study=self._digest, exchange=query.exchange, **fields)
-
-    def _count(self, query: Message, content: bytes) -> None:
-        """Queries that could be varied to single out rows have budgets; repeating one is free."""
         if isinstance(query, EstimateValues) and not self.limits.values:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
-        budget = {
-            EstimateValues: self.limits.value_queries,
-            SumScores: self.limits.sum_queries,
-            SlopeOfValue: self.limits.sum_queries,
-        }.get(type(query))
-        if budget is None:
-            return
-        paid = self._paid.setdefault(type(query).__name__, set())
-        digest = hashlib.sha256(content).hexdigest()
-        if digest in paid:
-            return
-        if len(paid) >= budget:
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
-        paid.add(digest)
+        self._budgets.check(query, content)
+        kind, fields = HANDLERS[type(query)](self, query)
+        answer = kind(study=self._digest, exchange=query.exchange, **fields)
+        self._check_norm(answer)
+        self._budgets.pay(query, content)
+        return answer
 
     @cached_property
-    def _paid(self) -> dict[str, set[str]]:
-        """The queries answered so far, also by an earlier process: the ledger knows."""
-        paid: dict[str, set[str]] = {}
-        for entry in self.ledger.entries():
-            if entry.answer != Refusal.__name__:
-                paid.setdefault(entry.query, set()).add(entry.query_sha256)
-        return paid
+    def _budgets(self) -> Budgets:
+        budgets: dict[type[Message], int] = {
+            EstimateValues: self.limits.value_queries,
+            SumScores: self.limits.score_queries,
+            SlopeOfValue: self.limits.slope_queries,
+            ImprovePolicy: self.study.plan.rounds,
+        }
+        return Budgets(budgets, self.ledger)
 
     def _check_norm(self, answer: Message) -> None:
         for name, axes in codec.FIELDS[type(answer)]:
@@ -162,15 +150,11 @@ class Door:
 
     def _enrol(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         counts = self._space.rows_per_action
-        shown = counts * (counts >= self.limits.minimum_cell)
-        if np.sum(shown < counts) == 1:
-            # All but one add up to the total: a second has to go, or the first was not hidden.
-            shown[np.argmin(np.where(shown > 0, shown, np.inf))] = 0
+        shown = shown_counts(counts, self.limits.minimum_cell)
         return Enrolment, {"n_rows": int(counts.sum()), "rows_per_action": shown}
 
     def _outcome_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
-        needed = self.limits.rows_needed(self.study.n_features + 1)
-        enough = _large_enough(self._space.rows_per_cell, needed)
+        enough = large_enough(self._space.rows_per_cell, self._space.rows_needed)
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = self._space.outcome_sums()
@@ -181,11 +165,9 @@ class Door:
 
     def _score_sums(self, query: SumScores) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
-        federated = self.study.nuisances.kind == "federated"
-        if len(query.models) != (self.study.nuisances.folds + 1 if federated else 0):
-            raise RefusedError(RefusalCode.MALFORMED)
-        self._space.score(np.where(query.supported[..., None] > 0, query.models, np.nan))
-        self._check_scored()
+        self._check_models(query)
+        models = np.where(query.supported[..., None] > 0, query.models, np.nan)
+        self._space.score(models)
         means = self._space.score_means()
         return ScoreSums, {
             "grams": means.grams,
@@ -196,32 +178,33 @@ class Door:
 
     def _pair_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
-        self._check_scored()
         space = self._space
         grams, products = pair_means(space.data, space.scores, space.training)
         return PairSums, {"grams": grams, "products": products}
 
     def _improve(self, query: ImprovePolicy) -> tuple[type[Message], dict[str, Any]]:
         space, plan = self._space, self.study.plan
+        if not 0 <= query.round < plan.rounds:
+            raise RefusedError(RefusalCode.MALFORMED)
         rows = space.examples(query.centre, query.scale)
         n_parameters = query.parameters.size if space.mask is None else int(space.mask.sum())
         n_used = min(len(rows.features), plan.batch_size * plan.local_steps)
         self.limits.check_parameters(n_parameters, n_used)
-        rng = generator_for(self.study.seed, client=self.name, purpose=f"steps {query.round}")
+        purpose = f"steps {query.round} {self._secret}"
+        rng = generator_for(self.study.seed, client=self.name, purpose=purpose)
         decay = 1 / np.sqrt(1 + query.round / 4)
         improved = improve(query.parameters, rows, plan, space.mask, rng, float(decay))
         return ImprovedPolicy, {"parameters": improved}
 
     def _slope(self, query: SlopeOfValue) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
-        self._check_scored()
         space = self._space
         rows = space.rows(Split.FITTING)
         slope, n_effective = value_slope(
             space.data, space.scores, rows, query.parameters, query.temperature
         )
         # A hard policy's slope rests on the few rows where it is undecided.
-        if n_effective < self.limits.rows_needed(self.study.n_features + 1):
+        if not n_effective >= self._space.rows_needed:
             raise RefusedError(RefusalCode.SMALL_CELLS)
         return Slope, {"gradient": slope if space.mask is None else slope * space.mask}
 
@@ -244,32 +227,21 @@ class Door:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
         self.limits.check_parameters(n_values, n_rows)
 
-    def _check_scored(self) -> None:
-        """Sums are over rows that have a score: of no action may there be just a few."""
-        counts = self._space.scored_per_action
-        needed = self.limits.rows_needed(self.study.n_features + 1)
-        self.limits.check_rows(int(counts.max()))
-        if ((counts > 0) & (counts < needed)).any():
+    def _check_models(self, query: SumScores) -> None:
+        """As many models as the study has parts, with the same support in all of them.
+
+        Support that differs from fold to fold would tell the sums of single folds.
+        """
+        plan = self.study.nuisances
+        expected = plan.folds + 1 if plan.kind == "federated" else 0
+        if len(query.models) != expected or len(query.supported) != expected:
+            raise RefusedError(RefusalCode.MALFORMED)
+        if self.limits.minimum_cell and (query.supported != query.supported[:1]).any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
 
     def _check_sums(self) -> None:
-        if self._space.n_training < self.limits.rows_needed(self.study.n_features + 1):
+        if self._space.n_training < self._space.rows_needed:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-
-
-def _large_enough(counts: IntArray, needed: int) -> BoolArray:
-    """The cells whose sums may leave.
-
-    The sums of all rows leave by another query, so what is left out could be had by subtraction: it
-    must be large enough, too, or the next smallest cells go with it.
-    """
-    enough: BoolArray = counts >= needed
-    for cell in np.argsort(counts, axis=None):
-        left_out = int(counts[~enough].sum())
-        if left_out == 0 or left_out >= needed:
-            break
-        enough.reshape(-1)[cell] = False
-    return enough
 
 
 HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[str, Any]]]] = {

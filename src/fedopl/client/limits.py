@@ -32,9 +32,10 @@ class Limits(BaseModel):
     )
     values: bool = Field(default=True, description="whether values of policies are told at all")
     value_queries: int = Field(default=20, ge=0, description="how many different value queries")
-    sum_queries: int = Field(
-        default=100, ge=0, description="how many different queries for sums or slopes of scores"
+    score_queries: int = Field(
+        default=1, ge=0, description="with how many different outcome models rows are scored"
     )
+    slope_queries: int = Field(default=30, ge=0, description="how many different slopes are told")
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     def __init__(self, **fields: Any) -> None:
@@ -51,7 +52,8 @@ class Limits(BaseModel):
             minimum_cell=0,
             parameter_share=math.inf,
             value_queries=1_000_000_000,
-            sum_queries=1_000_000_000,
+            score_queries=1_000_000_000,
+            slope_queries=1_000_000_000,
             norm_cap=math.inf,
         )
 

@@ -85,8 +85,9 @@ def value_slope(
     temperature: float,
 ) -> tuple[FloatArray, float]:
     """The gradient of a softmax policy's mean score, and how many rows it effectively rests on."""
+    pulls = np.zeros((data.n_rows, data.n_actions))
     slope = np.zeros_like(parameters)
-    total, length, squares = 0.0, 0.0, 0.0
+    total, start = 0.0, 0
     for features, gamma, weight in _blocks(data, scores, rows):
         total += weight.sum()
         known = np.isfinite(gamma)
@@ -96,11 +97,23 @@ def value_slope(
         chances /= chances.sum(axis=1, keepdims=True)
         gains = np.where(known, gamma, 0.0)
         value = (chances * gains).sum(axis=1, keepdims=True)
-        pulls = chances * (gains - value) * weight[:, None]
-        slope += pulls.T @ features / temperature
-        squared = (pulls**2).sum(axis=1)
-        length, squares = length + np.sqrt(squared).sum(), squares + squared.sum()
-    return slope / total, float(length**2 / squares) if squares > 0 else float(data.n_rows)
+        pull = chances * (gains - value) * weight[:, None]
+        slope += pull.T @ features / temperature
+        pulls[start : start + len(pull)] = pull
+        start += len(pull)
+    return slope / total, _effective_rows(pulls)
+
+
+def _effective_rows(pulls: FloatArray) -> float:
+    """(Σ|u|)²/Σu² of the action whose gradient rests on the fewest rows."""
+    sizes = np.abs(pulls)
+    largest = sizes.max(axis=0)
+    moved = largest > 0
+    if not moved.any():
+        return float(len(pulls))
+    shares = sizes[:, moved] / largest[moved]
+    effective: FloatArray = shares.sum(axis=0) ** 2 / (shares**2).sum(axis=0)
+    return float(effective.min())
 
 
 def _blocks(

@@ -11,6 +11,7 @@ from fedopl import least_squares
 from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.descent import Examples, examples
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
+from fedopl.client.guards import guarded_scores
 from fedopl.client.limits import RefusedError
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances, fit_nuisances
@@ -34,9 +35,15 @@ class Workspace:
     """Everything the door needs to know about the rows; nothing here ever leaves by itself."""
 
     def __init__(
-        self, data: LoggedData, study: Study, store: Store, rules: Mapping[str, Rule]
+        self,
+        data: LoggedData,
+        study: Study,
+        store: Store,
+        rules: Mapping[str, Rule],
+        rows_needed: int,
     ) -> None:
         self.data, self.study, self.store, self.rules = data, study, store, rules
+        self.rows_needed = rows_needed  # behind any sum of scores that may be told
         self._examples: tuple[bytes, Examples] | None = None
 
     @cached_property
@@ -115,7 +122,10 @@ class Workspace:
         nuisances = self._borrowed(models) if len(models) else self._own_nuisances
         values = aipw_scores(self.data, nuisances, clip=self.study.nuisances.clip).values
         local = self._learned_alone() if self.study.evaluation_share else np.empty(0)
-        scored: Arrays = {"values": self._unseen(values), "models": key, "local": local}
+        guarded = guarded_scores(self._unseen(values), self.training, self.rows_needed)
+        if not np.isfinite(guarded[self.training]).any():
+            raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+        scored: Arrays = {"values": guarded, "models": key, "local": local}
         self.store.put(self._key, scored)
         self._examples = None
 
@@ -144,11 +154,24 @@ class Workspace:
         fits = kept["values"].shape == (self.data.n_rows, self.data.n_actions)
         return kept if fits else None
 
+    def decisions(self, split: Split) -> IntArray:  # (n_policies, n_rows of the split)
+        """What every policy valued so far decided for the rows of this split."""
+        kept = self.store.get(f"{self._key} {split.name}")
+        n_rows = int(self.rows(split).sum())
+        if kept is None or set(kept) != {"decisions"}:
+            return np.empty((0, n_rows), np.int64)
+        return kept["decisions"]
+
+    def remember(self, split: Split, decided: list[IntArray]) -> None:
+        """Keep what these policies decided."""
+        known = np.vstack([self.decisions(split), *decided])
+        self.store.put(f"{self._key} {split.name}", {"decisions": np.unique(known, axis=0)})
+
     @cached_property
     def _key(self) -> str:
         persistent = not isinstance(self.store, MemoryStore)
         rows = fingerprint(self.data) if persistent else ""
-        return f"{self.study.digest.hex()} {rows}"
+        return f"{self.study.digest.hex()} {rows} {self.rows_needed}"
 
     def _unseen(self, values: FloatArray) -> FloatArray:
         never = self.rows_per_action == 0
@@ -158,8 +181,6 @@ class Workspace:
         if never.any() and rule == "mask":
             values = values.copy()
             values[:, never] = np.nan
-        if not np.isfinite(values[self.training]).any():
-            raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         return values
 
     @cached_property
@@ -197,12 +218,6 @@ class Workspace:
     def score_means(self) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
         return score_means(self.data, self.scores, self.training, self.blocks)
-
-    @property
-    def scored_per_action(self) -> IntArray:  # (n_actions,)
-        """Training rows that have a score for each action."""
-        known = np.isfinite(self.scores[self.training])
-        return np.asarray(known.sum(axis=0), np.int64)
 
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
         """Training rows for the iterative oracle, made once for each standardisation."""

@@ -38,8 +38,10 @@ def solve_outcomes(study: Study, answers: Mapping[str, OutcomeSums]) -> OutcomeM
         squared = least_squares.sums_of_others(squared, and_of_all=True)
         rows = least_squares.effective_rows(others[..., -2, -2], squared)
         models = least_squares.ridge(others, rows)
-    intercepts = np.where(models.supported, models.intercepts, 0.0)
+    # An action has a model in every fold or in none: support by fold would tell folds apart.
+    supported = np.broadcast_to(models.supported.all(axis=0), models.supported.shape)
+    intercepts = np.where(supported, models.intercepts, 0.0)
     return OutcomeModels(
         parameters=np.concatenate([models.coefficients, intercepts[..., None]], axis=-1),
-        supported=models.supported,
+        supported=supported,
     )

@@ -1,0 +1,106 @@
+"""What may be told without singling anybody out: the arithmetic behind the limits.
+
+Sums leave by more than one query, so what one leaves out could be had by subtracting another. Hence
+the rule that recurs here: what is told, what is left out, and what two answers differ in rest on
+either no row or on enough of them.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import combinations
+
+import numpy as np
+
+from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.ledger import Ledger
+from fedopl.client.limits import RefusedError
+from fedopl.wire.vocabulary import Message, Refusal, RefusalCode
+
+
+def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
+    """The counts, zero where small; if that hides just one, the smallest other is hidden too."""
+    shown = counts * (counts >= minimum)
+    if np.sum(shown < counts) == 1:
+        shown[np.argmin(np.where(shown > 0, shown, np.inf))] = 0
+    return shown
+
+
+def large_enough(counts: IntArray, needed: int) -> BoolArray:  # shaped as counts
+    """The cells whose sums may be told, such that those left out are together enough as well."""
+    enough: BoolArray = counts >= needed
+    for cell in np.argsort(counts, axis=None):
+        left_out = int(counts[~enough].sum())
+        if left_out == 0 or left_out >= needed:
+            break
+        enough.reshape(-1)[cell] = False
+    return enough
+
+
+def guarded_scores(values: FloatArray, training: BoolArray, needed: int) -> FloatArray:
+    """The scores, without actions that just a few rows lack a score for.
+
+    Refused where an action has a few scores only, or two actions have them in nearly the same rows:
+    the difference of their sums would tell of the rest.
+    """
+    known = np.isfinite(values[training])  # (n_training, n_actions)
+    missing = len(known) - known.sum(axis=0)
+    few = (missing > 0) & (missing < needed)
+    if few.any():
+        values = np.where(few, np.nan, values)
+        known = known & ~few
+    counts = known.sum(axis=0)
+    if ((counts > 0) & (counts < needed)).any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    partly = np.flatnonzero((counts > 0) & (counts < len(known)))
+    for first, second in combinations(partly, 2):
+        _check_difference(known[:, first], known[:, second], needed)
+    return values
+
+
+def check_decisions(decided: Iterable[IntArray], earlier: Iterable[IntArray], minimum: int) -> None:
+    """Refuse policies that differ in a few rows, from each other or from any valued before."""
+    decided = list(decided)
+    for first, second in combinations(decided, 2):
+        _check_difference(first, second, minimum)
+    for codes in decided:
+        for known in earlier:
+            _check_difference(codes, known, minimum)
+
+
+def _check_difference(
+    first: IntArray | BoolArray, second: IntArray | BoolArray, least: int
+) -> None:
+    if 0 < np.count_nonzero(first != second) < least:
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+
+
+class Budgets:
+    """How many different queries of a kind are answered; asking the same again is free.
+
+    The ledger knows what was answered, also by an earlier process.
+    """
+
+    def __init__(self, budgets: dict[type[Message], int], ledger: Ledger) -> None:
+        self._budgets = budgets
+        self._paid: dict[str, set[str]] = {kind.__name__: set() for kind in budgets}
+        for entry in ledger.entries():
+            if entry.query in self._paid and entry.answer != Refusal.__name__:
+                self._paid[entry.query].add(entry.query_sha256)
+
+    def check(self, query: Message, content: bytes) -> None:
+        """Refuse a query that nothing is left for."""
+        budget = self._budgets.get(type(query))
+        if budget is None:
+            return
+        paid = self._paid[type(query).__name__]
+        if _digest(content) not in paid and len(paid) >= budget:
+            raise RefusedError(RefusalCode.BUDGET_SPENT)
+
+    def pay(self, query: Message, content: bytes) -> None:
+        """Count a query that was answered."""
+        if type(query) in self._budgets:
+            self._paid[type(query).__name__].add(_digest(content))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
