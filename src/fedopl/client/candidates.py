@@ -33,12 +33,14 @@ def estimate_candidates(
     rows = space.rows(query.split)
     if not rows.any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    contexts, scores = space.data.contexts[rows], space.scores[rows]
-    decided = _decisions(space, query, contexts)
+    # Splits of the training rows overlap: what differs in few rows is seen on all of them.
+    seen = rows if query.split is Split.EVALUATION else space.training
+    decided = _decisions(space, query, space.data.contexts[seen])
     if minimum_cell:
-        check_decisions(decided, space.decisions(query.split), minimum_cell)
-        space.remember(query.split, decided)
-    chosen = [scores[np.arange(len(scores)), codes] for codes in decided]
+        check_decisions(decided, space.decisions(seen), minimum_cell)
+        space.remember(seen, decided)
+    contexts, scores = space.data.contexts[rows], space.scores[rows]
+    chosen = [scores[np.arange(len(scores)), codes[rows[seen]]] for codes in decided]
     chosen.append(space.data.rewards[rows])
     local = chosen[-1]
     if query.split is Split.EVALUATION:

@@ -1,10 +1,12 @@
 """The door: bytes in, bytes out. It never raises, and nothing leaves any other way."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedopl.client.candidates import estimate_candidates
 from fedopl.client.descent import improve
@@ -121,7 +123,7 @@ class Door:
         self._budgets.check(query, content)
         kind, fields = HANDLERS[type(query)](self, query)
         answer = kind(study=self._digest, exchange=query.exchange, **fields)
-        self._check_norm(answer)
+        self._check_sizes(value for value in fields.values() if isinstance(value, np.ndarray))
         self._budgets.pay(query, content)
         return answer
 
@@ -133,13 +135,10 @@ class Door:
             SlopeOfValue: self.limits.slope_queries,
             ImprovePolicy: self.study.plan.rounds,
         }
-        return Budgets(budgets, self.ledger)
+        return Budgets(budgets, self.ledger, self._digest)
 
-    def _check_norm(self, answer: Message) -> None:
-        for name, axes in codec.FIELDS[type(answer)]:
-            if not isinstance(axes, tuple):
-                continue
-            array = getattr(answer, name)
+    def _check_sizes(self, arrays: Iterable[NDArray[Any]]) -> None:
+        for array in arrays:
             largest = np.abs(array).max(initial=0.0)
             if not np.isfinite(largest):
                 raise RefusedError(RefusalCode.NOT_FINITE)
@@ -167,14 +166,11 @@ class Door:
         self._check_sums()
         self._check_models(query)
         models = np.where(query.supported[..., None] > 0, query.models, np.nan)
-        self._space.score(models)
-        means = self._space.score_means()
-        return ScoreSums, {
-            "grams": means.grams,
-            "products": means.products,
-            "squares": means.squares,
-            "shares": means.shares,
-        }
+        scored = self._space.scored_with(models)
+        told = asdict(self._space.score_means(scored["values"]))
+        self._check_sizes(told.values())
+        self._space.keep(scored)
+        return ScoreSums, told
 
     def _pair_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
@@ -190,6 +186,9 @@ class Door:
         n_parameters = query.parameters.size if space.mask is None else int(space.mask.sum())
         n_used = min(len(rows.features), plan.batch_size * plan.local_steps)
         self.limits.check_parameters(n_parameters, n_used)
+        if not self._secret:
+            # Whoever can tell what the batches hold could solve for rows, given enough rounds.
+            self.limits.check_parameters(plan.rounds, len(rows.features))
         purpose = f"steps {query.round} {self._secret}"
         rng = generator_for(self.study.seed, client=self.name, purpose=purpose)
         decay = 1 / np.sqrt(1 + query.round / 4)

@@ -25,14 +25,23 @@ def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as count
     return shown
 
 
-def large_enough(counts: IntArray, needed: int) -> BoolArray:  # shaped as counts
-    """The cells whose sums may be told, such that those left out are together enough as well."""
+def large_enough(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
+    """The cells whose sums may be told, such that just a few rows are left out of no fold."""
+    enough = np.stack([_large_enough_in_fold(fold, needed) for fold in counts])
+    for fold in np.argsort(counts.sum(axis=1)):
+        if not 0 < int(counts[~enough].sum()) < needed:
+            break
+        enough[fold] = False
+    return enough
+
+
+def _large_enough_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_actions,)
     enough: BoolArray = counts >= needed
-    for cell in np.argsort(counts, axis=None):
+    for action in np.argsort(counts):
         left_out = int(counts[~enough].sum())
         if left_out == 0 or left_out >= needed:
             break
-        enough.reshape(-1)[cell] = False
+        enough[action] = False
     return enough
 
 
@@ -80,11 +89,12 @@ class Budgets:
     The ledger knows what was answered, also by an earlier process.
     """
 
-    def __init__(self, budgets: dict[type[Message], int], ledger: Ledger) -> None:
+    def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
         self._paid: dict[str, set[str]] = {kind.__name__: set() for kind in budgets}
         for entry in ledger.entries():
-            if entry.query in self._paid and entry.answer != Refusal.__name__:
+            answered = entry.answer != Refusal.__name__ and entry.study == study.hex()
+            if answered and entry.query in self._paid:
                 self._paid[entry.query].add(entry.query_sha256)
 
     def check(self, query: Message, content: bytes) -> None:

@@ -20,6 +20,7 @@ class Entry:
     """One answer: when, to which query, and what left."""
 
     when: str
+    study: str  # its digest
     exchange: int
     query: str
     answer: str
@@ -98,6 +99,7 @@ def entry_for(query: Message | None, asked: bytes, answer: Message, content: byt
     }
     return Entry(
         when=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        study=answer.study.hex(),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
         answer=type(answer).__name__,

@@ -110,22 +110,25 @@ class Workspace:
         to_zero[:-2, -2], to_zero[-1, -2] = sums.origin[:-1], sums.origin[-1]
         return to_zero @ sums.sums @ to_zero.T, sums.squared_weights
 
-    def score(self, models: FloatArray) -> None:
-        """Score all rows, with these outcome models or, where there are none, with our own.
+    def scored_with(self, models: FloatArray) -> Arrays:
+        """All that later queries need, for these outcome models or, without any, for our own.
 
-        All that later queries need is stored, so that a fresh process answers them without a fit.
+        Nothing is kept yet: what may not be told must not be used later either.
         """
         key = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
         kept = self._kept()
         if kept is not None and np.array_equal(kept["models"], key):
-            return
+            return kept
         nuisances = self._borrowed(models) if len(models) else self._own_nuisances
         values = aipw_scores(self.data, nuisances, clip=self.study.nuisances.clip).values
         local = self._learned_alone() if self.study.evaluation_share else np.empty(0)
         guarded = guarded_scores(self._unseen(values), self.training, self.rows_needed)
         if not np.isfinite(guarded[self.training]).any():
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-        scored: Arrays = {"values": guarded, "models": key, "local": local}
+        return {"values": guarded, "models": key, "local": local}
+
+    def keep(self, scored: Arrays) -> None:
+        """Keep the scores, so that a fresh process answers later queries without a fit."""
         self.store.put(self._key, scored)
         self._examples = None
 
@@ -154,18 +157,21 @@ class Workspace:
         fits = kept["values"].shape == (self.data.n_rows, self.data.n_actions)
         return kept if fits else None
 
-    def decisions(self, split: Split) -> IntArray:  # (n_policies, n_rows of the split)
-        """What every policy valued so far decided for the rows of this split."""
-        kept = self.store.get(f"{self._key} {split.name}")
-        n_rows = int(self.rows(split).sum())
-        if kept is None or set(kept) != {"decisions"}:
-            return np.empty((0, n_rows), np.int64)
-        return kept["decisions"]
+    def decisions(self, rows: BoolArray) -> IntArray:  # (n_policies, n_rows asked for)
+        """What every policy valued so far decided for these rows."""
+        kept = self.store.get(self._decisions_key(rows))
+        known = None if kept is None else kept.get("decisions")
+        if known is None or known.ndim != 2 or known.shape[1] != rows.sum():
+            return np.empty((0, int(rows.sum())), np.int64)
+        return known
 
-    def remember(self, split: Split, decided: list[IntArray]) -> None:
+    def remember(self, rows: BoolArray, decided: list[IntArray]) -> None:
         """Keep what these policies decided."""
-        known = np.vstack([self.decisions(split), *decided])
-        self.store.put(f"{self._key} {split.name}", {"decisions": np.unique(known, axis=0)})
+        known = np.unique(np.vstack([self.decisions(rows), *decided]), axis=0)
+        self.store.put(self._decisions_key(rows), {"decisions": known})
+
+    def _decisions_key(self, rows: BoolArray) -> str:
+        return f"{self._key} {hashlib.sha256(rows.tobytes()).hexdigest()}"
 
     @cached_property
     def _key(self) -> str:
@@ -215,9 +221,9 @@ class Workspace:
 
     # --- what is made of them ------------------------------------------------------------------
 
-    def score_means(self) -> ScoreMeans:
+    def score_means(self, scores: FloatArray) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
-        return score_means(self.data, self.scores, self.training, self.blocks)
+        return score_means(self.data, scores, self.training, self.blocks)
 
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
         """Training rows for the iterative oracle, made once for each standardisation."""

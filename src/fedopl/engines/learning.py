@@ -91,6 +91,7 @@ def learn(
         "seed": seed,
     }
     study = Study(**agreed)
+    study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(Path(journal) / "scores") if journal else None
