@@ -32,7 +32,8 @@ from fedopl.wire.vocabulary import (
 
 SOURCE = Path(fedopl.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
-MAY_HOLD_ROWS = ("client/", "engines/", "simulation/")  # the last invents its own rows
+# The last two invent their own rows.
+MAY_HOLD_ROWS = ("client/", "engines/", "simulation/", "reproduction/")
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 SECRET = "Ada Lovelace, born 1815"
 

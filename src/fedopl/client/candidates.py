@@ -1,25 +1,14 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.arrays import FloatArray, IntArray, frozen
 from fedopl.client.guards import check_decisions
 from fedopl.client.limits import RefusedError
+from fedopl.client.values import JointEstimate, joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
 from fedopl.wire.vocabulary import EstimateValues, RefusalCode, Split
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JointEstimate:
-    """Means over the same rows, and the covariance matrix of those means."""
-
-    n_rows: int
-    degrees_of_freedom: int
-    means: FloatArray  # (n_candidates,)
-    covariances: FloatArray  # (n_candidates, n_candidates)
 
 
 def estimate_candidates(
@@ -46,33 +35,15 @@ def estimate_candidates(
     if query.split is Split.EVALUATION:
         local = scores[np.arange(len(scores)), space.local_policy.decide(contexts)]
     chosen.append(local)
-    return joint_estimate(space, np.column_stack(chosen), rows)
-
-
-def joint_estimate(space: Workspace, values: FloatArray, rows: BoolArray) -> JointEstimate:
-    """Weighted means of each column over the rows known in all, clusters allowed for."""
-    known = np.isfinite(values).all(axis=1)
-    if not known.any():
-        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    values = values[known]
     data = space.data
-    weights = np.ones(len(values)) if data.weights is None else data.weights[rows][known]
-    weights = weights / weights.sum()
-    means = weights @ values
-    influence = weights[:, None] * (values - means)
-    if data.groups is not None:
-        _, clusters = np.unique(data.groups[rows][known], return_inverse=True)
-        by_cluster = np.zeros((int(clusters.max()) + 1, values.shape[1]))
-        np.add.at(by_cluster, clusters, influence)
-        influence = by_cluster
-    free = len(influence) - 1
-    correction = (free + 1) / free if free else 0.0
-    return JointEstimate(
-        n_rows=len(values),
-        degrees_of_freedom=free,
-        means=means,
-        covariances=correction * influence.T @ influence,
+    found = joint_estimate(
+        np.column_stack(chosen),
+        None if data.weights is None else data.weights[rows],
+        None if data.groups is None else data.groups[rows],
     )
+    if found is None:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    return found
 
 
 def _decisions(space: Workspace, query: EstimateValues, contexts: FloatArray) -> list[IntArray]:

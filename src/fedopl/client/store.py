@@ -58,7 +58,7 @@ class FolderStore:
         """Keep these arrays."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = io.BytesIO()
-        np.savez(content, **arrays)
+        np.savez(content, **arrays)  # type: ignore[arg-type]
         write_atomically(self._path(key), content.getvalue())
 
     def _path(self, key: str) -> Path:

@@ -1,6 +1,7 @@
 """The value of a policy on one client: the mean score of what it would have done."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,46 @@ from fedopl.estimates import Estimate
 from fedopl.labels import quoted
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointEstimate:
+    """Means over the same rows, and the covariance matrix of those means."""
+
+    n_rows: int
+    degrees_of_freedom: int
+    means: FloatArray  # (n_columns,)
+    covariances: FloatArray  # (n_columns, n_columns), zero where one row cannot tell
+
+
+def joint_estimate(
+    values: FloatArray, weights: FloatArray | None, groups: IntArray | None
+) -> JointEstimate | None:
+    """Weighted means of each column over the rows known in all; None if there are none.
+
+    Rows of a group vary together: the covariances are those of sums by group.
+    """
+    known = np.isfinite(values).all(axis=1)
+    if not known.any():
+        return None
+    values = values[known]
+    shares = np.ones(len(values)) if weights is None else weights[known]
+    shares = shares / shares.sum()
+    means = shares @ values
+    influence = shares[:, None] * (values - means)
+    if groups is not None:
+        _, clusters = np.unique(groups[known], return_inverse=True)
+        by_cluster = np.zeros((int(clusters.max()) + 1, values.shape[1]))
+        np.add.at(by_cluster, clusters, influence)
+        influence = by_cluster
+    free = len(influence) - 1
+    correction = (free + 1) / free if free else 0.0
+    return JointEstimate(
+        n_rows=len(values),
+        degrees_of_freedom=free,
+        means=means,
+        covariances=correction * influence.T @ influence,
+    )
+
+
 def estimate_value(scores: Scores, decisions: ArrayLike | str) -> Estimate:
     """Q̂(π) = mean of Γ̂(π(x)), with a standard error that allows for weights and groups.
 
@@ -19,25 +60,17 @@ def estimate_value(scores: Scores, decisions: ArrayLike | str) -> Estimate:
     Rows whose decision has no score are left out, and `n_rows` counts those that remain.
     """
     codes = _codes(scores, decisions)
-    return mean_estimate(scores.values[np.arange(scores.n_rows), codes], scores)
-
-
-def mean_estimate(values: FloatArray, scores: Scores) -> Estimate:
-    """The weighted mean of one number per scored row; NaN rows are left out."""
-    kept = np.isfinite(values)
-    if not kept.any():
+    chosen = scores.values[np.arange(scores.n_rows), codes]
+    found = joint_estimate(chosen[:, None], scores.weights, scores.groups)
+    if found is None:
         raise DataError("value: none of the rows has a score for the action decided on")
-    values = values[kept]
-    weights = np.ones(len(values)) if scores.weights is None else scores.weights[kept]
-    mean = float(np.average(values, weights=weights))
-    influence = weights * (values - mean) / weights.sum()
-    if scores.groups is not None:
-        _, clusters = np.unique(scores.groups[kept], return_inverse=True)
-        influence = np.bincount(clusters, influence)
-    free = len(influence) - 1
-    correction = (free + 1) / free if free else np.inf
-    error = float(np.sqrt(correction * np.sum(influence**2))) if free else np.inf
-    return Estimate(value=mean, standard_error=error, n_rows=len(values), degrees_of_freedom=free)
+    alone = found.degrees_of_freedom < 1
+    return Estimate(
+        value=float(found.means[0]),
+        standard_error=np.inf if alone else float(np.sqrt(found.covariances[0, 0])),
+        n_rows=found.n_rows,
+        degrees_of_freedom=found.degrees_of_freedom,
+    )
 
 
 def _codes(scores: Scores, decisions: ArrayLike | str) -> IntArray:

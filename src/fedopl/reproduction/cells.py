@@ -1,0 +1,172 @@
+"""One cell of an experiment: every policy the paper compares, on one draw of one size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.client.logged_data import LoggedData
+from fedopl.engines.learning import learn
+from fedopl.mixture import AnyMixture, Weights, empirical, skewed
+from fedopl.policies.linear import LinearPolicy
+from fedopl.seeds import generator_for
+from fedopl.simulation.hieropo import hier_opo
+from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
+from fedopl.simulation.worlds import Policy
+from fedopl.study import NuisancePlan, TrainingPlan
+
+Pipeline = Literal["default", "paper"]
+
+# The paper's own: least squares and logistic regression inside each client, then rounds of online
+# cost-sensitive classification. It does not say how many; see docs/reproduction.md.
+PIPELINES: dict[Pipeline, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "nuisances": NuisancePlan(kind="local", outcome="ols", propensity="logistic"),
+        "oracle": "csoaa-sgd",
+        "plan": TrainingPlan(rounds=20, local_steps=10, batch_size=64),
+    },
+}
+ALPHA = 0.2  # the paper's skew toward client 1
+N_TEST = 10_000  # test rows from each client, as in the paper
+N_REFERENCE = 100_000  # rows behind the paper's "optimal models"
+SHOWN = CLIENTS[:2]  # the clients whose local regrets the paper shows
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Cell:
+    """What is computed at once, and kept in a file of its own."""
+
+    kind: Kind
+    reading: Reading
+    pipeline: Pipeline
+    n_rows: int
+    seed: int
+
+    @classmethod
+    def of(cls, kind: Kind, reading: Reading, pipeline: Pipeline, n_rows: int, seed: int) -> Self:
+        """A cell; in the homogeneous world all squares are one, and both readings the same."""
+        read = "variance" if kind == "homogeneous" else reading
+        return cls(kind=kind, reading=read, pipeline=pipeline, n_rows=n_rows, seed=seed)
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.kind}-{self.reading}-{self.pipeline}-{self.n_rows}-{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Regret:
+    """One number of a cell: how much a policy loses where, against what."""
+
+    mixture: str  # what the policy was trained on: "empirical", "skewed", or none for one's own
+    policy: str  # "global", "local" or "hieropo"
+    where: str  # "global", or a client
+    against: str  # "optimum" (the best action in every context) or "reference" (100K rows)
+    regret: float
+
+
+class _Truth:
+    """Exact mean rewards on the test rows of one draw."""
+
+    def __init__(self, world: PaperWorld) -> None:
+        self.contexts: dict[str, FloatArray] = {}
+        self.means: dict[str, FloatArray] = {}
+        for client in CLIENTS:
+            rng = generator_for(world.seed, client=client, purpose="test")
+            self.contexts[client] = world.contexts(client, N_TEST, rng)
+            self.means[client] = world.mean_rewards(client, self.contexts[client])
+
+    def values(self, policy: Policy | None) -> dict[str, float]:
+        """Q_c of a policy at every client; of the best action in every context, if none."""
+        return {client: self._value(client, policy) for client in CLIENTS}
+
+    def _value(self, client: str, policy: Policy | None) -> float:
+        means = self.means[client]
+        if policy is None:
+            return float(means.max(axis=1).mean())
+        codes = policy.decide(self.contexts[client])
+        return float(means[np.arange(len(codes)), codes].mean())
+
+
+def compute(cell: Cell) -> list[Regret]:
+    """Train everything on this draw and look up what it loses."""
+    world = paper_world(cell.kind, reading=cell.reading, seed=cell.seed)
+    truth = _Truth(world)
+    rows = world.all_logged(cell.n_rows)
+    found: list[Regret] = []
+    for mixture, weights, policy in _global_policies(cell, rows):
+        reference = _reference(world, _shares(weights))
+        found += _losses(truth, policy, reference, weights, mixture=mixture, policy_name="global")
+    noise = {client: world.reward_sd[client] ** 2 for client in CLIENTS}
+    for client in SHOWN:
+        own = {client: world.logged(client, cell.n_rows, draw=1)}
+        reference = _reference(world, {client: N_REFERENCE})
+        policies: dict[str, Policy] = {
+            "local": _learn(own, PIPELINES[cell.pipeline]),
+            "hieropo": hier_opo(rows, client, noise_variances=noise),
+        }
+        for name, trained in policies.items():
+            found += _losses(truth, trained, reference, {client: 1.0}, policy_name=name)
+    return sorted(found)
+
+
+def _global_policies(
+    cell: Cell, rows: Mapping[str, LoggedData]
+) -> list[tuple[str, Weights, LinearPolicy]]:
+    """The federated policy for each mixture the paper tries."""
+    sizes = {client: data.n_rows for client, data in rows.items()}
+    mixtures: dict[str, AnyMixture] = {"empirical": empirical()}
+    if cell.kind == "heterogeneous":
+        mixtures["skewed"] = skewed(CLIENTS[0], ALPHA)
+    return [
+        (name, mixture.weights(sizes), _learn(rows, PIPELINES[cell.pipeline], mixture))
+        for name, mixture in mixtures.items()
+    ]
+
+
+def _learn(
+    rows: Mapping[str, LoggedData], options: Mapping[str, Any], mixture: object = "empirical"
+) -> LinearPolicy:
+    run = learn(
+        rows, features="blocks", evaluation_share=0, quorum=0.01, mixture=mixture, **options
+    )
+    if run.policy is None:
+        raise AssertionError("a linear study always ends with a policy")
+    return run.policy
+
+
+def _reference(world: PaperWorld, sizes: Mapping[str, int]) -> LinearPolicy:
+    """The paper's "optimal model": the same policy class, learned from very many rows."""
+    rows = {client: world.logged(client, size, draw=2) for client, size in sizes.items()}
+    return _learn(rows, {"nuisances": NuisancePlan(propensity="marginal")})
+
+
+def _shares(weights: Weights) -> dict[str, int]:
+    """λ_c·100K rows for each client, so that the reference is optimal for the mixture itself."""
+    return {client: max(round(weight * N_REFERENCE), 1) for client, weight in weights.items()}
+
+
+def _losses(
+    truth: _Truth,
+    policy: Policy,
+    reference: Policy,
+    weights: Weights,
+    *,
+    policy_name: str,
+    mixture: str = "",
+) -> list[Regret]:
+    achieved = truth.values(policy)
+    found = []
+    for against, best in (("optimum", None), ("reference", reference)):
+        lost = {c: value - achieved[c] for c, value in truth.values(best).items()}
+        where = {client: lost[client] for client in SHOWN if client in weights}
+        if len(weights) > 1:
+            where["global"] = float(sum(weights[client] * lost[client] for client in weights))
+        found += [
+            Regret(mixture=mixture, policy=policy_name, where=w, against=against, regret=value)
+            for w, value in where.items()
+        ]
+    return found
