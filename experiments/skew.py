@@ -32,6 +32,12 @@ WAYS = {
     "FedOPL, few passes": {"nuisances": MARGINAL, "oracle": "csoaa-sgd", "plan": FEW_PASSES},
     "FedOPL, few passes, large steps": {"nuisances": MARGINAL, "oracle": "csoaa-sgd", "plan": BOLD},
     "the paper's pipeline": PIPELINES["paper"],
+    "Vowpal Wabbit, all of x": {
+        "nuisances": MARGINAL,
+        "oracle": "csoaa-vw",
+        "features": "shared",
+        "plan": FEW_PASSES,
+    },
 }
 FIRST = CLIENTS[0]
 SIZES = (None, 50, 200, 1000)  # rows of client 1; None is the paper's ⌊log n⌋

@@ -10,7 +10,7 @@ from fedopl.mixture import Empirical, Mixture
 from fedopl.validation import in_words
 
 PolicyKind = Literal["linear", "finite"]
-OracleName = Literal["csoaa-exact", "csoaa-sgd", "wap", "direct"]
+OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
 class _Part(BaseModel):
@@ -84,8 +84,8 @@ class Study(_Part):
                 f"policy_features: {self.n_features} features cannot be cut into "
                 f"{self.n_actions} equal blocks, one for each action"
             )
-        if self.policy_features == "blocks" and self.oracle == "wap":
-            raise ValueError("oracle: wap compares actions on shared features, not on blocks")
+        if self.policy_features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
+            raise ValueError(f"oracle: {self.oracle} works on shared features, not on blocks")
         if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
             raise ValueError("precision: only csoaa-exact and direct can weigh clients by it")
         return self

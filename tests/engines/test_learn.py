@@ -18,13 +18,19 @@ def true_regret(policy, rng):
     return (means.max(axis=1) - means[np.arange(len(means)), policy.decide(contexts)]).mean()
 
 
-@pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
+@pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"])
 def test_every_oracle_learns_a_good_policy(clients, oracle):
     run = fedopl.learn(clients, oracle=oracle, nuisances=QUICK)
     # Always giving the best arm loses 1.2 here.
     assert true_regret(run.policy, np.random.default_rng(0)) < 0.1
     assert run.gains.over(f"everybody gets {run.best_arm}").interval()[0] > 0
     assert run.verdict.startswith("The learned policy beats the best constant arm")
+
+
+def test_vowpal_wabbit_is_asked_for_by_name_if_it_is_not_there(clients, monkeypatch):
+    monkeypatch.setattr("fedopl.engines.learning.find_spec", lambda name: None)
+    with pytest.raises(fedopl.OptionError, match=r"pip install 'fedopl\[vw\]'"):
+        fedopl.learn(clients, oracle="csoaa-vw")
 
 
 def test_federating_helps_a_small_client(draw):
@@ -235,7 +241,7 @@ BAD = {
         None,
         {"features": "blocks", "oracle": "wap"},
         fedopl.OptionError,
-        "cannot be cut|shared features",
+        "cannot be cut|on shared features",
     ),
     "candidates of a linear policy": (
         None,

@@ -191,8 +191,14 @@ class Door:
             self.limits.check_parameters(plan.rounds, len(rows.features))
         purpose = f"steps {query.round} {self._secret}"
         rng = generator_for(self.study.seed, client=self.name, purpose=purpose)
-        decay = 1 / np.sqrt(1 + query.round / 4)
-        improved = improve(query.parameters, rows, plan, space.mask, rng, float(decay))
+        if self.study.oracle == "csoaa-vw":
+            # Its labels have no room for row weights: heavier rows are drawn more often instead.
+            shares = None if rows.weights is None else rows.weights / rows.weights.sum()
+            picks = rng.choice(len(rows.features), (plan.local_steps, plan.batch_size), p=shares)
+            improved = space.vowpal(rows).improve(query.parameters, picks)
+        else:
+            decay = 1 / np.sqrt(1 + query.round / 4)
+            improved = improve(query.parameters, rows, plan, space.mask, rng, float(decay))
         return ImprovedPolicy, {"parameters": improved}
 
     def _slope(self, query: SlopeOfValue) -> tuple[type[Message], dict[str, Any]]:

@@ -21,6 +21,7 @@ from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
 from fedopl.client.sums import fold_sums, predict
+from fedopl.client.vowpal import Vowpal
 from fedopl.errors import DataError
 from fedopl.least_squares import LinearModels
 from fedopl.policies.linear import LinearPolicy
@@ -45,6 +46,7 @@ class Workspace:
         self.data, self.study, self.store, self.rules = data, study, store, rules
         self.rows_needed = rows_needed  # behind any sum of scores that may be told
         self._examples: tuple[bytes, Examples] | None = None
+        self._vowpal: tuple[Examples, Vowpal] | None = None
 
     @cached_property
     def folds(self) -> Folds:
@@ -235,6 +237,12 @@ class Workspace:
             made = examples(self.data.contexts[rows], scores[rows], weights, centre, scale)
             self._examples = (key, made)
         return self._examples[1]
+
+    def vowpal(self, rows: Examples) -> Vowpal:
+        """The one Vowpal Wabbit workspace for these examples."""
+        if self._vowpal is None or self._vowpal[0] is not rows:
+            self._vowpal = (rows, Vowpal(rows, self.study.plan.rate))
+        return self._vowpal[1]
 
     def _learned_alone(self) -> FloatArray:  # (n_actions, n_features + 1)
         """Own nuisances, own scores, the exact oracle: parameters that never leave."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def learn(
         policy: "linear", or "finite" for the best of constant arms and `candidates`.
         features: "shared" (all of x for each action) or "blocks" (φ(x, a) = x_a).
         candidates: policies, or functions from contexts to action codes, by name.
-        oracle: "csoaa-exact", "csoaa-sgd" (the paper's FedOPL), "wap" or "direct".
+        oracle: "csoaa-exact", "csoaa-sgd" (the paper's FedOPL), "csoaa-vw" (the same with Vowpal
+            Wabbit's steps, on shared features), "wap" or "direct".
         plan: rounds, steps and rates of the iterative oracle.
         precision: "rows", or "clients" to weigh clients by how precise their scores are.
         mixture: "empirical", "uniform", shares by client, or `fedopl.mixture.skewed(...)`.
@@ -90,6 +92,8 @@ def learn(
         "quorum": quorum,
         "seed": seed,
     }
+    if oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
+        raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
     study = Study(**agreed)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}

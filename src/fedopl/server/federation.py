@@ -42,6 +42,7 @@ from fedopl.wire.vocabulary import (
 ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
     "csoaa-exact": exact.learn,
     "csoaa-sgd": sgd.learn,
+    "csoaa-vw": sgd.learn,  # the same rounds; only the clients' steps differ
     "wap": wap.learn,
     "direct": direct.learn,
 }

@@ -241,6 +241,7 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
     if study.policy == "linear":
         own: dict[str, type[Message]] = {
             "csoaa-sgd": ImprovePolicy,
+            "csoaa-vw": ImprovePolicy,
             "wap": SumPairs,
             "direct": SlopeOfValue,
         }
