@@ -45,7 +45,7 @@ def measure(n_seeds: int, reading: str) -> tuple[dict[str, float], dict[str, lis
                     rows, evaluation_share=0, quorum=0.01, nuisances=NUISANCES, **options
                 )
                 seconds[way] += time.perf_counter() - start
-                lost[way].append(world.regret(run.policy, world.reference_policy(), run.mixture))
+                lost[way].append(world.regret(run.policy, run.mixture, world.reference_policy()))
         for way in WAYS:
             regrets[way].append(float(np.mean(lost[way])))
     return seconds, regrets

@@ -35,7 +35,7 @@ def regret(name: str, reading: str, n_rows: int, seed: int) -> float:
     world = paper_world("heterogeneous", reading=reading, seed=seed)
     options = {"features": "blocks", **PIPELINES[name]}
     run = fedopl.learn(world.all_logged(n_rows), evaluation_share=0, quorum=0.01, **options)
-    return world.regret(run.policy, world.reference_policy(), run.mixture)
+    return world.regret(run.policy, run.mixture, world.reference_policy())
 
 
 def cell(pool: ProcessPoolExecutor, name: str, reading: str, n_rows: int, n_seeds: int) -> str:

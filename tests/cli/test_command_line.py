@@ -52,7 +52,7 @@ def test_a_small_reproduction_writes_tables_and_figures_and_the_same_bytes_again
     figure = tmp_path / "first" / "homogeneous-variance-default.png"
     assert done.stdout.splitlines() == [str(csv), str(figure)]
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert csv.read_text().count("\n") == 1 + 2 * 2 * (3 + 2 * 2)
+    assert csv.read_text().count("\n") == 1 + 2 * 2 * (3 + 3 + 2 * 2)
     # A run that was stopped goes on: one cell is gone, one is there.
     kept, gone = sorted((tmp_path / "first" / "cells").iterdir())
     before = kept.stat().st_mtime_ns

@@ -25,6 +25,7 @@ def test_a_cell_has_every_curve_of_the_paper(cell):
         for mixture in ("empirical", "skewed"):
             for where in ("global", "client 1", "client 2"):
                 assert (mixture, "global", where, against) in keys
+        assert ("empirical", "pooled", "global", against) in keys
         for client in ("client 1", "client 2"):
             for policy in ("local", "hieropo"):
                 assert ("", policy, client, against) in keys
@@ -77,6 +78,7 @@ def invented(make):
             )
             for m, p, w in [
                 ("empirical", "global", "global"),
+                ("empirical", "pooled", "global"),
                 ("empirical", "global", "client 1"),
                 ("empirical", "global", "client 2"),
                 ("skewed", "global", "client 1"),
@@ -104,7 +106,7 @@ def test_verdicts_follow_the_numbers():
 
     judged = claims.judge(invented(as_the_paper_says), "sd", "default")
     assert {j.claim: j.verdict for j in judged} == dict.fromkeys(
-        ["a", "b1", "b2", "b3", "c1", "c2", "d1", "d2", "rate"], "holds"
+        ["a", "b1", "b2", "b3", "c1", "c2", "d1", "d2", "pooled", "rate"], "holds"
     )
     opposite = claims.judge(invented(lambda *key: 1 - as_the_paper_says(*key)), "sd", "default")
     verdicts = {j.claim: j.verdict for j in opposite}
@@ -116,7 +118,7 @@ def test_verdicts_follow_the_numbers():
     noise = claims.judge(invented(at_random), "sd", "default")
     assert {j.verdict for j in noise if j.claim in ("b1", "c1", "d2")} == {"undecided"}
     text = claims.as_markdown({("sd", "default"): judged})
-    assert text.count("**holds**") == 9
+    assert text.count("**holds**") == 10
 
 
 def test_a_figure_has_four_lines_and_is_a_picture(tmp_path, cell):

@@ -6,12 +6,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.engines.learning import learn
 from fedopl.mixture import AnyMixture, Weights, empirical, skewed
 from fedopl.policies.linear import LinearPolicy
-from fedopl.seeds import generator_for
 from fedopl.simulation.hieropo import hier_opo
 from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
 from fedopl.simulation.worlds import Policy
@@ -62,33 +60,24 @@ class Regret:
     """One number of a cell: how much a policy loses where, against what."""
 
     mixture: str  # what the policy was trained on: "empirical", "skewed", or none for one's own
-    policy: str  # "global", "local" or "hieropo"
+    policy: str  # "global", "pooled", "local" or "hieropo"
     where: str  # "global", or a client
     against: str  # "optimum" (the best action in every context) or "reference" (100K rows)
     regret: float
 
 
 class _Truth:
-    """Exact mean rewards on the test rows of one draw."""
+    """Exact values on the test rows of one draw."""
 
     def __init__(self, world: PaperWorld) -> None:
-        self.contexts: dict[str, FloatArray] = {}
-        self.means: dict[str, FloatArray] = {}
-        for client in CLIENTS:
-            rng = generator_for(world.seed, client=client, purpose="test")
-            self.contexts[client] = world.contexts(client, N_TEST, rng)
-            self.means[client] = world.mean_rewards(client, self.contexts[client])
+        self.world = world
+        self.best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
 
     def values(self, policy: Policy | None) -> dict[str, float]:
         """Q_c of a policy at every client; of the best action in every context, if none."""
-        return {client: self._value(client, policy) for client in CLIENTS}
-
-    def _value(self, client: str, policy: Policy | None) -> float:
-        means = self.means[client]
         if policy is None:
-            return float(means.max(axis=1).mean())
-        codes = policy.decide(self.contexts[client])
-        return float(means[np.arange(len(codes)), codes].mean())
+            return self.best
+        return {client: self.world.value(policy, client, N_TEST) for client in CLIENTS}
 
 
 def compute(cell: Cell) -> list[Regret]:
@@ -100,6 +89,11 @@ def compute(cell: Cell) -> list[Regret]:
     for mixture, weights, policy in _global_policies(cell, rows):
         reference = _reference(world, _shares(weights))
         found += _losses(truth, policy, reference, weights, mixture=mixture, policy_name="global")
+        if mixture == "empirical":
+            pooled = _learn({"everybody": _pooled(rows)}, PIPELINES[cell.pipeline])
+            found += _losses(
+                truth, pooled, reference, weights, mixture=mixture, policy_name="pooled"
+            )
     noise = {client: world.reward_sd[client] ** 2 for client in CLIENTS}
     for client in SHOWN:
         own = {client: world.logged(client, cell.n_rows, draw=1)}
@@ -125,6 +119,18 @@ def _global_policies(
         (name, mixture.weights(sizes), _learn(rows, PIPELINES[cell.pipeline], mixture))
         for name, mixture in mixtures.items()
     ]
+
+
+def _pooled(rows: Mapping[str, LoggedData]) -> LoggedData:
+    """All rows in one table: what nobody may do, and what federation is measured against."""
+    parts = [rows[client] for client in sorted(rows)]
+    return LoggedData(
+        np.vstack([part.contexts for part in parts]),
+        np.concatenate([part.actions for part in parts]),
+        np.concatenate([part.rewards for part in parts]),
+        action_names=parts[0].action_names,
+        feature_names=parts[0].feature_names,
+    )
 
 
 def _learn(

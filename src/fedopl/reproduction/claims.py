@@ -135,6 +135,14 @@ def judge(table: Table, reading: Reading, pipeline: Pipeline) -> list[Judged]:
             _above_zero,
         ),
         _judged(
+            "pooled",
+            "Learning together loses nothing against pooling all rows",
+            f"R_λ(π̂_λ) − R_λ(π̂ pooled), n = {LARGE_N:,}",
+            het(LARGE_N, "empirical", "global", "global")
+            - het(LARGE_N, "empirical", "pooled", "global"),
+            _within(0.1 * float(global_2.mean()) + 0.005),
+        ),
+        _judged(
             "rate",
             "Global regret falls at least as fast as n^(−1/2)",
             f"slope of log R_λ against log n, n = {RATE_SIZES[0]:,} to {RATE_SIZES[-1]:,}",

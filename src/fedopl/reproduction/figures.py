@@ -127,10 +127,12 @@ def draw(
     canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
     axes = canvas.subplots()
     lines = curves(table, figure, reading, pipeline, against)
+    floor = _floor(lines)
     for (label, (sizes, regrets)), colour in zip(lines.items(), COLOURS, strict=True):
         if len(sizes):
-            _line(axes, sizes, regrets, label, colour)
-    axes.set_yscale("symlog", linthresh=_smallest(lines))
+            _line(axes, sizes, regrets, floor, label, colour)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=floor)
     axes.set_xlabel("total number of rows n")
     axes.set_ylabel(f"regret against the {against}")
     axes.set_title(f"{figure.title}\n{pipeline} pipeline, reading “{reading}”", fontsize=10)
@@ -143,15 +145,18 @@ def draw(
     return path
 
 
-def _line(axes: Any, sizes: IntArray, regrets: FloatArray, label: str, colour: str) -> None:
+def _line(
+    axes: Any, sizes: IntArray, regrets: FloatArray, floor: float, label: str, colour: str
+) -> None:
     mean = regrets.mean(axis=1)
     spread = regrets.std(axis=1, ddof=1) if regrets.shape[1] > 1 else np.zeros_like(mean)
-    axes.plot(sizes, mean, label=label, color=colour, marker="o", markersize=3)
-    axes.fill_between(sizes, mean - spread, mean + spread, color=colour, alpha=0.18, linewidth=0)
+    low, high = np.maximum(mean - spread, floor), mean + spread
+    axes.plot(sizes, np.maximum(mean, floor), label=label, color=colour, marker="o", markersize=3)
+    axes.fill_between(sizes, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _smallest(lines: dict[str, tuple[IntArray, FloatArray]]) -> float:
-    """Where the scale turns from logarithmic to linear: below the smallest mean there is."""
+def _floor(lines: dict[str, tuple[IntArray, FloatArray]]) -> float:
+    """Where the axis and the bands end: a logarithmic scale has no place for zero."""
     means = [regrets.mean(axis=1) for _, regrets in lines.values() if len(regrets)]
     positive = [mean[mean > 0].min() for mean in means if (mean > 0).any()]
-    return float(min(positive, default=1e-3))
+    return float(min(positive, default=1e-3)) / 3

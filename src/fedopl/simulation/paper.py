@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedopl.arrays import FloatArray, IntArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.mixture import Weights
 from fedopl.policies.linear import LinearPolicy
 from fedopl.seeds import generator_for
+from fedopl.simulation.worlds import Policy
 
 Kind = Literal["homogeneous", "heterogeneous"]
 Reading = Literal["variance", "sd"]
@@ -93,20 +95,48 @@ class PaperWorld:
             parameters[action, action * N_OWN : (action + 1) * N_OWN] = self.theta[action]
         return LinearPolicy(parameters, self.action_names, self.feature_names)
 
+    def optimal_policy(self, client: str) -> "OptimalPolicy":
+        """The best action in every context at this client, linear or not."""
+        return OptimalPolicy(self, client)
+
+    def value(self, policy: Policy, client: str, n_test: int = 50_000) -> float:
+        """Q_c(π), by exact mean rewards on contexts that are the same for every policy."""
+        rng = generator_for(self.seed, client=client, purpose="test")
+        contexts = self.contexts(client, n_test, rng)
+        codes = policy.decide(contexts)
+        return float(self.mean_rewards(client, contexts)[np.arange(n_test), codes].mean())
+
     def regret(
-        self, policy: LinearPolicy, against: LinearPolicy, weights: Weights, n_test: int = 50_000
+        self,
+        policy: Policy,
+        weights: Weights,
+        against: Policy | None = None,
+        n_test: int = 50_000,
     ) -> float:
-        """Q_λ(against) − Q_λ(policy), by exact mean rewards on fresh contexts."""
-        total = 0.0
+        """R_λ(π), or R_c with all weight on c, against the best action in every context.
+
+        With `against`, it is what the policy loses against that one.
+        """
+        lost = 0.0
         for client, weight in weights.items():
-            rng = generator_for(self.seed, client=client, purpose="test")
-            contexts = self.contexts(client, n_test, rng)
-            means = self.mean_rewards(client, contexts)
-            gained = _taken(means, against.decide(contexts)) - _taken(
-                means, policy.decide(contexts)
-            )
-            total += weight * float(gained.mean())
-        return total
+            best = against or self.optimal_policy(client)
+            gap = self.value(best, client, n_test) - self.value(policy, client, n_test)
+            lost += weight * gap
+        return lost
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalPolicy:
+    """argmax_a μ_c(x; a)."""
+
+    world: PaperWorld
+    client: str
+
+    def decide(self, contexts: ArrayLike) -> IntArray:
+        """The code of the best action in each context."""
+        means = self.world.mean_rewards(self.client, np.asarray(contexts, np.float64))
+        codes: IntArray = means.argmax(axis=1)
+        return codes
 
 
 def paper_world(
@@ -132,7 +162,3 @@ def paper_world(
         context_sd=scales,
         reward_sd=scales,
     )
-
-
-def _taken(means: FloatArray, codes: IntArray) -> FloatArray:
-    return means[np.arange(len(codes)), codes]
