@@ -112,7 +112,7 @@ def test_six_rows_of_forty_features_are_enough_to_run():
     contexts = world.contexts(CLIENTS[0], 2000, np.random.default_rng(0))
     best = world.reference_policy().decide(contexts)
     assert (policy.decide(contexts) == best).mean() > 0.8
-    assert world.regret(policy, world.reference_policy(), weights) < 2
+    assert world.regret(policy, weights, world.reference_policy()) < 2
 
 
 def test_with_many_rows_it_learns_the_truth():
@@ -121,7 +121,7 @@ def test_with_many_rows_it_learns_the_truth():
     policy = hier_opo(world.all_logged(30_000), CLIENTS[1], noise_variances=noise)
     np.testing.assert_allclose(policy.means, world.theta, atol=0.1)
     reference = world.reference_policy()
-    assert 0 <= world.regret(policy, reference, {CLIENTS[1]: 1.0}) < 0.005
+    assert 0 <= world.regret(policy, {CLIENTS[1]: 1.0}, reference) < 0.005
 
 
 def by_hand(means, variances, pessimism):
