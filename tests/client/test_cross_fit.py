@@ -9,6 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedopl
+from fedopl.client.folds import assign_folds_and_set_apart
+from fedopl.client.nuisances import fit_nuisances
 from fedopl.client.outcome import action_blocks
 
 
@@ -339,3 +341,26 @@ def test_it_says_what_it_did_and_shows_no_row(draw):
     )
     assert nuisances.notes[0] == "5 folds as asked"
     assert "generalised cross-validation" in nuisances.notes[1]
+
+
+# --- rows set apart ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "propensity", ["marginal", "logistic", "auto", LogisticRegression()], ids=str
+)
+@pytest.mark.parametrize("outcome", ["ridge", "ols", LinearRegression()], ids=str)
+def test_rows_set_apart_teach_nothing(draw, outcome, propensity):
+    data = draw(240, confounded=True)
+    folds = assign_folds_and_set_apart(data, 4, 0.25, seed=0)
+    apart = folds.set_apart
+    changed = fedopl.LoggedData(
+        data.contexts,
+        np.where(apart, (data.actions + 1) % 3, data.actions),
+        np.where(apart, 1e3, data.rewards),
+        action_names=data.action_names,
+    )
+    before, after = (fit_nuisances(d, folds, outcome, propensity, seed=0) for d in (data, changed))
+    np.testing.assert_array_equal(before.outcome_means, after.outcome_means)
+    np.testing.assert_array_equal(before.propensities, after.propensities)
+    assert np.isfinite(before.outcome_means[apart]).all()
