@@ -113,7 +113,7 @@ def test_the_verdict_in_the_page_is_the_one_printed(monkeypatch):
     assert printed, "the page has another sentence"
     # Not to the last digit: solvers of other versions differ there.
     assert [float(n) for n in printed.groups()] == pytest.approx(
-        [float(n) for n in words[1::2]], rel=0.02
+        [float(n) for n in words[1::2]], rel=0.1
     )
 
 
