@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fedopl
+from fedopl.simulation.paper import CLIENTS, paper_world
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")
 
@@ -276,3 +279,21 @@ def test_clients_must_agree_on_actions_and_features(draw, clients):
         fedopl.learn({**clients, "other": other})
     with pytest.raises(fedopl.StudyError, match="feature_names differ"):
         fedopl.learn({**clients, "other": draw(50, feature_names=list("abcde"))})
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_sgd_without_tuning_loses_little_more_than_the_exact_solver(scale):
+    """The paper's problem with contexts and noise of this scale, and one default rate for both."""
+    lost = {"csoaa-exact": 0.0, "csoaa-sgd": 0.0}
+    for seed in range(5):
+        world = replace(
+            paper_world("homogeneous", seed=seed),
+            context_sd=dict.fromkeys(CLIENTS, scale),
+            reward_sd=dict.fromkeys(CLIENTS, scale),
+        )
+        for oracle in lost:
+            run = fedopl.learn(
+                world.all_logged(3000), oracle=oracle, nuisances=QUICK, evaluation_share=0
+            )
+            lost[oracle] += world.regret(run.policy, run.mixture, n_test=20_000)
+    assert lost["csoaa-sgd"] < 1.3 * lost["csoaa-exact"]
