@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fedopl.arrays import BoolArray, IntArray
 from fedopl.client.logged_data import LoggedData
-from fedopl.errors import DataError, OptionError
+from fedopl.errors import DataError
+from fedopl.options import check_whole
 from fedopl.seeds import generator_for
 
 Keys = NDArray[np.uint64]
@@ -53,7 +54,7 @@ class Folds:
 
 def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
     """Deal the rows, or the groups of rows, to folds that are alike in actions."""
-    check_folds(n_folds)
+    check_whole(n_folds, "folds", 2, MOST_FOLDS)
     keys, strata, units = _units(data, seed, "folds")
     used, reason = _number_of_folds(n_folds, strata, data.n_actions, units)
     return Folds(of_row=_spread(data, deal(keys, strata, used)), n_folds=used, reason=reason)
@@ -61,7 +62,7 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
 
 def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
     """Set a share of the rows apart for evaluation, and deal the others to just so many folds."""
-    check_folds(n_folds)
+    check_whole(n_folds, "folds", 2, MOST_FOLDS)
     keys, strata, _ = _units(data, seed, "evaluation")
     apart = _set_apart(keys, strata, share)
     keys, _, _ = _units(data, seed, "folds")
@@ -69,12 +70,6 @@ def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, see
     if not apart.all():
         hands[~apart] = deal(keys[~apart], strata[~apart], n_folds)
     return Folds(of_row=_spread(data, hands), n_folds=n_folds, reason=f"{n_folds} folds as agreed")
-
-
-def check_folds(n_folds: int) -> None:
-    """Refuse a number of folds that makes no sense."""
-    if not 2 <= n_folds <= MOST_FOLDS:
-        raise OptionError(f"folds: expected 2 to {MOST_FOLDS}, came {n_folds}")
 
 
 def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:

@@ -70,6 +70,8 @@ def cross_fit(
         preset: "paper" stands for the paper's pair, outcome="ols" and propensity="logistic".
 
     """
+    if not isinstance(data, LoggedData):
+        raise OptionError(f"data: expected fedopl.LoggedData, came {type(data).__name__}")
     if preset is not None:
         outcome, propensity = _preset(preset, outcome, propensity)
     return fit_nuisances(data, assign_folds(data, folds, seed), outcome, propensity, seed)

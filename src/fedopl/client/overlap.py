@@ -7,7 +7,7 @@ import numpy as np
 from fedopl.arrays import FloatArray, IntArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances
-from fedopl.errors import OptionError
+from fedopl.options import check_probability
 from fedopl.tables import text_table
 
 QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
@@ -86,8 +86,7 @@ class Overlap:
 
 def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float = 0.05) -> Overlap:
     """Diagnose how well each action is supported; nothing is clipped or changed."""
-    if not 0 < floor < 1:
-        raise OptionError(f"floor: expected a propensity between 0 and 1, came {floor}")
+    check_probability(floor, "floor")
     by_action = [_one_action(data, nuisances, action, floor) for action in range(data.n_actions)]
     quantiles, effective, below, variance = (
         np.array(column) for column in zip(*by_action, strict=True)

@@ -14,7 +14,8 @@ import numpy as np
 from fedopl.arrays import FloatArray, IntArray, check_length, frozen
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances
-from fedopl.errors import OptionError, refuse_to_leave
+from fedopl.errors import refuse_to_leave
+from fedopl.options import check_probability
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -87,8 +88,7 @@ def _inverse_propensities(
     logged = _of_logged_action(data, nuisances.propensities)
     clipped = np.zeros(data.n_actions, np.int64)
     if clip is not None:
-        if not 0 < clip < 1:
-            raise OptionError(f"clip: expected a propensity between 0 and 1, came {clip}")
+        check_probability(clip, "clip")
         low = logged < clip
         clipped = np.bincount(data.actions[low], minlength=data.n_actions)
         logged = np.maximum(logged, clip)

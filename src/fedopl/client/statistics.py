@@ -56,7 +56,7 @@ def score_means(
         grams=grams / safe[: len(grams), None, None],
         products=products / safe[:, None],
         squares=squares / safe,
-        shares=weights / total,
+        shares=weights / (total or 1.0),
     )
 
 

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from fedopl.client.door import Door
-from fedopl.errors import OptionError
+from fedopl.options import check_whole
+
+MOST_THREADS = 1000
 
 
 class InProcess:
     """A transport to doors in this process, in turns or in threads; the result is the same."""
 
     def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
-        if threads < 1:
-            raise OptionError(f"threads: expected at least 1, came {threads}")
+        check_whole(threads, "threads", 1, MOST_THREADS)
         self.doors, self.threads = dict(doors), threads
 
     @property

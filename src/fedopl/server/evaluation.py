@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.arrays import FloatArray
+from fedopl.errors import OptionError
 from fedopl.estimates import Estimate
+from fedopl.labels import quoted
 from fedopl.mixture import Weights, renormalised
 from fedopl.tables import text_table
 from fedopl.wire.vocabulary import Values
@@ -52,9 +54,8 @@ class ValueTable:
 
     def of(self, policy: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
-        return next(
-            row.estimate for row in self.rows if (row.policy, row.client) == (policy, client)
-        )
+        found = {(row.policy, row.client): row.estimate for row in self.rows}
+        return _cell(found, policy, client)
 
     def __str__(self) -> str:
         return _text("value", [(row.policy, row.client, row) for row in self.rows])
@@ -68,12 +69,19 @@ class GainTable:
 
     def over(self, against: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
-        return next(
-            row.estimate for row in self.rows if (row.against, row.client) == (against, client)
+        return _cell(
+            {(row.against, row.client): row.estimate for row in self.rows}, against, client
         )
 
     def __str__(self) -> str:
         return _text("gain over", [(row.against, row.client, row) for row in self.rows])
+
+
+def _cell(cells: dict[tuple[str, str], Estimate], policy: str, client: str) -> Estimate:
+    if (policy, client) not in cells:
+        there = sorted({f"{name} at {where}" for name, where in cells})
+        raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
+    return cells[policy, client]
 
 
 def _text(what: str, rows: list[tuple[str, str, ValueRow | GainRow]]) -> str:
