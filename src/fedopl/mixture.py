@@ -4,19 +4,15 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from fedopl.errors import OptionError
-from fedopl.validation import in_words
+from fedopl.validation import Checked
 
 Weights = dict[str, float]
 
 
-class _Mixture(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Empirical(_Mixture):
+class Empirical(Checked):
     """λ = n̄: every row counts the same, wherever it lies."""
 
     kind: Literal["empirical"] = "empirical"
@@ -27,7 +23,7 @@ class Empirical(_Mixture):
         return {name: rows[name] / total for name in sorted(rows)}
 
 
-class Uniform(_Mixture):
+class Uniform(Checked):
     """λ_c = 1/C: every client counts the same, however many rows it has."""
 
     kind: Literal["uniform"] = "uniform"
@@ -37,7 +33,7 @@ class Uniform(_Mixture):
         return {name: 1 / len(rows) for name in sorted(rows)}
 
 
-class Given(_Mixture):
+class Given(Checked):
     """Weights somebody decided on; they must add up to one."""
 
     kind: Literal["given"] = "given"
@@ -63,7 +59,7 @@ class Given(_Mixture):
         return {name: self.shares[name] for name in sorted(rows)}
 
 
-class Skewed(_Mixture):
+class Skewed(Checked):
     """λ = n̄ + ε̄ with ε̄_c = −α·n̄_c, and α·(1 − n̄_t) for the target t, as in the experiments."""
 
     kind: Literal["skewed"] = "skewed"
@@ -100,18 +96,12 @@ def uniform() -> Uniform:
 
 def given(shares: Mapping[str, float]) -> Given:
     """These weights."""
-    try:
-        return Given(shares=dict(shares))
-    except ValidationError as error:
-        raise OptionError(in_words(error, "given")) from None
+    return Given(shares=dict(shares))
 
 
 def skewed(toward: str, alpha: float) -> Skewed:
     """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
-    try:
-        return Skewed(toward=toward, alpha=alpha)
-    except ValidationError as error:
-        raise OptionError(in_words(error, "skewed")) from None
+    return Skewed(toward=toward, alpha=alpha)
 
 
 def as_mixture(spec: object) -> AnyMixture:

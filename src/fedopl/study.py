@@ -1,29 +1,19 @@
 """The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
 
 import hashlib
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from fedopl.errors import OptionError
 from fedopl.mixture import Empirical, Mixture
-from fedopl.validation import in_words
+from fedopl.schema import Schema
+from fedopl.validation import Checked
 
 PolicyKind = Literal["linear", "finite"]
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise OptionError(in_words(error, type(self).__name__.lower())) from None
-
-
-class TrainingPlan(_Part):
+class TrainingPlan(Checked):
     """How the iterative oracles go about it (Algorithms 1 and 2)."""
 
     rounds: int = Field(default=40, ge=1, le=100_000)
@@ -35,7 +25,7 @@ class TrainingPlan(_Part):
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
 
 
-class NuisancePlan(_Part):
+class NuisancePlan(Checked):
     """How scores come about."""
 
     kind: Literal["federated", "local"] = "federated"
@@ -59,12 +49,32 @@ class NuisancePlan(_Part):
         return self.unseen or ("borrow" if self.kind == "federated" else "mask")
 
 
-class Study(_Part):
+class Grants(Checked):
+    """What every client's limits must allow at least; who allows less cannot take part."""
+
+    minimum_rows: int | None = Field(
+        default=None, ge=1, description="clients speak for this many rows, or for fewer"
+    )
+    minimum_cell: int | None = Field(
+        default=None, ge=0, description="cells of this many rows are told, or smaller ones"
+    )
+    parameter_share: float | None = Field(
+        default=None, gt=0, description="this many numbers per row may be fitted, or more"
+    )
+    values: bool = Field(default=False, description="values of policies are told")
+    value_queries: int = Field(default=0, ge=0, description="at least this many value queries")
+    score_queries: int = Field(default=0, ge=0, description="at least this many sets of models")
+    slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
+    descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
+
+
+class Study(Checked):
     """Actions, features, policy class, oracle, nuisances, evaluation and seed: one agreed thing."""
 
     name: str = "study"
     actions: tuple[str, ...] = Field(min_length=2)
     features: tuple[str, ...] = Field(min_length=1)
+    table: Schema | None = Field(default=None, description="what the columns of tables mean")
     policy: PolicyKind = "linear"
     policy_features: Literal["shared", "blocks"] = "shared"
     candidates: tuple[str, ...] = ()
@@ -74,8 +84,17 @@ class Study(_Part):
     nuisances: NuisancePlan = NuisancePlan()
     mixture: Mixture = Empirical()
     evaluation_share: float = Field(default=0.25, ge=0, le=0.9)
+    describe: bool = Field(default=True, description="overlap, and how decisions split")
+    requires: Grants = Grants()
     quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _fits_its_table(self) -> Self:
+        table = self.table
+        if table and (self.actions, self.features) != (table.actions, table.feature_names):
+            raise ValueError("table: it has other actions or features than the study")
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -8,7 +8,7 @@ from fedopl.client.limits import RefusedError
 from fedopl.client.values import JointEstimate, joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
-from fedopl.wire.vocabulary import EstimateValues, RefusalCode, Split
+from fedopl.wire.vocabulary import Describe, EstimateValues, RefusalCode, Split
 
 
 def estimate_candidates(
@@ -24,7 +24,7 @@ def estimate_candidates(
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     # Splits of the training rows overlap: what differs in few rows is seen on all of them.
     seen = rows if query.split is Split.EVALUATION else space.training
-    decided = _decisions(space, query, space.data.contexts[seen])
+    decided = decisions(space, query, space.data.contexts[seen])
     if minimum_cell:
         check_decisions(decided, space.decisions(seen), minimum_cell)
         space.remember(seen, decided)
@@ -46,7 +46,10 @@ def estimate_candidates(
     return found
 
 
-def _decisions(space: Workspace, query: EstimateValues, contexts: FloatArray) -> list[IntArray]:
+def decisions(
+    space: Workspace, query: EstimateValues | Describe, contexts: FloatArray
+) -> list[IntArray]:
+    """What each policy of the query decides: linear, then pairwise, then rules."""
     actions, features = space.study.actions, space.study.features
     decided = [LinearPolicy(p, actions, features).decide(contexts) for p in query.linear]
     decided += [PairwisePolicy(p, actions, features).decide(contexts) for p in query.pairwise]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedopl.client.candidates import estimate_candidates
 from fedopl.client.descent import improve
+from fedopl.client.describing import describe
 from fedopl.client.guards import Budgets, large_enough, shown_counts
 from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.limits import Limits, RefusedError
@@ -23,6 +24,8 @@ from fedopl.study import Study
 from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
+    Describe,
+    Description,
     Enrol,
     Enrolment,
     EstimateValues,
@@ -133,6 +136,7 @@ class Door:
             EstimateValues: self.limits.value_queries,
             SumScores: self.limits.score_queries,
             SlopeOfValue: self.limits.slope_queries,
+            Describe: self.limits.descriptions,
             ImprovePolicy: self.study.plan.rounds,
         }
         return Budgets(budgets, self.ledger, self._digest)
@@ -227,6 +231,10 @@ class Door:
             "covariances": found.covariances,
         }
 
+    def _description(self, query: Describe) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        return Description, describe(self._space, query, self.limits.minimum_cell)
+
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
@@ -257,4 +265,5 @@ HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[st
     ImprovePolicy: Door._improve,
     SlopeOfValue: Door._slope,
     EstimateValues: Door._values,
+    Describe: Door._description,
 }

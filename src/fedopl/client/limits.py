@@ -1,12 +1,13 @@
 """Disclosure limits: what a client is willing to say, owned and set by the client."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from fedopl.errors import OptionError
-from fedopl.validation import in_words
+from fedopl.study import Grants
+from fedopl.validation import Checked
 from fedopl.wire.vocabulary import RefusalCode
 
 
@@ -18,10 +19,8 @@ class RefusedError(Exception):
         self.code = code
 
 
-class Limits(BaseModel):
+class Limits(Checked):
     """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     minimum_rows: int = Field(default=50, ge=1, description="fewer rows than this, and no answer")
     minimum_cell: int = Field(
@@ -36,13 +35,10 @@ class Limits(BaseModel):
         default=1, ge=0, description="with how many different outcome models rows are scored"
     )
     slope_queries: int = Field(default=30, ge=0, description="how many different slopes are told")
+    descriptions: int = Field(
+        default=3, ge=0, description="of how many different policies decisions are described"
+    )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise OptionError(in_words(error, "limits")) from None
 
     @classmethod
     def open(cls) -> Self:
@@ -54,12 +50,25 @@ class Limits(BaseModel):
             value_queries=1_000_000_000,
             score_queries=1_000_000_000,
             slope_queries=1_000_000_000,
+            descriptions=1_000_000_000,
             norm_cap=math.inf,
         )
 
     def rows_needed(self, n_columns: int) -> int:
         """The fewest rows whose sums of squares in this many columns may leave."""
         return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
+
+    def lacking(self, grants: Grants) -> list[str]:
+        """What a study requires and these limits do not allow, in words; empty if nothing."""
+        lacks = []
+        for name, wanted in grants:
+            allowed = getattr(self, name)
+            if name in ("minimum_rows", "minimum_cell"):
+                if wanted is not None and allowed > wanted:
+                    lacks.append(f"{name} is {allowed:g}, the study requires {wanted:g} or less")
+            elif wanted is not None and allowed < wanted:
+                lacks.append(f"{name} is {_plain(allowed)}, the study requires {_plain(wanted)}")
+        return lacks
 
     def check_rows(self, n_rows: int) -> None:
         """Refuse to speak for too few rows."""
@@ -70,6 +79,12 @@ class Limits(BaseModel):
         """Refuse to fit more numbers than a share of the rows."""
         if n_parameters > self.parameter_share * n_rows:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+
+
+def _plain(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g} or more"
 
 
 def as_limits(spec: object) -> Limits:

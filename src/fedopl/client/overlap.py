@@ -7,6 +7,7 @@ import numpy as np
 from fedopl.arrays import FloatArray, IntArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances
+from fedopl.client.support import effective_rows
 from fedopl.options import check_probability
 from fedopl.tables import text_table
 
@@ -112,9 +113,7 @@ def _one_action(
     below = float((known < floor).mean()) if len(known) else np.nan
     took = data.actions == action
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    seen = took & (propensities > 0)
-    inverse = weights[seen] / propensities[seen]
-    effective = float(inverse.sum() ** 2 / (inverse**2).sum()) if seen.any() else 0.0
+    effective = effective_rows(weights[took], propensities[took])
     residuals = (data.rewards - nuisances.outcome_means[:, action])[took]
     known_residuals = np.isfinite(residuals)
     variance = (

@@ -21,6 +21,7 @@ from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
 from fedopl.client.sums import fold_sums, predict
+from fedopl.client.support import Support, support_of
 from fedopl.client.vowpal import Vowpal
 from fedopl.errors import DataError
 from fedopl.least_squares import LinearModels
@@ -28,6 +29,9 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.solving import solve_scores
 from fedopl.study import Study
 from fedopl.wire.vocabulary import RefusalCode, Split
+
+# What is kept of scoring: the scores, for which models, the client's own policy, the support.
+KEPT = {"values", "models", "local", "chances", "effective_rows"}
 
 Rule = Callable[[FloatArray], NDArray[np.generic]]
 
@@ -127,7 +131,8 @@ class Workspace:
         guarded = guarded_scores(self._unseen(values), self.training, self.rows_needed)
         if not np.isfinite(guarded[self.training]).any():
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-        return {"values": guarded, "models": key, "local": local}
+        support = support_of(self.data, nuisances.propensities, self.training)
+        return {"values": guarded, "models": key, "local": local, **vars(support)}
 
     def keep(self, scored: Arrays) -> None:
         """Keep the scores, so that a fresh process answers later queries without a fit."""
@@ -145,6 +150,11 @@ class Workspace:
         return LinearPolicy(self._scored["local"], self.study.actions, self.study.features)
 
     @property
+    def support(self) -> Support:
+        """How well each action is supported by the training rows."""
+        return Support(self._scored["chances"], self._scored["effective_rows"])
+
+    @property
     def _scored(self) -> Arrays:
         kept = self._kept()
         if kept is None:
@@ -154,7 +164,7 @@ class Workspace:
     def _kept(self) -> Arrays | None:
         """What was stored, unless it is not what we store."""
         kept = self.store.get(self._key)
-        if kept is None or set(kept) != {"values", "models", "local"}:
+        if kept is None or set(kept) != KEPT:
             return None
         fits = kept["values"].shape == (self.data.n_rows, self.data.n_actions)
         return kept if fits else None

@@ -42,6 +42,7 @@ def learn(
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
     evaluation_share: float = 0.25,
+    describe: bool = True,
     quorum: float = 0.5,
     limits: object = "open",
     threads: int = 1,
@@ -63,6 +64,7 @@ def learn(
         mixture: "empirical", "uniform", shares by client, or `fedopl.mixture.skewed(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
         evaluation_share: rows set apart for evaluation; with 0, no value is claimed.
+        describe: whether clients tell how decisions split over groups, and how likely actions were.
         quorum: the share of clients without whose answers a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
         threads: how many clients work at once.
@@ -89,6 +91,7 @@ def learn(
         "nuisances": nuisances if isinstance(nuisances, NuisancePlan) else {"kind": nuisances},
         "mixture": as_mixture(mixture),
         "evaluation_share": evaluation_share,
+        "describe": describe,
         "quorum": quorum,
         "seed": seed,
     }

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.errors import PolicyError
+from fedopl.errors import PolicyError, SchemaError
 from fedopl.policies.linear import FORMAT, VERSION, LinearPolicy, PairwisePolicy
+from fedopl.schema import Encoding
 
 POLICY_CLASSES: dict[str, type[LinearPolicy]] = {
     LinearPolicy.kind: LinearPolicy,
@@ -32,15 +33,19 @@ def load_policy(path: str | Path) -> LinearPolicy:
         )
     try:
         return _policy(content)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, SchemaError):
         raise PolicyError(f"{path}: a field is missing or of the wrong kind or size") from None
 
 
 def _policy(content: dict[str, Any]) -> LinearPolicy:
     rows = [[*score["coefficients"], score["intercept"]] for score in content["scores"]]
     actions, features = tuple(content["actions"]), tuple(content["features"])
-    policy = POLICY_CLASSES[content["kind"]](np.array(rows, np.float64), actions, features)
+    encoding = Encoding(**content["encoding"]) if "encoding" in content else None
+    parameters = np.array(rows, np.float64)
+    policy = POLICY_CLASSES[content["kind"]](parameters, actions, features, encoding)
     expected = (len(policy.score_names), len(features) + 1)
     if policy.parameters.shape != expected or not np.isfinite(policy.parameters).all():
         raise ValueError("wrong size")
+    if encoding and encoding.feature_names != features:
+        raise ValueError("the encoding is of other features")
     return policy

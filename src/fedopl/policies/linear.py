@@ -14,6 +14,7 @@ from fedopl.errors import OptionError
 from fedopl.files import write_atomically
 from fedopl.labels import quoted
 from fedopl.policies.contexts import checked_contexts
+from fedopl.schema import Encoding
 
 # The intercept of an action that no client could speak for: it is never the largest.
 NEVER = -1e300
@@ -32,6 +33,7 @@ class LinearPolicy:
     parameters: FloatArray  # (n_actions, n_features + 1), the intercept last
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
+    encoding: Encoding | None = None  # how a table becomes features, where the study reads tables
 
     @property
     def coefficients(self) -> FloatArray:  # (n_actions, n_features)
@@ -109,6 +111,8 @@ def policy_json(policy: LinearPolicy) -> str:
             for name, row in zip(policy.score_names, policy.parameters, strict=True)
         ],
     }
+    if policy.encoding:
+        content["encoding"] = policy.encoding.model_dump(mode="json")
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -137,7 +137,13 @@ def _learn(
     rows: Mapping[str, LoggedData], options: Mapping[str, Any], mixture: object = "empirical"
 ) -> LinearPolicy:
     run = learn(
-        rows, features="blocks", evaluation_share=0, quorum=0.01, mixture=mixture, **options
+        rows,
+        features="blocks",
+        evaluation_share=0,
+        describe=False,
+        quorum=0.01,
+        mixture=mixture,
+        **options,
     )
     if run.policy is None:
         raise AssertionError("a linear study always ends with a policy")

@@ -1,6 +1,7 @@
 """A study, run: enrol, sum, learn, evaluate."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from fedopl.mixture import renormalised
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
 from fedopl.server.aggregation import agreed_weights, weighted_sum
 from fedopl.server.conversation import Conversation, Progress
+from fedopl.server.description import Descriptions, describe
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
 from fedopl.server.faults import (
     fault_in_outcome_sums,
@@ -84,7 +86,10 @@ def run_study(
         chosen, policy = LEARNED, ORACLES[study.oracle](setting, conversation)
         candidates.add(LEARNED, policy)
         candidates.add(f"everybody gets {best_arm}", _arm(study, best_arm))
+    if policy and study.table:
+        policy = replace(policy, encoding=study.table.encoding)
     values, gains = candidates.evaluate(setting, conversation, chosen)
+    described = candidates.describe(setting, conversation, chosen) if study.describe else None
     return Record(
         study=study,
         policy=policy,
@@ -96,6 +101,7 @@ def run_study(
         gains=gains,
         rounds=tuple(conversation.rounds),
         statistics=statistics,
+        described=described,
     )
 
 
@@ -197,12 +203,24 @@ class _Candidates:
         """In the order in which clients answer: linear, pairwise, rules."""
         return [name for part in self._by_kind().values() for name in part] + self.rules
 
-    def _ask(self, setting: Setting, conversation: Conversation, split: Split) -> dict[str, Values]:
-        fields: dict[str, FloatArray] = no_policies(self.study)
+    def describe(
+        self, setting: Setting, conversation: Conversation, chosen: str
+    ) -> Descriptions | None:
+        """How the decisions of what was chosen split."""
+        return describe(setting, conversation, self._fields([chosen]))
+
+    def _fields(self, names: list[str]) -> dict[str, FloatArray]:
+        """The fields that carry these candidates."""
+        fields = no_policies(self.study)
         for kind, policies in self._by_kind().items():
-            if policies:
-                fields[kind] = np.stack([policy.parameters for policy in policies.values()])
-        fields["rules"] = np.array([self.study.candidates.index(r) for r in self.rules], float)
+            carried = [policy.parameters for name, policy in policies.items() if name in names]
+            if carried:
+                fields[kind] = np.stack(carried)
+        rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
+        return {**fields, "rules": np.array(rules, np.float64)}
+
+    def _ask(self, setting: Setting, conversation: Conversation, split: Split) -> dict[str, Values]:
+        fields = self._fields(self._names())
         answers = conversation.ask(EstimateValues, setting.weights, Values, split=split, **fields)
         n_expected = len(self._names()) + N_OWN_CANDIDATES
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))

@@ -7,6 +7,7 @@ from fedopl.mixture import Weights, as_mixture
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.conversation import Round
+from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainTable, ValueTable
 from fedopl.server.statistics import Statistics
 from fedopl.study import Study
@@ -26,6 +27,7 @@ class Record:
     gains: GainTable
     rounds: tuple[Round, ...]
     statistics: Statistics
+    described: Descriptions | None  # None where nobody was asked, or nobody told
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:

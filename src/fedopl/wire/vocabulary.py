@@ -32,6 +32,9 @@ class Axis(enum.Enum):
     LINEAR_POLICIES = "linear policies"
     PAIRWISE_POLICIES = "pairwise policies"
     RULES = "rules"
+    CUTS = "cuts"
+    BINS = "bins"  # below, between and above the cuts
+    CHANCE_BINS = "chance bins"  # between the public `CHANCE_CUTS`
     CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
 
 
@@ -140,6 +143,17 @@ class EstimateValues(Message):
     rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Describe(Message):
+    """Ask how one policy's decisions split over groups, and how well the actions are supported."""
+
+    code: ClassVar[int] = 9
+    linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
+    pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
+    rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
+    cuts: Annotated[Array, (Axis.PARAMETERS, Axis.CUTS)]  # of each feature, rising
+
+
 # --- answers, from a client ------------------------------------------------------------------
 
 
@@ -216,6 +230,17 @@ class Values(Message):
     covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES)]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Description(Message):
+    """Rounded counts of training rows, and how many rows each action's value rests on."""
+
+    code: ClassVar[int] = 73
+    decided: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS)]  # by the policy
+    taken: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS)]  # as logged
+    chances: Annotated[Array, (Axis.ACTIONS, Axis.CHANCE_BINS)]  # rows by propensity
+    effective_rows: Annotated[Array, (Axis.ACTIONS,)]  # (Σw)²/Σw² over takers, w = 1/propensity
+
+
 ANSWERS: dict[type[Message], type[Message]] = {
     Enrol: Enrolment,
     SumOutcomes: OutcomeSums,
@@ -224,10 +249,15 @@ ANSWERS: dict[type[Message], type[Message]] = {
     ImprovePolicy: ImprovedPolicy,
     SlopeOfValue: Slope,
     EstimateValues: Values,
+    Describe: Description,
 }
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair
 } | {Refusal.code: Refusal}
+
+# A feature is cut in three places; propensities at these.
+N_CUTS = 3
+CHANCE_CUTS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
@@ -238,6 +268,8 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
     needed: set[type[Message]] = {Enrol, SumScores, EstimateValues}
     if study.nuisances.kind == "federated":
         needed.add(SumOutcomes)
+    if study.describe:
+        needed.add(Describe)
     if study.policy == "linear":
         own: dict[str, type[Message]] = {
             "csoaa-sgd": ImprovePolicy,
@@ -261,6 +293,9 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
         Axis.FEATURES: own + 1,
         Axis.FOLDS: folds,
         Axis.PAIRS: len(action_pairs(n_actions)),
+        Axis.CUTS: N_CUTS,
+        Axis.BINS: N_CUTS + 1,
+        Axis.CHANCE_BINS: len(CHANCE_CUTS) + 1,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)
@@ -277,7 +312,7 @@ def most_candidates(study: Study) -> int:
 
 
 def no_policies(study: Study) -> dict[str, FloatArray]:
-    """The fields of EstimateValues where there is nothing to ask of a kind."""
+    """The fields of EstimateValues and Describe where there is nothing to ask of a kind."""
     width = study.n_features + 1
     return {
         "linear": np.empty((0, study.n_actions, width)),

@@ -1,0 +1,69 @@
+"""How the learned policy's decisions split over groups, and how well each client supports them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.server.conversation import Conversation
+from fedopl.server.oracles.setting import Setting
+from fedopl.wire.vocabulary import N_CUTS, Describe, Description
+
+# A feature is cut at its mean and one standard deviation to either side; yes or no in between.
+CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
+BINARY_CUTS = (-0.5, 0.5, 1.5)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Descriptions:
+    """Rounded counts of training rows by feature, bin and action, from every client that told."""
+
+    cuts: FloatArray  # (n_features + 1, n_cuts)
+    by_client: dict[str, Description]
+
+    def decided(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that the learned policy would give each action."""
+        return _total([answer.decided for answer in self.by_client.values()])
+
+    def taken(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that were given each action."""
+        return _total([answer.taken for answer in self.by_client.values()])
+
+
+def _total(counts: list[FloatArray]) -> FloatArray:
+    total: FloatArray = np.sum(counts, axis=0)  # whole numbers: their order does not matter
+    return total
+
+
+def describe(
+    setting: Setting, conversation: Conversation, fields: dict[str, FloatArray]
+) -> Descriptions | None:
+    """Ask everybody about one policy, given as the fields that carry it."""
+    cuts = public_cuts(setting)
+    answers = conversation.ask(Describe, setting.weights, Description, cuts=cuts, **fields)
+    answers = conversation.drop(answers, _fault_in)
+    return Descriptions(cuts=cuts, by_client=answers) if answers else None
+
+
+def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
+    """Where features are cut: round numbers near mean and standard deviation in the mixture."""
+    centre, scale = setting.statistics.standardisation(setting.weights)
+    cuts = np.empty((len(centre), N_CUTS))
+    for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
+        is_binary = math.isclose(middle**2 + spread**2, middle, rel_tol=1e-9)
+        raw = [middle + step * spread for step in CUTS_IN_DEVIATIONS]
+        cuts[feature] = BINARY_CUTS if is_binary else [_round_number(c, spread) for c in raw]
+    return cuts
+
+
+def _round_number(number: float, spread: float) -> float:
+    """The number to a tenth of the spread's power of ten."""
+    return round(number, 1 - math.floor(math.log10(spread)))
+
+
+def _fault_in(description: Description) -> str | None:
+    counts = (description.decided, description.taken, description.chances)
+    if any((array < 0).any() for array in counts) or (description.effective_rows < 0).any():
+        return "a count is negative"
+    return None
