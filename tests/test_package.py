@@ -7,7 +7,7 @@ SURFACE = """
     DataError Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy LoggedData
     ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError PolicyLearner
     PrivacyError Run Schema SchemaError Scores StorageError Study StudyError TrainingPlan
-    aipw_scores cross_fit dm_scores estimate_value ipw_scores learn load_policy mixture overlap
+    aipw_scores cross_fit dm_scores estimate_value ipw_scores learn load_policy load_run mixture overlap
     read_logged self_normalised_aipw_scores self_normalised_ipw_scores
 """.split()
 

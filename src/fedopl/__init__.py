@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     )
     from fedopl.client.values import estimate_value
     from fedopl.engines.estimator import PolicyLearner
-    from fedopl.engines.learning import Run, learn
+    from fedopl.engines.learning import learn
+    from fedopl.engines.runs import Run, load_run
     from fedopl.errors import (
         DataError,
         FederationError,
@@ -66,7 +67,8 @@ _HOMES = {
     ),
     "fedopl.client.values": ("estimate_value",),
     "fedopl.engines.estimator": ("PolicyLearner",),
-    "fedopl.engines.learning": ("Run", "learn"),
+    "fedopl.engines.learning": ("learn",),
+    "fedopl.engines.runs": ("Run", "load_run"),
     "fedopl.errors": (
         "DataError",
         "FederationError",
@@ -121,6 +123,7 @@ __all__ = [
     "ipw_scores",
     "learn",
     "load_policy",
+    "load_run",
     "mixture",
     "overlap",
     "read_logged",

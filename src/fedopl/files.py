@@ -2,31 +2,42 @@
 
 import contextlib
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from fedopl.errors import StorageError
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, flush to the disk, and only then take its place."""
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write beside the old one; it takes its place when all went well, or not at all."""
+    beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(beside).replace(path)
+        beside.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            Path(beside).unlink()
         raise StorageError(
             f"{path}: cannot be written: {error.strerror}; what was there before is untouched"
         ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write beside the file, flush to the disk, and only then take its place."""
+    with replacing(path, mode) as file:
+        file.write(content)
 
 
 def write_between(path: Path, mark: str, lines: list[str]) -> None:

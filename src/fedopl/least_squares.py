@@ -170,6 +170,16 @@ def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
     )
 
 
+def narrow(
+    parameters: FloatArray, columns: list[IntArray] | None
+) -> FloatArray:  # (n_actions, n_columns)
+    """Parameters on all columns, as parameters on each action's own; the intercept stays last."""
+    if columns is None:
+        return parameters
+    own = [parameters[action, mine] for action, mine in enumerate(columns)]
+    return np.column_stack([np.stack(own), parameters[:, -1]])
+
+
 def widen(
     parameters: FloatArray, columns: list[IntArray] | None, n_features: int
 ) -> FloatArray:  # (..., n_actions, n_features + 1)

@@ -126,3 +126,12 @@ def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weight
     if total <= 0:
         return {name: 1 / len(names) for name in sorted(names)}
     return {name: weights[name] / total for name in sorted(names)}
+
+
+def skewness(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
+    """𝔰(λ‖n̄) = 1 + χ²(λ‖n̄) = Σ λ_c²/n̄_c: how many times fewer rows this mixture is worth.
+
+    It is 1 where every row counts the same, and the more the further weights are from that.
+    """
+    total = sum(rows[name] for name in weights)
+    return math.fsum(weight**2 * total / rows[name] for name, weight in weights.items() if weight)

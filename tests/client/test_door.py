@@ -23,6 +23,7 @@ from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     ANSWERS,
     MESSAGES,
+    Describe,
     Enrol,
     EstimateValues,
     ImprovePolicy,
@@ -70,6 +71,11 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
         EstimateValues: {**no_policies(agreed), "split": Split.EVALUATION},
+        Describe: {
+            **no_policies(agreed),
+            "linear": np.zeros((1, *shape)),
+            "cuts": np.tile([-1.0, 0.0, 1.0], (shape[1], 1)),
+        },
     }.get(kind, {})
     common = {"study": agreed.digest, "exchange": exchange}
     return kind(**{**common, **made, **changes})
@@ -199,12 +205,14 @@ def test_a_study_that_differs_in_anything_is_another_study():
         {"oracle": "wap"},
         {"quorum": 0.75},
         {"evaluation_share": 0.3},
+        {"describe": False},
+        {"requires": {"descriptions": 1}},
         {"nuisances": LOCAL},
         {"candidates": ("rule",)},
         {"plan": TrainingPlan(rounds=3)},
         {"mixture": {"kind": "uniform"}},
     ]
-    assert len({study_of().digest, *(study_of(**change).digest for change in changes)}) == 9
+    assert len({study_of().digest, *(study_of(**change).digest for change in changes)}) == 11
 
 
 def test_another_version_is_refused(draw):
@@ -223,7 +231,7 @@ def test_what_is_no_message_is_refused(draw, content):
 
 def test_an_answer_is_not_a_query(draw):
     door = scored(door_to(draw()))
-    for kind in (Enrol, SumOutcomes, SumScores, EstimateValues):
+    for kind in (Enrol, SumOutcomes, SumScores, EstimateValues, Describe):
         answer = door.handle(encoded_query(door, kind))
         assert reason(decoded(door, door.handle(answer))) == "MALFORMED"
 
@@ -236,15 +244,18 @@ REFUSED = {
     "more columns than rows": ({"parameter_share": 0.039}, SumScores, "TOO_MANY_PARAMETERS"),
     "the same for pairs": ({"parameter_share": 0.039}, SumPairs, "TOO_MANY_PARAMETERS"),
     "the same for slopes": ({"parameter_share": 0.039}, SlopeOfValue, "TOO_MANY_PARAMETERS"),
+    "the same for descriptions": ({"parameter_share": 0.039}, Describe, "TOO_MANY_PARAMETERS"),
     "more parameters than rows": ({"parameter_share": 0.1}, ImprovePolicy, "TOO_MANY_PARAMETERS"),
     "more values than rows": ({"parameter_share": 0.039}, EstimateValues, "TOO_MANY_PARAMETERS"),
     "values are forbidden": ({"values": False}, EstimateValues, "VALUES_FORBIDDEN"),
     "no value query is free": ({"value_queries": 0}, EstimateValues, "BUDGET_SPENT"),
     "no score query is free": ({"score_queries": 0}, SumScores, "BUDGET_SPENT"),
     "no slope is free": ({"slope_queries": 0}, SlopeOfValue, "BUDGET_SPENT"),
+    "no description is free": ({"descriptions": 0}, Describe, "BUDGET_SPENT"),
     "a slope of few rows": ({"minimum_cell": 150}, SlopeOfValue, "SMALL_CELLS"),
     "a large number": ({"norm_cap": 1.0}, SumOutcomes, "NORM_TOO_LARGE"),
     "a large count": ({"norm_cap": 10.0}, Enrol, "NORM_TOO_LARGE"),
+    "large counts": ({"norm_cap": 10.0}, Describe, "NORM_TOO_LARGE"),
     "large parameters": ({"norm_cap": 1e-6}, ImprovePolicy, "NORM_TOO_LARGE"),
     "large values": ({"norm_cap": 1e-6}, EstimateValues, "NORM_TOO_LARGE"),
 }
@@ -314,7 +325,7 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
     assert not isinstance(ask(door_to(draw(known=True), study), SumScores), Refusal)
 
 
-@pytest.mark.parametrize("kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues])
+@pytest.mark.parametrize("kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues, Describe])
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
     assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
 
@@ -422,14 +433,16 @@ def test_every_refusal_is_a_code_and_nothing_else(code):
 # --- what no server may ask ---------------------------------------------------------------------
 
 STUDIES = {
-    "exact": (study_of(), {SumOutcomes}),
-    "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs}),
-    "steps": (study_of(ImprovePolicy), {SumOutcomes, ImprovePolicy}),
-    "slopes": (study_of(SlopeOfValue), {SumOutcomes, SlopeOfValue}),
-    "local": (study_of(nuisances=LOCAL), set()),
-    "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs}),
-    "finite": (study_of(policy="finite"), {SumOutcomes}),
-    "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes}),
+    "exact": (study_of(), {SumOutcomes, Describe}),
+    "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, Describe}),
+    "steps": (study_of(ImprovePolicy), {SumOutcomes, ImprovePolicy, Describe}),
+    "slopes": (study_of(SlopeOfValue), {SumOutcomes, SlopeOfValue, Describe}),
+    "local": (study_of(nuisances=LOCAL), {Describe}),
+    "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs, Describe}),
+    "finite": (study_of(policy="finite"), {SumOutcomes, Describe}),
+    "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes, Describe}),
+    "not described": (study_of(describe=False), {SumOutcomes}),
+    "local, not described": (study_of(nuisances=LOCAL, describe=False), set()),
 }
 
 
@@ -469,6 +482,7 @@ def test_every_model_says_what_it_supports(draw, n_supported):
 BUDGETED = {
     SumScores: ("models", (6, 3, 6)),
     SlopeOfValue: ("parameters", (3, 6)),
+    Describe: ("cuts", (6, 3)),
 }
 
 
@@ -476,13 +490,8 @@ BUDGETED = {
 def test_the_sum_budget_counts_different_queries_and_a_repeated_one_is_free(draw, kind):
     name, shape = BUDGETED[kind]
     n_free = 1 if kind is SumScores else 0  # scoring was a query, too
-    door = scored(
-        door_to(
-            draw(),
-            study_of(kind),
-            limits=Limits(score_queries=2 + n_free, slope_queries=2 + n_free),
-        )
-    )
+    limits = Limits(score_queries=2 + n_free, slope_queries=2, descriptions=2)
+    door = scored(door_to(draw(), study_of(kind), limits=limits))
     queries = [encoded_query(door, kind, **{name: np.full(shape, v)}) for v in (0.1, 0.2, 0.3)]
     paid = [door.handle(query) for query in queries[:2]]
     assert not [answer for answer in paid if isinstance(decoded(door, answer), Refusal)]
@@ -495,7 +504,7 @@ def test_a_new_process_does_not_get_a_new_sum_budget(draw, tmp_path, kind):
     own = {
         "store": FolderStore(tmp_path / "store"),
         "ledger": FileLedger(tmp_path / "ledger.jsonl"),
-        "limits": Limits(score_queries=1, slope_queries=1),
+        "limits": Limits(score_queries=1, slope_queries=1, descriptions=1),
     }
     study, exchange = study_of(kind), 0 if kind is SumScores else 1
     door = scored(door_to(draw(), study, **own))
@@ -507,13 +516,18 @@ def test_a_new_process_does_not_get_a_new_sum_budget(draw, tmp_path, kind):
     assert again.handle(first) == paid
 
 
-def test_sums_and_slopes_and_values_have_budgets_of_their_own(draw):
-    study, limits = (
-        study_of(SlopeOfValue),
-        Limits(score_queries=1, slope_queries=1, value_queries=1),
-    )
-    door = scored(door_to(draw(), study, limits=limits))
-    for kind in (SlopeOfValue, EstimateValues):
+def test_studies_that_share_a_ledger_have_budgets_of_their_own(draw, tmp_path):
+    ledger, limits = FileLedger(tmp_path / "ledger.jsonl"), Limits(value_queries=1)
+    for seed in range(2):
+        door = scored(door_to(draw(), study_of(seed=seed), limits=limits, ledger=ledger))
+        assert not isinstance(ask(door, EstimateValues, exchange=1), Refusal)
+        assert reason(ask(door, EstimateValues, exchange=2)) == "BUDGET_SPENT"
+
+
+def test_sums_slopes_values_and_descriptions_have_budgets_of_their_own(draw):
+    limits = Limits(score_queries=1, slope_queries=1, value_queries=1, descriptions=1)
+    door = scored(door_to(draw(), study_of(SlopeOfValue), limits=limits))
+    for kind in (SlopeOfValue, EstimateValues, Describe):
         assert not isinstance(ask(door, kind, exchange=1), Refusal)
         assert reason(ask(door, kind, exchange=2)) == "BUDGET_SPENT"
     assert reason(ask(door, SumScores, exchange=1)) == "BUDGET_SPENT"
@@ -840,30 +854,44 @@ BAD_RULES = {
 }
 
 
+asks_about_policies = pytest.mark.parametrize(
+    "kind", [EstimateValues, Describe], ids=lambda kind: kind.__name__
+)
+
+
+def only_rule(position=0.0):
+    """The fields of a query about one rule."""
+    return {**no_policies(study_of()), "rules": np.array([position])}
+
+
+@asks_about_policies
 @pytest.mark.parametrize("rule", BAD_RULES.values(), ids=BAD_RULES)
-def test_a_rule_that_misbehaves_is_a_failure_with_no_more_than_a_code(draw, rule):
+def test_a_rule_that_misbehaves_is_a_failure_with_no_more_than_a_code(draw, rule, kind):
     door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": rule}))
-    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+    assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 
+@asks_about_policies
 @pytest.mark.parametrize("position", [-1, 0.5, 1, 2**53, 1e300])
-def test_a_rule_that_does_not_exist_is_refused(draw, position):
+def test_a_rule_that_does_not_exist_is_refused(draw, position, kind):
     rules = {"rule": lambda contexts: np.zeros(len(contexts), int)}
     door = scored(door_to(draw(), study_of(candidates=("rule",)), rules=rules))
-    assert isinstance(ask(door, EstimateValues, rules=np.array([position])), Refusal)
+    assert reason(ask(door, kind, **only_rule(position))) == "MALFORMED"
 
 
-def test_a_rule_the_client_does_not_have_is_refused(draw):
+@asks_about_policies
+def test_a_rule_the_client_does_not_have_is_refused(draw, kind):
     door = scored(door_to(draw(), study_of(candidates=("rule",))))
-    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+    assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 
-def test_a_rule_that_ends_its_process_is_a_failure_too(draw):
+@asks_about_policies
+def test_a_rule_that_ends_its_process_is_a_failure_too(draw, kind):
     def leave(_contexts):
         raise SystemExit(1)
 
     door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": leave}))
-    assert reason(ask(door, EstimateValues, rules=np.zeros(1))) == "FAILED"
+    assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 
 def is_an_answer(door, content):
@@ -1055,8 +1083,10 @@ def test_a_new_process_values_policies_without_scoring_again(
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
-@pytest.mark.parametrize("kind", [SumScores, SumPairs, ImprovePolicy, SlopeOfValue])
-def test_a_new_process_sums_and_improves_without_scoring_again(draw, tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("kind", [SumScores, SumPairs, ImprovePolicy, SlopeOfValue, Describe])
+def test_a_new_process_sums_improves_and_describes_without_scoring_again(
+    draw, tmp_path, monkeypatch, kind
+):
     study = study_of(kind)
     first = scored(door_to(draw(), study, store=FolderStore(tmp_path)))
     query = encoded_query(first, kind)

@@ -64,7 +64,7 @@ def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clien
     exact = fedopl.learn(clients, nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
-    assert asked[-2:] == ["EstimateValues", "EstimateValues"]
+    assert asked[-3:] == ["EstimateValues", "EstimateValues", "Describe"]
     assert same or true_regret(direct.policy, np.random.default_rng(0)) < 0.1
 
 
@@ -141,10 +141,11 @@ def test_no_better_than_the_best_arm_is_said_plainly():
     assert "does not demonstrably beat" in run.verdict or "is worse than" in run.verdict
 
 
-def test_exchanges_are_four_for_the_exact_oracle(clients):
-    run = fedopl.learn(clients)
+@pytest.mark.parametrize(("describe", "last"), [(True, ["Describe"]), (False, [])])
+def test_exchanges_are_four_for_the_exact_oracle_and_one_more_to_describe(clients, describe, last):
+    run = fedopl.learn(clients, nuisances=QUICK, describe=describe)
     asked = [latest.query for latest in run.rounds]
-    assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues"]
+    assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues", *last]
 
 
 def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):
@@ -222,7 +223,8 @@ def test_guarded_clients_refuse_what_open_ones_tell(draw):
 def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, progress=seen.append)
-    assert seen == list(run.rounds)
+    assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
+    assert [told.exchange for told in seen] == [0, 1, 2, 3, 3, 4]  # what a value came to is told
 
 
 BAD = {

@@ -14,7 +14,9 @@ from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     MESSAGES,
+    N_CUTS,
     Axis,
+    Describe,
     Enrol,
     EstimateValues,
     ImprovePolicy,
@@ -32,8 +34,8 @@ from fedopl.wire.vocabulary import (
 
 SOURCE = Path(fedopl.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
-# The last two invent their own rows.
-MAY_HOLD_ROWS = ("client/", "engines/", "simulation/", "reproduction/")
+# The command line is the client itself at its own desk; the last three invent their own rows.
+MAY_HOLD_ROWS = ("client/", "engines/", "cli/", "simulation/", "reproduction/", "demo/")
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 SECRET = "Ada Lovelace, born 1815"
 
@@ -89,6 +91,7 @@ def test_the_size_of_an_answer_does_not_depend_on_how_many_rows_there_are(draw, 
             score_query(study, 2),
             *learning_queries(study, 3),
             value_query(study, 4),
+            describe_query(study, 5),
         ]
         assert {type(query) for query in queries} == queries_of(study)
         answers = [door.handle(codec.encode(query)) for query in queries]
@@ -178,6 +181,14 @@ def value_query(study, exchange, rules=()):
     return EstimateValues(study=study.digest, exchange=exchange, split=Split.EVALUATION, **fields)
 
 
+def describe_query(study, exchange, rules=()):
+    width = study.n_features + 1
+    one_linear = {} if rules else {"linear": np.zeros((1, study.n_actions, width))}
+    fields = {**no_policies(study), "rules": np.array(rules, float), **one_linear}
+    cuts = np.zeros((width, N_CUTS))
+    return Describe(study=study.digest, exchange=exchange, cuts=cuts, **fields)
+
+
 def score_query(study, exchange):
     shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
     return SumScores(
@@ -227,14 +238,17 @@ class TalkativeStore:
     put = get
 
 
-def test_what_a_rule_raises_does_not_cross(draw):
+@pytest.mark.parametrize("query", [value_query, describe_query])
+def test_what_a_rule_raises_does_not_cross(draw, query):
     door, study = door_to(draw(120), rules={"rule": raising})
     door.handle(codec.encode(score_query(study, 0)))
-    answer = door.handle(codec.encode(value_query(study, 1, rules=[0])))
+    answer = door.handle(codec.encode(query(study, 1, rules=[0])))
     assert_only_a_code(answer, door, study)
 
 
-@pytest.mark.parametrize("query", [Enrol, SumOutcomes, SumPairs, score_query, value_query])
+@pytest.mark.parametrize(
+    "query", [Enrol, SumOutcomes, SumPairs, score_query, value_query, describe_query]
+)
 def test_what_plugged_in_data_raise_does_not_cross(query):
     door, study = door_to(TalkativeData())
     made = query(study=study.digest, exchange=1) if isinstance(query, type) else query(study, 1)

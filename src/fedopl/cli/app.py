@@ -1,113 +1,52 @@
-"""`fedopl`: every verb is a function here; heavy imports wait until a verb is called."""
+"""`fedopl`: the verbs, gathered; heavy imports wait until a verb is called."""
 
 import sys
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedopl.cli import looking, reproducing, results, running
 from fedopl.errors import FedoplError
-
-if TYPE_CHECKING:
-    from fedopl.reproduction.running import Progress
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+# In the order in which a newcomer needs them.
+START, LOOK, LEARN, RESULTS = "Start", "Look first", "Learn", "Use the result"
+
+app.command(rich_help_panel=START)(running.demo)
+app.command(rich_help_panel=START)(looking.init)
+app.command(rich_help_panel=START)(looking.schema)
+app.command(rich_help_panel=LOOK)(looking.check)
+app.command(rich_help_panel=LOOK)(looking.preview)
+app.command(rich_help_panel=LEARN)(running.run)
+app.command(rich_help_panel=LEARN)(running.evaluate)
+app.command(rich_help_panel=RESULTS)(results.report)
+app.command(rich_help_panel=RESULTS)(results.compare)
+app.command(rich_help_panel=RESULTS)(results.explain)
+app.command(rich_help_panel=RESULTS)(results.decide)
+app.command(rich_help_panel=RESULTS)(results.ledger)
+app.command(rich_help_panel="The paper")(reproducing.reproduce)
 
 
-class Experiment(StrEnum):
-    """The paper's figures."""
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fedopl import __version__
 
-    homogeneous = "homogeneous"
-    heterogeneous = "heterogeneous"
-    skewed = "skewed"
-    client_2 = "client-2"
-    all = "all"
-
-
-class ReadingChoice(StrEnum):
-    """What the paper's σ² and ρ² are."""
-
-    variance = "variance"
-    sd = "sd"
-    both = "both"
-
-
-READINGS: dict[ReadingChoice, list[Literal["variance", "sd"]]] = {
-    ReadingChoice.variance: ["variance"],
-    ReadingChoice.sd: ["sd"],
-    ReadingChoice.both: ["variance", "sd"],
-}
-
-
-class PipelineChoice(StrEnum):
-    """Ours, or the paper's own."""
-
-    default = "default"
-    paper = "paper"
+        typer.echo(f"fedopl {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def about() -> None:
-    """One good decision policy from logged data that nobody may share."""
-
-
-@app.command()
-def reproduce(
-    experiment: Annotated[Experiment, typer.Argument(help="which figure")] = Experiment.all,
-    *,
-    reading: Annotated[
-        ReadingChoice, typer.Option(help="whether printed squares are variances or sds")
-    ] = ReadingChoice.both,
-    pipeline: Annotated[
-        PipelineChoice, typer.Option(help="our defaults, or the paper's own models and oracle")
-    ] = PipelineChoice.default,
-    seeds: Annotated[int, typer.Option(min=1, help="draws behind each figure")] = 5,
-    draws: Annotated[
-        int, typer.Option(min=0, help="draws behind the claims; 0 leaves them out, 40 decide")
-    ] = 0,
-    rows: Annotated[
-        int, typer.Option(min=100, help="leave out sizes above this", metavar="N")
-    ] = 10_000,
-    out: Annotated[Path, typer.Option(help="where to write; a run goes on where it was")] = Path(
-        "reproduction"
-    ),
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; all cores if not said")] = (
-        None
+def about(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="print the version and end"
     ),
 ) -> None:
-    """Regenerate the paper's figures, and judge its claims."""
-    from fedopl.reproduction.command import reproduce as run
-
-    names = [e.value for e in Experiment if e is not Experiment.all]
-    written = run(
-        experiments=names if experiment is Experiment.all else [experiment.value],
-        readings=READINGS[reading],
-        pipeline=pipeline.value,
-        n_seeds=seeds,
-        n_draws=draws,
-        most_rows=rows,
-        folder=out,
-        workers=workers,
-        tell=_tell,
-    )
-    for path in written:
-        typer.echo(path)
-
-
-def _tell(progress: "Progress") -> None:
-    """A line that is written over, for a person; nothing where nobody looks."""
-    if not sys.stderr.isatty():
-        return
-    minutes, seconds = divmod(round(progress.seconds_left), 60)
-    end = "\n" if progress.done == progress.total else ""
-    text = f"\r{progress.done} of {progress.total} cells, about {minutes}:{seconds:02d} left "
-    typer.echo(text + end, nl=False, err=True)
+    """One good decision policy from logged data that nobody may share."""
 
 
 def main() -> None:
@@ -118,5 +57,8 @@ def main() -> None:
         typer.echo(f"fedopl: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("fedopl: stopped; the same command goes on from here", err=True)
+        typer.echo("fedopl: stopped; what was finished is kept", err=True)
         sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has had enough
+        sys.exit(141)

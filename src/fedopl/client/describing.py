@@ -6,19 +6,23 @@ import numpy as np
 
 from fedopl.arrays import FloatArray, IntArray
 from fedopl.client.candidates import decisions
-from fedopl.client.guards import check_decisions
+from fedopl.client.guards import check_decisions, shown_counts
 from fedopl.client.limits import RefusedError
+from fedopl.client.store import fingerprint
 from fedopl.client.workspace import Workspace
+from fedopl.seeds import generator_for
 from fedopl.wire.vocabulary import Describe, RefusalCode
 
 
 def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
     """The fields of a Description; every count is rounded, so that none tells of single rows."""
+    if len(query.linear) + len(query.pairwise) + len(query.rules) != 1:
+        raise RefusedError(RefusalCode.MALFORMED)
+    if (np.diff(query.cuts) < 0).any():
+        raise RefusedError(RefusalCode.MALFORMED)
     rows = space.training
     contexts = space.data.contexts[rows]
     decided = decisions(space, query, contexts)
-    if len(decided) != 1 or (np.diff(query.cuts) < 0).any():
-        raise RefusedError(RefusalCode.MALFORMED)
     if minimum_cell:
         check_decisions(decided, space.decisions(rows), minimum_cell)
         space.remember(rows, decided)
@@ -32,16 +36,29 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
         "taken": _counts(bins, space.data.actions[rows], shape),
         "chances": space.support.chances,
     }
-    enough = space.rows_per_action >= max(1, minimum_cell)
-    effective = np.where(enough, space.support.effective_rows, 0.0)
-    return {name: rounded(c, minimum_cell) for name, c in told.items()} | {
-        "effective_rows": effective
-    }
+    told["effective_rows"] = _shown(space, minimum_cell)
+    if minimum_cell < 2:
+        return told
+    # The draws depend on the rows alone: nobody else knows them, and asking again changes nothing.
+    rng = generator_for(space.study.seed, purpose=f"rounding {fingerprint(space.data)}")
+    return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
 
 
-def rounded(counts: FloatArray, base: int) -> FloatArray:  # shaped as counts
-    """Counts to the nearest multiple of the base: neither they nor their differences are exact."""
-    return counts if base < 2 else np.round(counts / base) * base
+def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
+    """Effective rows of the actions whose count of rows is told."""
+    told = shown_counts(space.rows_per_action, minimum_cell) > 0
+    return np.where(told, space.support.effective_rows, 0.0)
+
+
+def rounded(
+    counts: FloatArray, base: int, rng: np.random.Generator
+) -> FloatArray:  # shaped as counts
+    """Counts to a multiple of the base above or below, by chance, so that the mean stays right.
+
+    With exact totals beside them, counts that go to the nearest multiple could be told (random
+    rounding, as statistical offices do it).
+    """
+    return np.floor(counts / base + rng.random(counts.shape)) * base
 
 
 def _counts(

@@ -124,7 +124,12 @@ class Door:
         if isinstance(query, EstimateValues) and not self.limits.values:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         self._budgets.check(query, content)
-        kind, fields = HANDLERS[type(query)](self, query)
+        try:
+            kind, fields = HANDLERS[type(query)](self, query)
+        except RefusedError as refused:
+            if refused.code is RefusalCode.SMALL_CELLS:
+                self._budgets.pay(query, content)
+            raise
         answer = kind(study=self._digest, exchange=query.exchange, **fields)
         self._check_sizes(value for value in fields.values() if isinstance(value, np.ndarray))
         self._budgets.pay(query, content)

@@ -1,17 +1,26 @@
 """Columns become numbers: NaN stands for a missing number, −1 for a missing label."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
 
-from fedopl.arrays import FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.errors import DataError
 from fedopl.labels import label_text, quoted
+from fedopl.schema import Encoding
 
 # Spellings of "no value" in label columns, unless the schema has a label of that name.
 NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+# The codes of no label, and of one that is not known.
+MISSING, UNKNOWN = -1, -2
+# What Arrow's CSV reader takes for a number, a flag and a gap.
+NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
+SPELLINGS = csv.ConvertOptions()
 
 
 def numbers(column: Any, what: str) -> FloatArray:
@@ -21,33 +30,81 @@ def numbers(column: Any, what: str) -> FloatArray:
         return np.full(len(column), np.nan)
     if _is_text(kind):
         raise DataError(f"{what}: expected numbers, came text; {_not_numbers(column)}")
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    ):
-        raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
+    check_numbers(kind, what)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy()
     return values
 
 
-def codes(column: Any, labels: Sequence[str], what: str) -> IntArray:
-    """Each row's position among the known labels; refused if a row has any other."""
-    texts, positions, counts = _distinct(column)
-    known = {label: code for code, label in enumerate(labels)}
-    no_label = NO_LABEL - known.keys()
-    unknown = [text for text in texts if text not in known and text not in no_label]
+def check_numbers(kind: Any, what: str) -> None:
+    """Refuse an Arrow type whose values are not numbers."""
+    is_kind = (
+        pa.types.is_null,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_decimal,
+    )
+    if not any(check(kind) for check in is_kind):
+        raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
+
+
+def numbers_in_text(column: Any) -> tuple[FloatArray, BoolArray]:
+    """The cells of a CSV file as numbers, and which of them hold something else.
+
+    Spellings of numbers, flags and gaps are those of Arrow's CSV reader, but each cell is read for
+    itself: a flag may stand beside numbers, and no cell is hexadecimal.
+    """
+    gaps = pc.is_in(column, pa.array(SPELLINGS.null_values))
+    texts = pc.utf8_trim(pc.if_else(gaps, pa.scalar(None, pa.string()), column), " \t")
+    try:
+        return texts.cast(pa.float64()).to_numpy(), np.zeros(len(column), np.bool_)
+    except pa.ArrowInvalid:
+        values = _numbers_among(texts, column)
+        others = pc.and_(pc.is_valid(texts), pc.is_null(values))
+        return values.to_numpy(), others.to_numpy()
+
+
+def _numbers_among(texts: Any, column: Any) -> Any:
+    """The numbers among the texts, those of flags among the column, and null elsewhere."""
+    written = pc.match_substring_regex(texts, NUMBER)
+    values = pc.if_else(written, texts, pa.scalar(None, pa.string())).cast(pa.float64())
+    for words, number in ((SPELLINGS.true_values, 1.0), (SPELLINGS.false_values, 0.0)):
+        values = pc.if_else(pc.is_in(column, pa.array(words)), number, values)
+    return values
+
+
+def codes(
+    column: Any, labels: Sequence[str], what: str, own: Mapping[str, str] | None = None
+) -> IntArray:
+    """Each row's position among the known labels; refused if a row has any other.
+
+    `own` says what the column's own labels are called among the known ones.
+    """
+    positions, unknown = look_up(column, labels, own or {})
     if unknown:
-        n_unknown = sum(counts[texts.index(text)] for text in unknown)
         raise DataError(
-            f"{what}: {n_unknown:,} of {len(column):,} rows have a label that is not one of the "
-            f"{len(labels)} in the schema ({quoted(labels)}); unknown: {quoted(unknown)}"
+            f"{what}: {sum(unknown.values()):,} of {len(column):,} rows have a label that is not "
+            f"one of the {len(labels)} in the schema ({quoted(labels)}); "
+            f"unknown: {quoted(list(unknown))}"
         )
-    by_position = np.array([*(known.get(text, -1) for text in texts), -1], np.int64)
-    return by_position[positions]
+    return positions
+
+
+def look_up(
+    column: Any, labels: Sequence[str], own: Mapping[str, str]
+) -> tuple[IntArray, dict[str, int]]:
+    """Each row's position among the known labels, and how many rows have each label not known."""
+    texts, positions, counts = _distinct(column)
+    texts = [own.get(text, text) for text in texts]
+    known = dict.fromkeys(NO_LABEL, MISSING) | {label: code for code, label in enumerate(labels)}
+    unknown: Counter[str] = Counter()
+    for text, count in zip(texts, counts, strict=True):
+        if text not in known:
+            unknown[text] += count
+    by_position = np.array([*(known.get(text, UNKNOWN) for text in texts), MISSING], np.int64)
+    return by_position[positions], unknown
 
 
 def groups(column: Any) -> IntArray:
@@ -57,6 +114,29 @@ def groups(column: Any) -> IntArray:
     known = {text: code for code, text in enumerate(named)}
     by_position = np.array([*(known.get(text, -1) for text in texts), -1], np.int64)
     return by_position[positions]
+
+
+def contexts(
+    numeric: Mapping[str, FloatArray],
+    categorical: Mapping[str, IntArray],
+    encoding: Encoding,
+    kept: BoolArray | slice,
+) -> FloatArray:  # (n_rows kept, n_features)
+    """One column after the other into one matrix, in the order of `encoding.feature_names`."""
+    marked = encoding.missing == "indicator"
+    columns: list[FloatArray | BoolArray] = []
+    for values in numeric.values():
+        missing = np.isnan(values)
+        columns.append(np.where(missing, 0.0, values))
+        columns += [missing] if marked else []
+    for column, positions in categorical.items():
+        columns += [positions == level for level in range(1, len(encoding.categorical[column]))]
+        columns += [positions < 0] if marked else []
+    n_rows = len(columns[0][kept])
+    matrix = np.empty((n_rows, len(columns)))
+    for position, encoded_column in enumerate(columns):
+        matrix[:, position] = encoded_column[kept]
+    return matrix
 
 
 def _distinct(column: Any) -> tuple[list[str], IntArray, list[int]]:

@@ -107,7 +107,7 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
 def _units(data: LoggedData, seed: int, purpose: str) -> tuple[Keys, IntArray, str]:
     """What is dealt: rows by their action, or whole groups by the action they mostly took."""
     if data.groups is None:
-        return _context_keys(data, seed, purpose), data.actions, "rows"
+        return context_keys(data, seed, purpose), data.actions, "rows"
     n_groups = int(data.groups.max()) + 1
     cells = data.groups * data.n_actions + data.actions
     taken = np.bincount(cells, minlength=n_groups * data.n_actions).reshape(n_groups, -1)
@@ -137,7 +137,7 @@ def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -
     return used, f"{used} folds instead of {asked}: an action has only {fewest} {units}"
 
 
-def _context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
+def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
     """A hash of each row's contexts: multiply, add, scramble."""
     multipliers = _odd_numbers(seed, purpose, data.n_features)
     keys = np.empty(data.n_rows, np.uint64)

@@ -86,15 +86,16 @@ def _check_difference(
 class Budgets:
     """How many different queries of a kind are answered; asking the same again is free.
 
-    The ledger knows what was answered, also by an earlier process.
+    A refusal for small cells tells something, too: that there are such cells. So it counts. The
+    ledger knows what was answered, also by an earlier process.
     """
 
     def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
         self._paid: dict[str, set[str]] = {kind.__name__: set() for kind in budgets}
         for entry in ledger.entries():
-            answered = entry.answer != Refusal.__name__ and entry.study == study.hex()
-            if answered and entry.query in self._paid:
+            told = entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
+            if told and entry.study == study.hex() and entry.query in self._paid:
                 self._paid[entry.query].add(entry.query_sha256)
 
     def check(self, query: Message, content: bytes) -> None:
@@ -107,7 +108,7 @@ class Budgets:
             raise RefusedError(RefusalCode.BUDGET_SPENT)
 
     def pay(self, query: Message, content: bytes) -> None:
-        """Count a query that was answered."""
+        """Count a query that something was told to."""
         if type(query) in self._budgets:
             self._paid[type(query).__name__].add(_digest(content))
 

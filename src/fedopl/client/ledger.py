@@ -68,6 +68,7 @@ class FileLedger:
         line = (json.dumps(asdict(entry)) + "\n").encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._take_back_half_a_line()
             with self.path.open("ab", buffering=0) as file:
                 size = file.tell()
                 written = file.write(line)
@@ -79,11 +80,21 @@ class FileLedger:
         if written != len(line):
             raise StorageError(f"{self.path}: cannot be written: the disk is full")
 
+    def _take_back_half_a_line(self) -> None:
+        """Cut off what a killed process left behind the last line's end."""
+        if not self.path.is_file() or not self.path.stat().st_size:
+            return
+        with self.path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
+
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
         if not self.path.is_file():
             return []
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        # What follows the last line's end was being written when its process was killed.
+        *lines, _ = self.path.read_text(encoding="utf-8").split("\n")
         try:
             return [Entry(**json.loads(line)) for line in lines]
         except (ValueError, TypeError):

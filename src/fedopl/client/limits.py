@@ -36,7 +36,7 @@ class Limits(Checked):
     )
     slope_queries: int = Field(default=30, ge=0, description="how many different slopes are told")
     descriptions: int = Field(
-        default=3, ge=0, description="of how many different policies decisions are described"
+        default=3, ge=0, description="how many different descriptions are given"
     )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
@@ -67,7 +67,8 @@ class Limits(Checked):
                 if wanted is not None and allowed > wanted:
                     lacks.append(f"{name} is {allowed:g}, the study requires {wanted:g} or less")
             elif wanted is not None and allowed < wanted:
-                lacks.append(f"{name} is {_plain(allowed)}, the study requires {_plain(wanted)}")
+                needed = "true" if wanted is True else f"{wanted:g} or more"
+                lacks.append(f"{name} is {_plain(allowed)}, the study requires {needed}")
         return lacks
 
     def check_rows(self, n_rows: int) -> None:
@@ -82,9 +83,7 @@ class Limits(Checked):
 
 
 def _plain(value: float | bool) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g} or more"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 def as_limits(spec: object) -> Limits:

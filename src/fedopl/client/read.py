@@ -1,6 +1,7 @@
 """Reading a table of logged decisions by an agreed schema."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,15 @@ class _Encoded:
     labels: dict[str, IntArray]  # action, group
 
 
-def read_logged(source: object, schema: Schema, *, name: str | None = None) -> LoggedData:
+def read_logged(
+    source: object,
+    schema: Schema,
+    *,
+    name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+    encoding: str = "utf-8",
+) -> LoggedData:
     """Read logged decisions from a CSV (.csv, .csv.gz) or Parquet file, or from a frame.
 
     Rewards of which a lower one is better are turned round, so that more is better from here on.
@@ -32,15 +41,20 @@ def read_logged(source: object, schema: Schema, *, name: str | None = None) -> L
         source: a path, or a pandas, polars or pyarrow frame.
         schema: what the columns mean.
         name: what errors should call the table, instead of its path.
+        columns: what columns are called in this table, by the schema's name, where it differs.
+        labels: by column of the schema, the schema's label for each label of this table.
+        encoding: of a CSV file.
 
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
     name = name or table_name(source)
-    columns = open_table(source, schema, name)
-    if not len(columns[schema.reward]):
+    called = {column: (columns or {}).get(column, column) for column in schema.columns}
+    table = open_table(source, called, schema.label_columns, name, encoding)
+    if not len(table[schema.reward]):
         raise DataError(f"{name}: no rows; expected a header and at least one row")
-    encoded = _encode(columns, schema, name)
+    names = {column: f"{name}: column '{own}'" for column, own in called.items()}
+    encoded = _encode(table, schema, labels or {}, names)
     kept = _rows_to_keep(encoded, schema, name)
     try:
         return _logged(encoded, kept, schema)
@@ -48,16 +62,18 @@ def read_logged(source: object, schema: Schema, *, name: str | None = None) -> L
         raise DataError(f"{name}: {error}") from None
 
 
-def _encode(columns: Columns, schema: Schema, name: str) -> _Encoded:
+def _encode(
+    table: Columns, schema: Schema, own: Mapping[str, Mapping[str, str]], names: dict[str, str]
+) -> _Encoded:
     def numbers(column: str) -> FloatArray:
-        return encode.numbers(columns[column], f"{name}: column '{column}'")
+        return encode.numbers(table[column], names[column])
 
-    def codes(column: str, labels: tuple[str, ...]) -> IntArray:
-        return encode.codes(columns[column], labels, f"{name}: column '{column}'")
+    def codes(column: str, levels: tuple[str, ...]) -> IntArray:
+        return encode.codes(table[column], levels, names[column], own.get(column, {}))
 
     labels = {schema.action: codes(schema.action, schema.actions)}
     if schema.group:
-        labels[schema.group] = encode.groups(columns[schema.group])
+        labels[schema.group] = encode.groups(table[schema.group])
     weight = [schema.weight] if schema.weight else []
     return _Encoded(
         numeric={column: numbers(column) for column in schema.numeric},
@@ -106,7 +122,7 @@ def _logged(encoded: _Encoded, kept: BoolArray | slice, schema: Schema) -> Logge
     every_action = isinstance(schema.propensity, dict)
     propensities = np.column_stack(chances) if every_action else chances[0] if chances else None
     return LoggedData(
-        _contexts(encoded, kept, schema),
+        encode.contexts(encoded.numeric, encoded.categorical, schema, kept),
         np.array(schema.actions)[encoded.labels[schema.action][kept]],
         rewards if schema.direction == "higher" else -rewards,
         propensities,
@@ -115,21 +131,3 @@ def _logged(encoded: _Encoded, kept: BoolArray | slice, schema: Schema) -> Logge
         weights=encoded.numbers[schema.weight][kept] if schema.weight else None,
         groups=encoded.labels[schema.group][kept] if schema.group else None,
     )
-
-
-def _contexts(encoded: _Encoded, kept: BoolArray | slice, schema: Schema) -> FloatArray:
-    """One column after the other into one matrix, in the order of `schema.feature_names`."""
-    marked = schema.missing == "indicator"
-    columns: list[FloatArray | BoolArray] = []
-    for values in encoded.numeric.values():
-        missing = np.isnan(values)
-        columns.append(np.where(missing, 0.0, values))
-        columns += [missing] if marked else []
-    for column, codes in encoded.categorical.items():
-        columns += [codes == level for level in range(1, len(schema.categorical[column]))]
-        columns += [codes < 0] if marked else []
-    n_rows = len(columns[0][kept])
-    contexts = np.empty((n_rows, len(columns)))
-    for position, encoded_column in enumerate(columns):
-        contexts[:, position] = encoded_column[kept]
-    return contexts

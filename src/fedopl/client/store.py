@@ -59,7 +59,7 @@ class FolderStore:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type]
-        write_atomically(self._path(key), content.getvalue())
+        write_atomically(self._path(key), content.getvalue(), mode=0o600)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"

@@ -1,7 +1,8 @@
 """Opening a table: a file or a frame in, Arrow columns out, and a clear word where it fails."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,43 @@ import pyarrow as pa
 
 from fedopl.errors import DataError, OptionError
 from fedopl.labels import quoted
-from fedopl.schema import Schema
 
 # A table is its columns by name; each a pyarrow.ChunkedArray.
 Columns = dict[str, Any]
 
 
-def open_table(source: object, schema: Schema, name: str) -> Columns:
-    """The schema's columns of a CSV or Parquet file, or of a pandas, polars or pyarrow frame."""
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which columns are read, by the name they have in the table."""
+
+    name: str  # what errors call the table
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]  # those whose values are labels, even where they look like numbers
+    encoding: str
+
+
+def open_table(
+    source: object,
+    called: Mapping[str, str],
+    label_columns: Iterable[str],
+    name: str,
+    encoding: str = "utf-8",
+) -> Columns:
+    """Columns of a CSV or Parquet file, or of a pandas, polars or pyarrow frame, by our names.
+
+    `called` says what each is called in the table.
+    """
+    wanted = Wanted(
+        name=name,
+        columns=tuple(dict.fromkeys(called.values())),
+        labels=tuple(called[column] for column in label_columns),
+        encoding=encoding,
+    )
     if isinstance(source, str | Path):
-        return _open_file(Path(source), schema, name)
-    return _open_frame(source, schema, name)
+        found = _open_file(Path(source), wanted)
+    else:
+        found = _open_frame(source, wanted)
+    return {column: found[own] for column, own in called.items()}
 
 
 def table_name(source: object) -> str:
@@ -29,7 +56,8 @@ def table_name(source: object) -> str:
     return f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
 
 
-def _open_file(path: Path, schema: Schema, name: str) -> Columns:
+def _open_file(path: Path, wanted: Wanted) -> Columns:
+    name = wanted.name
     suffix = "".join(path.suffixes[-2:]).lower() if path.suffix == ".gz" else path.suffix.lower()
     if suffix not in READERS:
         raise DataError(
@@ -41,42 +69,47 @@ def _open_file(path: Path, schema: Schema, name: str) -> Columns:
     if not path.stat().st_size:
         raise DataError(f"{name}: the file is empty; expected a header and at least one row")
     try:
-        return READERS[suffix](path, schema, name)
+        return READERS[suffix](path, wanted)
+    except (LookupError, UnicodeError):
+        raise DataError(
+            f"{name}: is not {wanted.encoding} text; say its encoding, such as latin-1"
+        ) from None
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise DataError(f"{name}: cannot be read as {suffix}: {_first_line(error)}") from None
 
 
-def _open_csv(path: Path, schema: Schema, name: str) -> Columns:
+def _open_csv(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import csv
 
-    with csv.open_csv(path) as reader:
-        _check_header(reader.schema.names, schema, name)
+    reading = csv.ReadOptions(encoding=wanted.encoding)
+    with csv.open_csv(path, reading) as reader:
+        _check_header(reader.schema.names, wanted)
     # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
     options = csv.ConvertOptions(
-        include_columns=list(schema.columns),
-        column_types=dict.fromkeys(schema.label_columns, pa.string()),
+        include_columns=list(wanted.columns),
+        column_types=dict.fromkeys(wanted.labels, pa.string()),
     )
-    table = csv.read_csv(path, convert_options=options)
-    return {column: table[column] for column in schema.columns}
+    table = csv.read_csv(path, reading, convert_options=options)
+    return {column: table[column] for column in wanted.columns}
 
 
-def _open_parquet(path: Path, schema: Schema, name: str) -> Columns:
+def _open_parquet(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        _check_header(file.schema_arrow.names, schema, name)
-        table = file.read(columns=list(schema.columns))
-    return {column: table[column] for column in schema.columns}
+        _check_header(file.schema_arrow.names, wanted)
+        table = file.read(columns=list(wanted.columns))
+    return {column: table[column] for column in wanted.columns}
 
 
-READERS: dict[str, Callable[[Path, Schema, str], Columns]] = {
+READERS: dict[str, Callable[[Path, Wanted], Columns]] = {
     ".csv": _open_csv,
     ".csv.gz": _open_csv,
     ".parquet": _open_parquet,
 }
 
 
-def _open_frame(frame: object, schema: Schema, name: str) -> Columns:
+def _open_frame(frame: object, wanted: Wanted) -> Columns:
     import narwhals as nw
 
     try:
@@ -86,11 +119,11 @@ def _open_frame(frame: object, schema: Schema, name: str) -> Columns:
             "read_logged: expected a path or a pandas, polars or pyarrow frame, "
             f"came {type(frame).__name__}"
         ) from None
-    _check_header(table.collect_schema().names(), schema, name)
-    table = table.select(*schema.columns)
+    _check_header(table.collect_schema().names(), wanted)
+    table = table.select(*wanted.columns)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
-    return {column: _arrow_column(table[column], column, name) for column in schema.columns}
+    return {column: _arrow_column(table[column], column, wanted.name) for column in wanted.columns}
 
 
 def _arrow_column(series: Any, column: str, name: str) -> Any:
@@ -103,14 +136,15 @@ def _arrow_column(series: Any, column: str, name: str) -> Any:
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _check_header(header: list[str], schema: Schema, name: str) -> None:
-    repeated = sorted({column for column in schema.columns if header.count(column) > 1})
+def _check_header(header: list[str], wanted: Wanted) -> None:
+    name = wanted.name
+    repeated = sorted({column for column in wanted.columns if header.count(column) > 1})
     if repeated:
         raise DataError(f"{name}: more than one column is called {quoted(repeated)}; rename them")
-    missing = [column for column in schema.columns if column not in header]
+    missing = [column for column in wanted.columns if column not in header]
     if missing:
         raise DataError(
-            f"{name}: {len(missing)} of the schema's {len(schema.columns)} columns missing: "
+            f"{name}: {len(missing)} of the schema's {len(wanted.columns)} columns missing: "
             f"{quoted(missing)}; {_hint(missing, header)}"
         )
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from fedopl.client.door import Door
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.store import fingerprint
 from fedopl.options import check_whole
 
 MOST_THREADS = 1000
@@ -30,3 +32,8 @@ class InProcess:
         with ThreadPoolExecutor(self.threads) as pool:
             answers = pool.map(lambda name: self.doors[name].handle(queries[name]), queries)
             yield from zip(queries, answers, strict=True)
+
+
+def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
+    """Changes with anybody's rows, so that a journal is not replayed for others."""
+    return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))

@@ -1,33 +1,24 @@
 """One call: several clients' data in, a policy and its honest value out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedopl.client.door import Door
-from fedopl.client.ledger import Entry
 from fedopl.client.limits import as_limits
 from fedopl.client.logged_data import LoggedData
-from fedopl.client.store import FolderStore, fingerprint
+from fedopl.client.store import FolderStore
 from fedopl.client.workspace import Rule
-from fedopl.engines.in_process import InProcess
+from fedopl.engines.in_process import InProcess, fingerprint_of
+from fedopl.engines.runs import Run
 from fedopl.errors import OptionError, StudyError
 from fedopl.labels import quoted
 from fedopl.mixture import as_mixture
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.conversation import Progress
 from fedopl.server.federation import run_study
-from fedopl.server.record import Record
 from fedopl.study import NuisancePlan, Study, TrainingPlan
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Run(Record):
-    """A finished run in one process, with every client's ledger."""
-
-    ledger: dict[str, list[Entry]]
 
 
 def learn(
@@ -111,15 +102,10 @@ def learn(
         InProcess(doors, threads),
         policies={name: p for name, p in given.items() if isinstance(p, LinearPolicy)},
         journal=Path(journal) if journal else None,
-        fingerprint=_fingerprint_of(clients) if journal else "",
+        fingerprint=fingerprint_of(clients) if journal else "",
         progress=progress,
     )
-    return Run(**vars(record), ledger={name: doors[name].ledger.entries() for name in doors})
-
-
-def _fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
-    """Changes with anybody's rows, so that a journal is not replayed for others."""
-    return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))
+    return Run.of(record, doors)
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

@@ -34,7 +34,14 @@ class Round:
     rejected: dict[str, str]  # client → what was wrong with its answer
     silent: tuple[str, ...]
     bytes_sent: int
-    bytes_received: int
+    received: dict[str, int]  # client → bytes
+    loss: float | None = None  # the oracle's objective after this round, where it has one
+    value: float | None = None  # the policy's estimated value, where it was asked for
+
+    @property
+    def bytes_received(self) -> int:
+        """From all clients together."""
+        return sum(self.received.values())
 
 
 @dataclass
@@ -115,7 +122,7 @@ class Conversation:
             rejected=rejected,
             silent=tuple(name for name in asked if name not in heard),
             bytes_sent=query_bytes * len(asked),
-            bytes_received=sum(len(content) for _, content in replies),
+            received=_sizes(replies),
         )
         return answers, latest
 
@@ -132,6 +139,13 @@ class Conversation:
             raise WireError(f"answers with {type(message).__name__}")
         return message
 
+    def measure(self, *, loss: float | None = None, value: float | None = None) -> None:
+        """Record what the latest exchange came to."""
+        latest = replace(self.rounds[-1], loss=loss, value=value)
+        self.rounds[-1] = latest
+        if self.progress:
+            self.progress(latest)
+
     def reject(self, name: str, reason: str) -> None:
         """Record that the latest answer of a client could be read and still not be used."""
         latest = self.rounds[-1]
@@ -143,9 +157,15 @@ class Conversation:
         self, answers: dict[str, Answer], fault_in: Callable[[Answer], str | None]
     ) -> dict[str, Answer]:
         """The answers without fault; the others are rejected by name."""
+        return self.drop_by_name(answers, lambda _name, answer: fault_in(answer))
+
+    def drop_by_name(
+        self, answers: dict[str, Answer], fault_in: Callable[[str, Answer], str | None]
+    ) -> dict[str, Answer]:
+        """The same, where what is a fault depends on whose answer it is."""
         kept = {}
         for name, answer in answers.items():
-            fault = fault_in(answer)
+            fault = fault_in(name, answer)
             if fault:
                 self.reject(name, fault)
             else:
@@ -168,6 +188,13 @@ class Conversation:
                 f"used, the quorum is {share:.0%}; {quoted(reasons)}"
             )
         return answers
+
+
+def _sizes(replies: Replies) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for name, content in replies:
+        sizes[name] += len(content)
+    return dict(sizes)
 
 
 def _check_size(message: Message) -> None:

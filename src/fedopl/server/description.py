@@ -12,6 +12,8 @@ from fedopl.wire.vocabulary import N_CUTS, Describe, Description
 
 # A feature is cut at its mean and one standard deviation to either side; yes or no in between.
 CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
+# Small counts may be rounded up to a client's base, so they can add up to more than its rows.
+MOST_BY_ROUNDING, SLACK = 2, 100
 BINARY_CUTS = (-0.5, 0.5, 1.5)
 
 
@@ -42,7 +44,9 @@ def describe(
     """Ask everybody about one policy, given as the fields that carry it."""
     cuts = public_cuts(setting)
     answers = conversation.ask(Describe, setting.weights, Description, cuts=cuts, **fields)
-    answers = conversation.drop(answers, _fault_in)
+    answers = conversation.drop_by_name(
+        answers, lambda name, answer: _fault_in(answer, setting.rows[name])
+    )
     return Descriptions(cuts=cuts, by_client=answers) if answers else None
 
 
@@ -62,8 +66,13 @@ def _round_number(number: float, spread: float) -> float:
     return round(number, 1 - math.floor(math.log10(spread)))
 
 
-def _fault_in(description: Description) -> str | None:
-    counts = (description.decided, description.taken, description.chances)
-    if any((array < 0).any() for array in counts) or (description.effective_rows < 0).any():
+def _fault_in(description: Description, n_rows: int) -> str | None:
+    """Counts are whole, not negative, and add up to the rows, but for rounding."""
+    for counts in (description.decided, description.taken):
+        if (counts < 0).any() or (counts % 1).any():
+            return "a count is not a whole number of rows"
+        if (counts.sum(axis=(1, 2)) > MOST_BY_ROUNDING * n_rows + SLACK * counts[0].size).any():
+            return "counts more rows than there are"
+    if (description.chances < 0).any() or (description.effective_rows < 0).any():
         return "a count is negative"
     return None

@@ -1,24 +1,17 @@
 """A study, run: enrol, sum, learn, evaluate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
 from fedopl.errors import FederationError, OptionError
-from fedopl.mixture import renormalised
-from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
-from fedopl.server.aggregation import agreed_weights, weighted_sum
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregation import agreed_weights
+from fedopl.server.candidates import LEARNED, Candidates
 from fedopl.server.conversation import Conversation, Progress
-from fedopl.server.description import Descriptions, describe
-from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
-from fedopl.server.faults import (
-    fault_in_outcome_sums,
-    fault_in_score_sums,
-    fault_in_values,
-)
+from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
 from fedopl.server.journal import Journal
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
 from fedopl.server.oracles import direct, exact, sgd, wap
@@ -27,19 +20,7 @@ from fedopl.server.record import Record
 from fedopl.server.statistics import Statistics
 from fedopl.server.transport import Transport
 from fedopl.study import Study
-from fedopl.wire.vocabulary import (
-    N_OWN_CANDIDATES,
-    Enrol,
-    Enrolment,
-    EstimateValues,
-    OutcomeSums,
-    ScoreSums,
-    Split,
-    SumOutcomes,
-    SumScores,
-    Values,
-    no_policies,
-)
+from fedopl.wire.vocabulary import Enrol, Enrolment, OutcomeSums, ScoreSums, SumOutcomes, SumScores
 
 ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
     "csoaa-exact": exact.learn,
@@ -48,16 +29,13 @@ ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
     "wap": wap.learn,
     "direct": direct.learn,
 }
-# The kinds of policy that a value query has a field for, of the same name.
-CARRIED_KINDS = (LinearPolicy.kind, PairwisePolicy.kind)
-LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
 
 def run_study(
     study: Study,
     transport: Transport,
     *,
-    policies: dict[str, LinearPolicy] | None = None,
+    policies: Mapping[str, LinearPolicy] | None = None,
     journal: Path | None = None,
     fingerprint: str = "",
     progress: Progress | None = None,
@@ -69,23 +47,74 @@ def run_study(
     for other rows.
     """
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
-    rows = _enrol(conversation)
-    models = _outcome_models(conversation, rows)
-    statistics = _score(conversation, rows, models)
-    rows = {name: rows[name] for name in statistics.sums}
-    weights = agreed_weights(study.mixture, rows)
-    setting = Setting(study=study, weights=weights, statistics=statistics)
-    arms = statistics.arm_values(weights)
-    if np.isnan(arms).all():
-        raise FederationError("no client has a score for any action")
-    best_arm = study.actions[int(np.nanargmax(arms))]
-    candidates = _Candidates(study, policies or {})
+    setting = _prepare(conversation)
+    candidates = Candidates(study, policies or {})
     if study.policy == "finite":
         chosen, policy = candidates.best(setting, conversation)
     else:
         chosen, policy = LEARNED, ORACLES[study.oracle](setting, conversation)
         candidates.add(LEARNED, policy)
-        candidates.add(f"everybody gets {best_arm}", _arm(study, best_arm))
+        candidates.add_arm(setting.best_arm)
+    return _finish(setting, conversation, candidates, chosen, policy)
+
+
+def expected_exchanges(study: Study) -> int:
+    """How many exchanges a run takes at most; for a view of what is left."""
+    extra = {
+        "csoaa-sgd": study.plan.rounds,
+        "csoaa-vw": study.plan.rounds,
+        "wap": 1,
+        "direct": direct.MOST_EXCHANGES,
+    }
+    oracle = 1 if study.policy == "finite" else extra.get(study.oracle, 0)
+    always = 2 + (study.nuisances.kind == "federated")
+    return always + oracle + (study.evaluation_share > 0) + study.describe
+
+
+def evaluate_policies(
+    study: Study,
+    transport: Transport,
+    policies: Mapping[str, LinearPolicy],
+    progress: Progress | None = None,
+) -> Record:
+    """Value policies that are there already, as the study would; gains are those of the first."""
+    if not policies or not study.evaluation_share:
+        raise OptionError("policies: expected at least one, and rows held out to value it on")
+    for name, policy in policies.items():
+        if (policy.action_names, policy.feature_names) != (study.actions, study.features):
+            raise OptionError(f"policy '{name}': its actions or features are not the study's")
+    conversation = Conversation(study, transport, Journal(), progress)
+    setting = _prepare(conversation)
+    candidates = Candidates(study, {})
+    for name, policy in policies.items():
+        candidates.add(name, policy)
+    if study.policy != "finite":
+        candidates.add_arm(setting.best_arm)
+    chosen = next(iter(policies))
+    return _finish(setting, conversation, candidates, chosen, policies[chosen])
+
+
+def _prepare(conversation: Conversation) -> Setting:
+    """Enrol everybody and have rows scored and summed."""
+    study = conversation.study
+    rows = _enrol(conversation)
+    models = _outcome_models(conversation, rows)
+    statistics = _score(conversation, rows, models)
+    weights = agreed_weights(study.mixture, {name: rows[name] for name in statistics.sums})
+    if np.isnan(statistics.arm_values(weights)).all():
+        raise FederationError("no client has a score for any action")
+    return Setting(study=study, rows=rows, weights=weights, statistics=statistics)
+
+
+def _finish(
+    setting: Setting,
+    conversation: Conversation,
+    candidates: Candidates,
+    chosen: str,
+    policy: LinearPolicy | None,
+) -> Record:
+    """Evaluate, describe, and write down what there is."""
+    study = setting.study
     if policy and study.table:
         policy = replace(policy, encoding=study.table.encoding)
     values, gains = candidates.evaluate(setting, conversation, chosen)
@@ -94,13 +123,13 @@ def run_study(
         study=study,
         policy=policy,
         chosen=chosen,
-        best_arm=best_arm,
-        mixture=weights,
-        rows=rows,
+        best_arm=setting.best_arm,
+        mixture=setting.weights,
+        rows={name: setting.rows[name] for name in setting.weights},
         values=values,
         gains=gains,
         rounds=tuple(conversation.rounds),
-        statistics=statistics,
+        statistics=setting.statistics,
         described=described,
     )
 
@@ -140,87 +169,3 @@ def _score(conversation: Conversation, rows: dict[str, int], models: OutcomeMode
         answers, lambda answer: fault_in_score_sums(answer, conversation.study)
     )
     return Statistics(study=conversation.study, sums=conversation.require_quorum(answers))
-
-
-def _arm(study: Study, action: str) -> LinearPolicy:
-    return constant_policy(action, study.actions, study.features)
-
-
-class _Candidates:
-    """Policies to be compared: those with parameters, and rules that only clients can apply."""
-
-    def __init__(self, study: Study, policies: dict[str, LinearPolicy]) -> None:
-        self.study = study
-        self.policies: dict[str, LinearPolicy] = {}
-        self.rules: list[str] = []
-        if study.policy != "finite":
-            return
-        for action in study.actions:
-            self.add(f"everybody gets {action}", _arm(study, action))
-        for name in study.candidates:
-            if name in policies:
-                self.add(name, policies[name])
-            else:
-                self.rules.append(name)
-
-    def add(self, name: str, policy: LinearPolicy) -> None:
-        self.policies[name] = policy
-
-    def best(self, setting: Setting, conversation: Conversation) -> tuple[str, LinearPolicy | None]:
-        """The candidate of the largest value on training rows."""
-        answers = conversation.require_quorum(self._ask(setting, conversation, Split.TRAINING))
-        weights = renormalised(setting.weights, answers.keys())
-        means = weighted_sum(weights, {name: a.means for name, a in answers.items()})
-        names = self._names()
-        chosen = names[int(np.argmax(means[: len(names)]))]
-        return chosen, self.policies.get(chosen)
-
-    def evaluate(
-        self, setting: Setting, conversation: Conversation, chosen: str
-    ) -> tuple[ValueTable, GainTable]:
-        """Values on rows that nothing was learned from; none are claimed where there are none."""
-        if not self.study.evaluation_share:
-            return ValueTable(()), GainTable(())
-        answers = self._ask(setting, conversation, Split.EVALUATION)
-        if not answers:
-            return ValueTable(()), GainTable(())
-        names = [*self._names(), LOGGING, LOCAL]
-        # Several candidates at once: intervals that hold for all of them together (Bonferroni).
-        level = 1 - 0.05 / len(names) if self.study.policy == "finite" else 0.95
-        values = value_table(answers, setting.weights, names, level)
-        return values, gain_table(answers, setting.weights, names, chosen)
-
-    def _by_kind(self) -> dict[str, dict[str, LinearPolicy]]:
-        """The policies, apart for each field of the query that carries them."""
-        by_kind: dict[str, dict[str, LinearPolicy]] = {kind: {} for kind in CARRIED_KINDS}
-        for name, policy in self.policies.items():
-            if policy.kind not in by_kind:
-                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
-            by_kind[policy.kind][name] = policy
-        return by_kind
-
-    def _names(self) -> list[str]:
-        """In the order in which clients answer: linear, pairwise, rules."""
-        return [name for part in self._by_kind().values() for name in part] + self.rules
-
-    def describe(
-        self, setting: Setting, conversation: Conversation, chosen: str
-    ) -> Descriptions | None:
-        """How the decisions of what was chosen split."""
-        return describe(setting, conversation, self._fields([chosen]))
-
-    def _fields(self, names: list[str]) -> dict[str, FloatArray]:
-        """The fields that carry these candidates."""
-        fields = no_policies(self.study)
-        for kind, policies in self._by_kind().items():
-            carried = [policy.parameters for name, policy in policies.items() if name in names]
-            if carried:
-                fields[kind] = np.stack(carried)
-        rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-        return {**fields, "rules": np.array(rules, np.float64)}
-
-    def _ask(self, setting: Setting, conversation: Conversation, split: Split) -> dict[str, Values]:
-        fields = self._fields(self._names())
-        answers = conversation.ask(EstimateValues, setting.weights, Values, split=split, **fields)
-        n_expected = len(self._names()) + N_OWN_CANDIDATES
-        return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))

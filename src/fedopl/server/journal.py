@@ -55,7 +55,7 @@ class Journal:
         }
         body = json.dumps(header).encode() + b"\n" + b"".join(content for _, content in replies)
         digest = hashlib.sha256(body).hexdigest()
-        write_atomically(self._path(exchange), digest.encode() + b"\n" + body)
+        write_atomically(self._path(exchange), digest.encode() + b"\n" + body, mode=0o600)
         self._previous = digest
 
     def _path(self, exchange: int) -> Path:

@@ -6,6 +6,7 @@ from fedopl.errors import OptionError
 from fedopl.mixture import Weights, as_mixture
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import agreed_weights
+from fedopl.server.candidates import LEARNED, arm_name
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainTable, ValueTable
@@ -57,20 +58,18 @@ class Record:
             return "No rows were held out, so nothing is claimed about the policy's value."
         if not self.gains.rows:
             return "No client told values of held-out rows, so nothing is claimed about them."
-        against = f"everybody gets {self.best_arm}"
+        against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."
         gain = self.gains.over(against)
         low, high = gain.interval()
         found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+        what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
         if low > 0:
-            return f"The learned policy beats the best constant arm, {against}, by {found}."
+            return f"{what} beats the best constant arm, {against}, by {found}."
         if high < 0:
-            return f"The learned policy is worse than the best constant arm, {against}: {found}."
-        return (
-            f"The learned policy does not demonstrably beat the best constant arm, {against}: "
-            f"{found}."
-        )
+            return f"{what} is worse than the best constant arm, {against}: {found}."
+        return f"{what} does not demonstrably beat the best constant arm, {against}: {found}."
 
     def __str__(self) -> str:
         parts = [self.verdict]

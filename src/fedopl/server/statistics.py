@@ -1,6 +1,6 @@
 """What the server keeps of the clients' score sums: enough to solve for any mixture again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,17 @@ class Statistics:
         """The actions that nobody has a score for."""
         return np.isnan(self.arm_values(weights))
 
+    def loss(self, weights: Weights) -> Callable[[FloatArray], float]:
+        """Mean (Γ̂(a) − φᵀθ_a)² over the actions that have scores, as a function of θ."""
+        grams, products, squares, shares = self._pooled(renormalised(weights, self.sums.keys()))
+        known = shares > 0
+
+        def of(parameters: FloatArray) -> float:
+            own = least_squares.narrow(parameters, self.blocks)
+            return float(residual_variances(grams, products, squares, own)[known].mean())
+
+        return of
+
     def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation of every feature, then 0 and 1 for the intercept.
 
@@ -51,8 +62,11 @@ class Statistics:
         grams, _, _, _ = self._pooled(renormalised(weights, self.sums.keys()))
         centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
         columns = self.blocks or [np.arange(study.n_features)]
-        for own, gram in zip(columns, grams, strict=False):
-            if gram[-1, -1] <= 0:
+        known = grams[:, -1, -1] > 0
+        if self.blocks is None:
+            grams, known = grams[known], known[known]  # any action's rows will do
+        for own, gram, is_known in zip(columns, grams, known, strict=False):
+            if not is_known:
                 continue
             if study.has_intercept:
                 centre[own] = gram[:-1, -1]

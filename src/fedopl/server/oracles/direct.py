@@ -26,6 +26,7 @@ from fedopl.wire.vocabulary import (
 TEMPERATURES = (0.5, 0.25, 0.1)
 STEPS_EACH = 5
 STEP = 0.2  # of the start's own size
+MOST_EXCHANGES = len(TEMPERATURES) * STEPS_EACH + 1
 SURELY = 2.0  # standard errors by which the value on the rows kept back has to rise
 PULL = 0.1  # back to the start, so that noise in the scores is not followed for long
 
@@ -95,5 +96,7 @@ def _pays(
     answers = conversation.drop(answers, lambda a: fault_in_values(a, 2 + N_OWN_CANDIDATES))
     if not answers:
         return False
-    gain = mixture_estimate(answers, setting.weights, np.array([-1.0, 1.0, 0.0, 0.0]))
+    contrasts = np.eye(2 + N_OWN_CANDIDATES)
+    gain = mixture_estimate(answers, setting.weights, contrasts[1] - contrasts[0])
+    conversation.measure(value=mixture_estimate(answers, setting.weights, contrasts[1]).value)
     return gain.value > SURELY * gain.standard_error

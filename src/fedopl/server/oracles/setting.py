@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedopl.mixture import Weights
 from fedopl.server.statistics import Statistics
 from fedopl.study import Study
@@ -12,5 +14,11 @@ class Setting:
     """The study, the mixture over the clients that take part, and their sums."""
 
     study: Study
+    rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
     statistics: Statistics
+
+    @property
+    def best_arm(self) -> str:
+        """The constant arm of the largest value on training rows."""
+        return self.study.actions[int(np.nanargmax(self.statistics.arm_values(self.weights)))]

@@ -27,6 +27,7 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     study, plan = setting.study, setting.study.plan
     centre, scale = setting.statistics.standardisation(setting.weights)
     parameters = np.zeros((study.n_actions, study.n_features + 1))  # θ_g
+    loss = setting.statistics.loss(setting.weights)
     velocity, total, kept = np.zeros_like(parameters), np.zeros_like(parameters), 0
     for turn in range(plan.rounds):
         query = {"round": turn, "parameters": parameters, "centre": centre, "scale": scale}
@@ -35,6 +36,7 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
         average = weighted_sum(weights, improved)  # Σ λ_c θ_c / Σ λ_c
         velocity = plan.momentum * velocity + (average - parameters)
         parameters = parameters + velocity
+        conversation.measure(loss=loss(on_raw_features(parameters, centre, scale)))
         if 2 * turn >= plan.rounds - 1:
             total, kept = total + parameters, kept + 1
     learned = on_raw_features(total / kept, centre, scale)

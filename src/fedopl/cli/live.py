@@ -1,0 +1,100 @@
+"""The live view of a run: exchanges, who answered, what the policy is worth so far, time left."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedopl.server.conversation import Progress, Round
+    from fedopl.study import Study
+
+SHOWN_CLIENTS = 20
+
+
+class LiveView:
+    """What is known so far, drawn again after every exchange."""
+
+    def __init__(self, study: "Study", clients: tuple[str, ...], n_expected: int) -> None:
+        self.study, self.clients, self.n_expected = study, clients, n_expected
+        self.rounds: dict[int, Round] = {}
+        self.started = time.monotonic()
+
+    def tell(self, latest: "Round") -> None:
+        """Take note of an exchange, or of what it came to."""
+        self.rounds[latest.exchange] = latest
+
+    def seconds_left(self) -> float | None:
+        """By the pace so far; unknown before the second exchange."""
+        done = len(self.rounds)
+        if done < 2:
+            return None
+        return (time.monotonic() - self.started) / done * max(self.n_expected - done, 0)
+
+    def __rich__(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        bar = ProgressBar(total=self.n_expected, completed=len(self.rounds), width=40)
+        return Group(Text(self._headline(), style="bold"), bar, self._table())
+
+    def _headline(self) -> str:
+        done, left = len(self.rounds), self.seconds_left()
+        query = list(self.rounds.values())[-1].query if self.rounds else "enrolling"
+        parts = [f"{self.study.name}: exchange {done} of {self.n_expected}, {query}"]
+        losses = [latest.loss for latest in self.rounds.values() if latest.loss is not None]
+        values = [latest.value for latest in self.rounds.values() if latest.value is not None]
+        parts += [f"loss {losses[-1]:.4g}"] if losses else []
+        parts += [f"value {values[-1]:.4g}"] if values else []
+        parts += [f"about {left:.0f} s left"] if left is not None else []
+        return " · ".join(parts)
+
+    def _table(self) -> "RenderableType":
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        for header in ("client", "state", "answers", "sent"):
+            table.add_column(header, justify="left" if header in ("client", "state") else "right")
+        for name in self.clients[:SHOWN_CLIENTS]:
+            table.add_row(name, *self._state(name))
+        hidden = len(self.clients) - SHOWN_CLIENTS
+        if hidden > 0:
+            table.add_row(f"… and {hidden} more")
+        return table
+
+    def _state(self, name: str) -> tuple[str, str, str]:
+        state, answers, sent = "waiting", 0, 0
+        for latest in self.rounds.values():
+            answers += name in latest.answered
+            sent += latest.received.get(name, 0)
+            if name in latest.asked:
+                state = _state_in(latest, name)
+        return state, f"{answers}", f"{sent / 1024:.1f} KB"
+
+
+def _state_in(latest: "Round", name: str) -> str:
+    if name in latest.refused:
+        return f"refused {latest.query} ({latest.refused[name]})"
+    if name in latest.rejected:
+        return f"rejected: {latest.rejected[name]}"
+    return f"no answer to {latest.query}" if name in latest.silent else "answered"
+
+
+@contextmanager
+def watched(
+    study: "Study", clients: tuple[str, ...], n_expected: int
+) -> Iterator["Progress | None"]:
+    """A progress function that draws for a person, or none where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    view = LiveView(study, clients, n_expected)
+    with Live(view, console=Console(stderr=True), refresh_per_second=8):
+        yield view.tell

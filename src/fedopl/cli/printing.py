@@ -1,0 +1,42 @@
+"""What verbs print: results on standard output, everything else on standard error."""
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import typer
+
+
+def say(text: str) -> None:
+    """A result, for a person or for a pipe."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """A remark for whoever watches; a pipe does not get it, and a script does not see it."""
+    if sys.stderr.isatty():
+        typer.echo(text, err=True)
+
+
+def say_json(content: object) -> None:
+    """The result for a program; what is not a finite number is null."""
+    typer.echo(json.dumps(_plain(content), ensure_ascii=False, indent=1))
+
+
+def bulleted(lines: Iterable[str], mark: str = "•") -> str:
+    """One line each, with a mark before it."""
+    return "\n".join(f"  {mark} {line}" for line in lines)
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {str(key): _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    if hasattr(content, "tolist"):
+        return _plain(content.tolist())
+    return content

@@ -1,0 +1,203 @@
+"""Verbs for what a run left behind: report, compare, explain, decide, ledger."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedopl.cli.arguments import AsJson, RunFolder
+from fedopl.cli.printing import say, say_json
+
+if TYPE_CHECKING:
+    from fedopl.arrays import FloatArray
+    from fedopl.client.ledger import Entry
+    from fedopl.policies.linear import LinearPolicy
+
+
+class Undecided(StrEnum):
+    """What to do about rows that cannot be decided."""
+
+    error = "error"
+    blank = "blank"
+
+
+def report(
+    run: RunFolder,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="where to write; report.html in the run's folder if not said"),
+    ] = None,
+) -> None:
+    """Write the report of a finished run again, and name it."""
+    from fedopl.engines.runs import load_run
+    from fedopl.report.page import write_report
+
+    say(str(write_report(load_run(run), out or run / "report.html")))
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of finished runs")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Put runs side by side: what was set differently, and what each is worth."""
+    from fedopl.engines.comparing import compare_runs
+    from fedopl.engines.runs import load_run
+
+    compared = compare_runs({str(path): load_run(path) for path in runs})
+    if as_json:
+        say_json(compared.as_json())
+    else:
+        say(str(compared))
+
+
+def explain(
+    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    *,
+    top: Annotated[int, typer.Option(min=1, help="how many features to name for each action")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Say in words what drives a policy's decisions."""
+    from fedopl.report.explaining import explain as explained
+    from fedopl.report.explaining import sentences, strongest
+
+    found = explained(*_policy_and_spread(policy))
+    if as_json:
+        say_json(
+            {
+                "sentences": sentences(found),
+                "step": found.step,
+                "effects": {
+                    name: dict(zip(found.features, effects, strict=True))
+                    for name, effects in zip(found.names, found.effects.tolist(), strict=True)
+                },
+            }
+        )
+        return
+    say("\n".join(sentences(found)))
+    if not found.is_constant:
+        say(f"\n{_effects_as_text(strongest(found, top), found.step)}")
+
+
+def decide(
+    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    table: Annotated[Path, typer.Argument(help="a CSV or Parquet file with the study's features")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="where to write; TABLE-decided beside it if not said")
+    ] = None,
+    column: Annotated[str, typer.Option(help="what the new column is called")] = "action",
+    client: Annotated[
+        Path | None, typer.Option(help="the client whose names of columns and labels apply")
+    ] = None,
+    undecided: Annotated[
+        Undecided, typer.Option(help="rows with missing or unknown values: stop, or leave blank")
+    ] = Undecided.error,
+    as_json: AsJson = False,
+) -> None:
+    """Add the action to take to every row of a table, however long it is."""
+    from fedopl.client.client_file import read_client
+    from fedopl.client.deciding import decide_table
+
+    settings = read_client(client).settings if client else None
+    decided_path = out or table.with_name(
+        f"{_stem(table)}-decided{table.name[len(_stem(table)) :]}"
+    )
+    decided = decide_table(
+        _policy_and_spread(policy)[0],
+        table,
+        decided_path,
+        column=column,
+        columns=settings.columns if settings else None,
+        labels=settings.labels if settings else None,
+        encoding=settings.data.encoding if settings else "utf-8",
+        undecided=undecided.value,
+        progress=_tell_rows,
+    )
+    if as_json:
+        say_json({**vars(decided), "out": str(decided_path)})
+        return
+    for action, n_rows in decided.counts.items():
+        say(f"{action}: {n_rows:,} of {decided.n_rows:,} rows")
+    if decided.n_undecided:
+        say(f"left blank: {decided.n_undecided:,} rows")
+    say(str(decided_path))
+
+
+def _tell_rows(n_rows: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"\r{n_rows:,} rows decided ", nl=False, err=True)
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+
+
+def _policy_and_spread(path: Path) -> "tuple[LinearPolicy, tuple[FloatArray, FloatArray] | None]":
+    """A saved policy; with the folder of a run, also the mean and spread of its features."""
+    from fedopl.errors import PolicyError
+    from fedopl.policies.kinds import load_policy
+
+    if not path.is_dir():
+        return load_policy(path), None
+    from fedopl.engines.runs import load_run
+
+    run = load_run(path)
+    if run.policy is None:
+        raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
+    return run.policy, run.statistics.standardisation(run.mixture)
+
+
+def _effects_as_text(found: "list[tuple[str, str, float]]", step: str) -> str:
+    from fedopl.tables import text_table
+
+    rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in found]
+    return text_table(["action", "feature", f"one {step} more adds"], rows)
+
+
+def ledger(
+    client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything a client ever answered."""
+    from dataclasses import asdict
+
+    from fedopl.client.client_file import read_client
+    from fedopl.client.ledger import FileLedger
+
+    entries = FileLedger(read_client(client).ledger_path).entries()
+    if as_json:
+        say_json([asdict(entry) for entry in entries])
+    elif not entries:
+        say("Nothing has left this client yet.")
+    else:
+        say(_ledger_as_text(entries))
+
+
+def _ledger_as_text(entries: "list[Entry]") -> str:
+    from fedopl.tables import text_table
+
+    rows = [
+        [
+            entry.when[:19].replace("T", " "),
+            entry.study[:8],
+            f"{entry.exchange}",
+            entry.query,
+            entry.reason or entry.answer,
+            ", ".join(f"{name} {'×'.join(map(str, s))}" for name, s in entry.shapes.items()),
+            f"{entry.n_bytes:,}",
+            entry.sha256[:8],
+        ]
+        for entry in entries
+    ]
+    headers = ["when (UTC)", "study", "exchange", "query", "answer", "arrays", "bytes", "hash"]
+    table = text_table(headers, rows)
+    total = sum(entry.n_bytes for entry in entries)
+    refused = sum(bool(entry.reason) for entry in entries)
+    return (
+        f"{table}\n\n{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
+    )

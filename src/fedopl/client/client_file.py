@@ -1,0 +1,160 @@
+"""`client.toml`: where one client's rows are, what its columns are called, what it may say.
+
+The file is the client's own. Nothing in it is sent anywhere.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from fedopl.client.limits import Limits
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.queries import run_query
+from fedopl.client.read import read_logged
+from fedopl.errors import DataError, OptionError
+from fedopl.schema import Schema
+from fedopl.toml_file import TomlFile
+from fedopl.validation import Checked
+
+FILE_NAME = "client.toml"
+
+
+class DataSection(Checked):
+    """Where the rows are: in a file, or behind a query."""
+
+    file: str | None = Field(
+        default=None, description="a CSV (.csv, .csv.gz) or Parquet file, relative to this one"
+    )
+    encoding: str = Field(default="utf-8", description="of a CSV file")
+    database: str | None = Field(
+        default=None,
+        description='"duckdb", a DuckDB file, or an SQLAlchemy URL (sqlite, postgresql); '
+        "${NAME} stands for an environment variable",
+    )
+    query: str | None = Field(default=None, description="the SQL that gives the rows")
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.file is None) == (self.query is None):
+            raise ValueError("say where the rows are: either file, or database and query")
+        if (self.query is None) != (self.database is None):
+            raise ValueError("a query needs a database, and a database a query")
+        return self
+
+
+class ClientFile(Checked):
+    """The whole file."""
+
+    name: str | None = Field(
+        default=None, min_length=1, description="in the study; the folder's name if not said"
+    )
+    data: DataSection
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="the study's name of a column = its name here"
+    )
+    labels: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="for a column by the study's name: the label here = the study's label",
+    )
+    limits: Limits = Field(default=Limits(), description="what this client is willing to say")
+    secret: str = Field(
+        default="", description="goes into the draw of batches, so that nobody can tell them"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A client's folder: its file, its ledger, and what it keeps between queries."""
+
+    name: str
+    path: Path  # of client.toml
+    settings: ClientFile
+    file: TomlFile
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where it writes down what it said."""
+        return self.path.parent / "ledger.jsonl"
+
+    @property
+    def store_path(self) -> Path:
+        """Where it keeps its scores."""
+        return self.path.parent / "scores"
+
+    def read(self, schema: Schema) -> LoggedData:
+        """Its rows, by the study's schema."""
+        self._check_mapping(schema)
+        data = self.settings.data
+        source: object
+        if data.query is not None and data.database is not None:
+            database = _with_environment(data.database, str(self.path))
+            source, name = run_query(database, data.query, self.path), f"{self.path}: the query"
+        else:
+            source = self.path.parent / str(data.file)
+            name = str(source)
+        return read_logged(
+            source,
+            schema,
+            name=name,
+            columns=self.settings.columns,
+            labels=self.settings.labels,
+            encoding=data.encoding,
+        )
+
+    def _check_mapping(self, schema: Schema) -> None:
+        for section, names, known in (
+            ("columns", self.settings.columns, schema.columns),
+            ("labels", self.settings.labels, schema.label_columns),
+        ):
+            for name in names:
+                if name not in known:
+                    message = f"'{name}' is no column of the study; it has {', '.join(known)}"
+                    raise OptionError(self.file.complaint((section, name), message))
+
+
+def read_client(path: str | Path) -> Client:
+    """The client in this folder, or of this client.toml."""
+    path = Path(path)
+    path = path / FILE_NAME if path.is_dir() else path
+    file = TomlFile.read(path)
+    settings = file.parsed(ClientFile)
+    return Client(
+        name=settings.name or path.resolve().parent.name, path=path, settings=settings, file=file
+    )
+
+
+def read_clients(folder: str | Path) -> dict[str, Client]:
+    """All clients in this folder, each in a folder of its own, by name."""
+    folder = Path(folder)
+    paths = (
+        [folder / FILE_NAME]
+        if (folder / FILE_NAME).is_file()
+        else sorted(folder.glob(f"*/{FILE_NAME}"))
+    )
+    if not paths:
+        raise OptionError(
+            f"{folder}: expected a folder for each client with its {FILE_NAME} inside, such as "
+            f"{folder / 'north' / FILE_NAME}; there is none"
+        )
+    clients: dict[str, Client] = {}
+    for client in map(read_client, paths):
+        if client.name in clients:
+            raise OptionError(
+                f"{client.path}: the name '{client.name}' is that of {clients[client.name].path}; "
+                "give each client its own"
+            )
+        clients[client.name] = client
+    return clients
+
+
+def _with_environment(text: str, name: str) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise DataError(f"{name}: the environment variable {found[1]} is not set")
+        return os.environ[found[1]]
+
+    return re.sub(r"\$\{(\w+)\}", value, text)

@@ -1,0 +1,140 @@
+"""A client's table, looked at before anything is learned from it. Nothing here ever leaves."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.client.client_file import Client
+from fedopl.client.folds import context_keys
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.nuisances import Nuisances, cross_fit
+from fedopl.client.overlap import Overlap, overlap
+from fedopl.errors import FedoplError
+from fedopl.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One encoded feature, in short."""
+
+    mean: float
+    deviation: float
+    least: float
+    most: float
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every row has the same."""
+        return self.least == self.most
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examined:
+    """What one client's table is like; without data, why it cannot be used."""
+
+    name: str
+    problems: tuple[str, ...]  # what keeps the client from taking part
+    cautions: tuple[str, ...]  # what is allowed, and should be known
+    data: LoggedData | None = None
+    overlap: Overlap | None = None
+    features: dict[str, Feature] | None = None
+
+
+def examine(client: Client, study: Study) -> Examined:
+    """Read the client's table by the study, and look at support, outcomes and features."""
+    assert study.table is not None  # noqa: S101
+    lacking = client.settings.limits.lacking(study.requires)
+    problems = [client.file.complaint(("limits",), text) for text in lacking]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            data = client.read(study.table)
+        except FedoplError as error:
+            return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
+    told = [str(warning.message) for warning in caught]
+    try:
+        found = overlap(data, _cross_fitted(data, study))
+    except FedoplError as error:
+        problems.append(f"{client.name}: {error}")
+        found = None
+    features = _features(data)
+    return Examined(
+        name=client.name,
+        problems=tuple(problems),
+        cautions=(
+            *told,
+            *(found.cautions if found else ()),
+            *_cautions(data, features, client.settings.limits.minimum_cell),
+        ),
+        data=data,
+        overlap=found,
+        features=features,
+    )
+
+
+def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
+    plan = study.nuisances
+    return cross_fit(
+        data,
+        outcome=plan.outcome,
+        propensity=plan.propensity,
+        folds=plan.folds,
+        seed=study.seed,
+    )
+
+
+def _features(data: LoggedData) -> dict[str, Feature]:
+    return {
+        name: _feature(column)
+        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
+    }
+
+
+def _feature(column: FloatArray) -> Feature:
+    return Feature(
+        mean=float(column.mean()),
+        deviation=float(column.std()),
+        least=float(column.min()),
+        most=float(column.max()),
+    )
+
+
+def _cautions(data: LoggedData, features: dict[str, Feature], minimum_cell: int) -> list[str]:
+    cautions = [
+        f"feature '{name}' is {found.least:g} in every row"
+        for name, found in features.items()
+        if found.is_constant
+    ]
+    cautions += [
+        f"feature '{name}' is {_usual(column):g} in all but {few} rows: sums over so few tell of "
+        "them; join it with another level, or leave it out"
+        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
+        if 0 < (few := _unusual(column)) < minimum_cell
+    ]
+    if np.ptp(data.rewards) == 0:
+        cautions.append("the outcome is the same in every row: nothing can be learned from it")
+    repeated = _repeated_rows(data)
+    if repeated:
+        cautions.append(f"{repeated:,} rows repeat another row exactly; check for duplicates")
+    return cautions
+
+
+def _usual(column: FloatArray) -> float:
+    """The value of most rows, if one has most of them; a 0/1 column always has one."""
+    return float(np.median(column))
+
+
+def _unusual(column: FloatArray) -> int:
+    return int((column != _usual(column)).sum())
+
+
+def _repeated_rows(data: LoggedData) -> int:
+    """How many rows agree with another in everything, told by a hash of their contexts."""
+    keys = context_keys(data, 0, "repeated rows")
+    order = np.lexsort((data.rewards, data.actions, keys))
+    same = np.ones(data.n_rows - 1, bool)
+    for column in (keys, data.actions, data.rewards):
+        same &= column[order][1:] == column[order][:-1]
+    return int(same.sum())

@@ -1,0 +1,1 @@
+"""Complete examples: a study, clients in folders, and data to learn from."""

@@ -1,0 +1,54 @@
+"""What an example is: files by name, ready to be written."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from fedopl.errors import StorageError
+from fedopl.files import replacing, write_atomically
+
+# A table is its columns by name.
+Table = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleClient:
+    """One client's folder: what it says of itself, and its rows."""
+
+    settings: str  # client.toml
+    file_name: str  # .csv or .parquet
+    rows: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A study and its clients."""
+
+    study: str  # study.toml
+    clients: dict[str, ExampleClient] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write everything; what is there already must be this very example."""
+        study = folder / "study.toml"
+        if study.is_file() and study.read_text(encoding="utf-8") != self.study:
+            raise StorageError(
+                f"{study}: is there already, and is another study; name a new folder"
+            )
+        for name, client in self.clients.items():
+            home = folder / "clients" / name
+            write_atomically(home / "client.toml", client.settings.encode())
+            _write_table(home / client.file_name, client.rows)
+        write_atomically(study, self.study.encode())
+        return study
+
+
+def _write_table(path: Path, rows: Table) -> None:
+    from pyarrow import csv, parquet
+
+    table = pa.table(rows)
+    with replacing(path) as file:
+        if path.suffix == ".parquet":
+            parquet.write_table(table, file)
+        else:
+            csv.write_csv(table, file)

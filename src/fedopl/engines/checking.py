@@ -1,0 +1,111 @@
+"""Before anything is learned: whether tables fit the study, and who would refuse what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from fedopl.client.client_file import Client
+from fedopl.client.examining import Examined, Feature, examine
+from fedopl.engines.preview import rehearse_together
+from fedopl.errors import FedoplError
+from fedopl.mixture import Empirical
+from fedopl.study import Study
+
+# Means of a feature that lie this many standard deviations apart suggest another unit.
+FAR_APART = 3.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checked:
+    """What was found: each client's table, what it would refuse, and how clients differ."""
+
+    clients: dict[str, Examined]
+    refusals: dict[str, tuple[tuple[str, str], ...]]  # client → (query, code)
+    differences: tuple[str, ...]
+    problems: tuple[str, ...]  # of the study with all clients together
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the study can run with all of them."""
+        stuck = chain.from_iterable(client.problems for client in self.clients.values())
+        return not self.problems and not any(stuck)
+
+
+def check_clients(study: Study, clients: Mapping[str, Client]) -> Checked:
+    """Examine every client by itself, then side by side."""
+    examined = {name: examine(client, study) for name, client in sorted(clients.items())}
+    return Checked(
+        clients=examined,
+        refusals=_refusals(study, examined, clients),
+        differences=tuple(_differences(study, examined)),
+        problems=tuple(_problems(study, examined)),
+    )
+
+
+def _refusals(
+    study: Study, examined: Mapping[str, Examined], clients: Mapping[str, Client]
+) -> dict[str, tuple[tuple[str, str], ...]]:
+    """What doors say no to when those who can take part rehearse the study together."""
+    able = {name: e.data for name, e in examined.items() if e.data and not e.problems}
+    limits = {name: clients[name].settings.limits for name in able}
+    told: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
+    everybody = study.mixture if len(able) == len(examined) else Empirical()
+    rehearsed = study.model_copy(update={"mixture": everybody, "candidates": ()})
+    for latest in rehearse_together(rehearsed, able, limits) if able else ():
+        for name, code in latest.refused.items():
+            told[name][latest.query, code] = None
+    return {name: tuple(refusals) for name, refusals in told.items()}
+
+
+def _problems(study: Study, examined: Mapping[str, Examined]) -> list[str]:
+    sizes = {name: found.data.n_rows for name, found in examined.items() if found.data}
+    try:
+        if len(sizes) == len(examined):
+            study.mixture.weights(sizes)
+    except FedoplError as error:
+        return [str(error)]
+    never = _never_taken(study, examined)
+    return [f"nobody ever took '{action}': take it out of the study's actions" for action in never]
+
+
+def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:
+    taken = [found.data.rows_per_action for found in examined.values() if found.data]
+    if len(taken) < len(examined):
+        return []
+    return [a for a, n in zip(study.actions, np.sum(taken, axis=0), strict=True) if not n]
+
+
+def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
+    readable = {n: found for n, found in examined.items() if found.data and found.features}
+    if len(readable) < 2:
+        return []
+    found = []
+    for position, action in enumerate(study.actions):
+        without = [
+            n for n, e in readable.items() if e.data and not e.data.rows_per_action[position]
+        ]
+        if without and len(without) < len(readable):
+            found.append(f"action '{action}' was never taken at {', '.join(without)}")
+    for feature in study.features:
+        found += _feature_differences(
+            feature, {n: e.features[feature] for n, e in readable.items() if e.features}
+        )
+    return found
+
+
+def _feature_differences(name: str, by_client: Mapping[str, Feature]) -> list[str]:
+    """A level that some never saw, and numbers that look like other units."""
+    constant = [client for client, found in by_client.items() if found.is_constant]
+    if constant and len(constant) < len(by_client):
+        return [f"feature '{name}' varies, but not at {', '.join(constant)}"]
+    means = {client: found.mean for client, found in by_client.items()}
+    spread = float(np.median([found.deviation for found in by_client.values()]))
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    if spread > 0 and means[high] - means[low] > FAR_APART * spread:
+        return [
+            f"feature '{name}' is {means[high]:.4g} on average at {high} and {means[low]:.4g} at "
+            f"{low}: is it in the same unit?"
+        ]
+    return []

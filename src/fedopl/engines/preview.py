@@ -1,0 +1,133 @@
+"""Rehearsals: what would leave a client, and who would refuse what; nothing is written down."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fedopl.arrays import FloatArray
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.client.logged_data import LoggedData
+from fedopl.engines.in_process import InProcess
+from fedopl.errors import FederationError
+from fedopl.mixture import Empirical
+from fedopl.policies.linear import action_pairs
+from fedopl.server.conversation import Round
+from fedopl.server.federation import run_study
+from fedopl.study import Study
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import Axis, Message, Refusal, axis_sizes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """One field of an answer."""
+
+    name: str
+    axes: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]  # of each axis
+    numbers: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Leaving:
+    """One answer: to which query, and what is in it."""
+
+    query: str
+    answer: str
+    refusal: str  # its code, or empty
+    parts: tuple[Part, ...]
+    scalars: dict[str, float]
+    n_bytes: int
+
+
+@dataclass
+class _Listening:
+    """A transport that keeps what passes."""
+
+    inner: InProcess
+    heard: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.inner.clients
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        for name, answer in self.inner.exchange(queries):
+            self.heard.append((queries[name], answer))
+            yield name, answer
+
+
+def rehearse(study: Study, name: str, data: LoggedData, limits: Limits) -> list[Leaving]:
+    """Everything the client would answer, were it alone; its real ledger is not touched.
+
+    Sums over its own rows are those it would send. What depends on others, the scores by shared
+    outcome models and the learned policy, is made from this client's rows alone.
+    """
+    alone = study.model_copy(update={"mixture": Empirical(), "candidates": ()})
+    transport = _Listening(InProcess({name: Door(name, data, alone, limits=limits)}))
+    with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
+        run_study(alone, transport)
+    sizes = axis_sizes(alone)
+    return [
+        _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
+        for query, answer in transport.heard
+    ]
+
+
+def rehearse_together(
+    study: Study, clients: Mapping[str, LoggedData], limits: Mapping[str, Limits]
+) -> list[Round]:
+    """How the study would go with all of them; nothing is kept or written down."""
+    doors = {name: Door(name, clients[name], study, limits=limits[name]) for name in clients}
+    rounds: dict[int, Round] = {}
+
+    def tell(latest: Round) -> None:
+        rounds[latest.exchange] = latest
+
+    with contextlib.suppress(FederationError):  # too many refusals end it, and were told
+        run_study(study, InProcess(doors), progress=tell)
+    return list(rounds.values())
+
+
+def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:
+    parts, scalars = [], {}
+    for name, kind in codec.FIELDS[type(answer)]:
+        content = getattr(answer, name)
+        if isinstance(kind, tuple):
+            parts.append(_part(study, name, kind, content))
+        elif kind in (int, float) and name != "exchange":
+            scalars[name] = content
+    return Leaving(
+        query=type(query).__name__,
+        answer=type(answer).__name__,
+        refusal=answer.reason.name if isinstance(answer, Refusal) else "",
+        parts=tuple(parts),
+        scalars=scalars,
+        n_bytes=n_bytes,
+    )
+
+
+def _part(study: Study, name: str, axes: tuple[Axis, ...], numbers: FloatArray) -> Part:
+    sizes = zip(axes, numbers.shape, strict=True)
+    return Part(
+        name=name,
+        axes=tuple(axis.value for axis in axes),
+        labels=tuple(_labels(study, axis, size) for axis, size in sizes),
+        numbers=numbers,
+    )
+
+
+def _labels(study: Study, axis: Axis, size: int) -> tuple[str, ...]:
+    features = (*study.features, "intercept")
+    known: dict[Axis, tuple[str, ...]] = {
+        Axis.ACTIONS: study.actions,
+        Axis.PARAMETERS: features,
+        Axis.REGRESSION: (*features, "outcome"),
+        Axis.PAIRS: tuple(
+            f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)
+        ),
+    }
+    if axis is Axis.FEATURES and size == len(features):
+        return features
+    return known.get(axis, tuple(f"{axis.value} {position + 1}" for position in range(size)))

@@ -1,0 +1,62 @@
+"""Runs: what learning returns, what a folder keeps of it, and the way back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from fedopl.client.door import Door
+from fedopl.client.ledger import Entry
+from fedopl.errors import StorageError
+from fedopl.files import write_atomically
+from fedopl.server.record import Record
+from fedopl.server.run_folder import load_record, save_record
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run(Record):
+    """A finished run in one process, with what every client wrote down in its ledger."""
+
+    ledger: dict[str, list[Entry]]
+
+    @classmethod
+    def of(cls, record: Record, doors: Mapping[str, Door]) -> Self:
+        """The record, with these clients' entries for its study."""
+        study = record.study.digest.hex()
+        ledger = {
+            name: [entry for entry in door.ledger.entries() if entry.study == study]
+            for name, door in doors.items()
+        }
+        return cls(**vars(record), ledger=ledger)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run as files; `fedopl.load_run` reads them."""
+        folder = Path(folder)
+        lines = [
+            json.dumps({"client": name, **asdict(entry)}, ensure_ascii=False)
+            for name, entries in sorted(self.ledger.items())
+            for entry in entries
+        ]
+        write_atomically(folder / "ledger.jsonl", "".join(f"{line}\n" for line in lines).encode())
+        save_record(self, folder)
+
+
+def load_run(folder: str | Path) -> Run:
+    """The run that was saved in this folder, as `learn` returned it."""
+    folder = Path(folder)
+    record = load_record(folder)
+    return Run(**vars(record), ledger=_entries(folder / "ledger.jsonl"))
+
+
+def _entries(path: Path) -> dict[str, list[Entry]]:
+    ledger: dict[str, list[Entry]] = {}
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            content = json.loads(line)
+            ledger.setdefault(content.pop("client"), []).append(Entry(**content))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise StorageError(f"{path}: was changed or cut off since it was written") from None
+    return ledger

@@ -1,0 +1,146 @@
+"""What one should know before acting on the report."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.report.comparing import Outcome, gain_over, is_arm, valued_clients, verdict
+from fedopl.report.numbers import listed, percent, plural
+from fedopl.report.support import MOST_RARE, RARE, THIN, supports
+from fedopl.report.wording import title_of
+from fedopl.server.candidates import arm_name
+from fedopl.server.record import Record
+from fedopl.server.refusals import in_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caution:
+    """One thing to know: its name, what it is, and what it means or what to do."""
+
+    title: str
+    what: str
+    advice: str
+
+
+def cautions(record: Record) -> list[Caution]:
+    """Everything there is to caution of, the gravest first; empty if nothing."""
+    return [
+        *_unclear_gain(record),
+        *_unseen(record),
+        *_without_values(record),
+        *_not_heard(record),
+        *_thin(record),
+        *_rare(record),
+    ]
+
+
+def _unclear_gain(record: Record) -> list[Caution]:
+    gain = gain_over(record, arm_name(record.best_arm))
+    if gain is None or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
+        return []
+    unit = Outcome.of(record.study).name
+    return [
+        Caution(
+            title="The gain may be nothing",
+            what="The gain over the best single action may be nothing: its 95 % interval "
+            f"({gain.interval} {unit}) touches zero.",
+            advice="More rows, or more held-out rows, would tell.",
+        )
+    ]
+
+
+def _unseen(record: Record) -> list[Caution]:
+    unknown = record.statistics.unknown(record.mixture)
+    hardly = np.zeros_like(unknown)
+    if record.described:
+        taken = record.described.taken()[-1].sum(axis=0)
+        hardly = (taken == 0) & ~unknown
+    found = []
+    for rows, who in ((unknown, "Nobody took"), (hardly, "Nobody, or too few to be told of, took")):
+        names = [
+            f"'{action}'" for action, is_it in zip(record.study.actions, rows, strict=True) if is_it
+        ]
+        if names:
+            found.append(
+                Caution(
+                    title="An action without a past",
+                    what=f"{who} {listed(names, joint='or')}.",
+                    advice="Nothing can be said about what it would do; the policy cannot be "
+                    "trusted to choose or to avoid it.",
+                )
+            )
+    return found
+
+
+def _without_values(record: Record) -> list[Caution]:
+    told = valued_clients(record)
+    missing = sorted(set(record.mixture) - set(told))
+    if not told or not missing:
+        return []
+    weight = percent(sum(record.mixture[name] for name in missing))
+    return [
+        Caution(
+            title="Values are missing",
+            what=f"{listed(missing)} told no values; together they weigh {weight}.",
+            advice="What is said about values speaks for the other clients only.",
+        )
+    ]
+
+
+def _not_heard(record: Record) -> list[Caution]:
+    """Who did not contribute, one caution for each question and reason."""
+    query_of = {latest.exchange: latest.query for latest in record.rounds}
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for exchange, client, why in record.refusals:
+        who = found.setdefault((query_of[exchange], why), {})
+        who.setdefault(client, []).append(exchange)
+    return [_not_heard_of(query, why, who) for (query, why), who in found.items()]
+
+
+def _not_heard_of(query: str, why: str, who: dict[str, list[int]]) -> Caution:
+    exchanges = sorted({exchange for places in who.values() for exchange in places})
+    where = f"exchange {exchanges[0] + 1}"
+    if len(exchanges) > 1:
+        where = f"{plural(len(exchanges), 'exchange')}, first in exchange {exchanges[0] + 1}"
+    reason = in_words(why)
+    return Caution(
+        title="No answer",
+        what=f"{listed(sorted(who))} gave no answer to “{title_of(query)}” ({where}): "
+        f"{reason.why}.",
+        advice=reason.remedy,
+    )
+
+
+def _thin(record: Record) -> list[Caution]:
+    by_client: dict[str, list[str]] = {}
+    for support in supports(record):
+        if support.effective_rows < THIN:
+            by_client.setdefault(support.client, []).append(f"'{support.action}'")
+    if not by_client:
+        return []
+    where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
+    return [
+        Caution(
+            title="Thin support",
+            what=f"Fewer than {THIN} effective rows speak for an action at {listed(where)}.",
+            advice="There, values rest on models and on other clients more than on own rows.",
+        )
+    ]
+
+
+def _rare(record: Record) -> list[Caution]:
+    by_client: dict[str, list[str]] = {}
+    for support in supports(record):
+        if support.rare_share > MOST_RARE:
+            text = f"'{support.action}' (for {percent(support.rare_share)} of rows)"
+            by_client.setdefault(support.client, []).append(text)
+    if not by_client:
+        return []
+    where = [f"at {client} {listed(texts, 3)}" for client, texts in by_client.items()]
+    return [
+        Caution(
+            title="Unlikely actions",
+            what=f"Some actions had a chance below {percent(RARE)}: {listed(where)}.",
+            advice="The few who got them count for many, so a handful of rows can move the result.",
+        )
+    ]

@@ -1,0 +1,150 @@
+"""A policy in words: what speaks for each action, and how strongly."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import BoolArray, FloatArray
+from fedopl.policies.linear import NEVER, LinearPolicy, PairwisePolicy
+from fedopl.report.numbers import listed
+from fedopl.schema import Encoding
+
+STRONG = 0.25  # of the largest effect: what is worth a word
+MOST_WORDS = 4
+
+Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation of every feature
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explanation:
+    """How much one step of each feature speaks for each action, or for one of a pair.
+
+    Only differences between the scores of actions decide, so each action is held against the mean
+    of all: no action is special, and what is added to every score alike drops out. Two actions
+    make one comparison.
+    """
+
+    names: tuple[str, ...]  # (n_scores,) an action, or 'a over b'
+    features: tuple[str, ...]
+    effects: FloatArray  # (n_scores, n_features)
+    step: str  # 'standard deviation' or 'unit'
+    of_pairs: bool
+    never: tuple[str, ...]  # actions that nobody could speak for
+    typical: str | None  # the action of somebody average in everything, where that is known
+    yes_no: BoolArray  # (n_features,)
+    levels: dict[str, tuple[str, str]]  # feature → column and level, where it stands for a level
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no feature plays a part."""
+        return not self.effects.any()
+
+
+def explain(policy: LinearPolicy, standardisation: Standardisation | None = None) -> Explanation:
+    """The policy's weights per unit, or per standard deviation where these are known."""
+    usable = policy.intercepts > NEVER / 10
+    names, effects = _contrasts(policy, usable)
+    yes_no = np.zeros(len(policy.feature_names), bool)
+    typical = None
+    if standardisation:
+        centre, scale = standardisation
+        width = len(policy.feature_names)
+        effects = effects * scale[:width]
+        yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)[:width]
+        typical = str(policy.names(centre[None, :width])[0])
+    return Explanation(
+        names=names,
+        features=policy.feature_names,
+        effects=effects,
+        step="standard deviation" if standardisation else "unit",
+        of_pairs=isinstance(policy, PairwisePolicy) or len(names) == 1,
+        never=_never(policy, usable),
+        typical=typical,
+        yes_no=yes_no,
+        levels=levels_of(policy.encoding),
+    )
+
+
+def sentences(explanation: Explanation) -> list[str]:
+    """One sentence for each action, or for each pair, then what else there is to say."""
+    if explanation.is_constant:
+        found = ["No feature plays a part: everybody gets the same."]
+    else:
+        found = [_sentence(explanation, place) for place in range(len(explanation.names))]
+    found += [
+        f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
+    ]
+    if explanation.typical is not None and not explanation.is_constant:
+        found.append(f"Somebody average in every feature gets '{explanation.typical}'.")
+    return found
+
+
+def strongest(explanation: Explanation, how_many: int) -> list[tuple[str, str, float]]:
+    """For each action or pair, the features of the largest effects: (name, feature, effect)."""
+    found = []
+    for name, effects in zip(explanation.names, explanation.effects, strict=True):
+        order = np.argsort(-np.abs(effects), kind="stable")[:how_many]
+        found += [(name, explanation.features[f], float(effects[f])) for f in order if effects[f]]
+    return found
+
+
+def levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
+    """For each feature that stands for a level of a column: that column and level."""
+    if encoding is None:
+        return {}
+    return {
+        f"{column}={level}": (column, level)
+        for column, levels in encoding.categorical.items()
+        for level in levels[1:]
+    }
+
+
+def _contrasts(policy: LinearPolicy, usable: BoolArray) -> tuple[tuple[str, ...], FloatArray]:
+    """Names and coefficients of what is worth comparing."""
+    weights = policy.coefficients
+    if isinstance(policy, PairwisePolicy) or _has_blocks(weights):
+        return tuple(policy.score_names), weights
+    names = [name for name, use in zip(policy.action_names, usable, strict=True) if use]
+    if len(names) == 2:
+        first, second = weights[usable]
+        return (f"{names[0]} over {names[1]}",), (first - second)[None, :]
+    return tuple(names), weights[usable] - weights[usable].mean(axis=0)
+
+
+def _has_blocks(weights: FloatArray) -> bool:
+    """Whether each feature speaks for one action only (φ(x, a) = x_a); a mean would blur that."""
+    n_actions, n_features = weights.shape
+    if n_features % n_actions or not weights.any():
+        return False
+    own = np.arange(n_features) // (n_features // n_actions)
+    return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
+
+
+def _never(policy: LinearPolicy, usable: BoolArray) -> tuple[str, ...]:
+    if isinstance(policy, PairwisePolicy):
+        return ()
+    return tuple(name for name, use in zip(policy.action_names, usable, strict=True) if not use)
+
+
+def _sentence(explanation: Explanation, place: int) -> str:
+    name, effects = explanation.names[place], explanation.effects[place]
+    largest = float(np.abs(explanation.effects).max())
+    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    words = [
+        _word(explanation, feature, effects[feature] > 0)
+        for feature in order
+        if abs(effects[feature]) >= STRONG * largest
+    ]
+    if not words:
+        return f"'{name}' hardly depends on the features; it is chosen where the others score low."
+    return f"'{name}' is favoured by {listed(words)}."
+
+
+def _word(explanation: Explanation, feature: int, favours: bool) -> str:
+    name = explanation.features[feature]
+    if name in explanation.levels:
+        column, level = explanation.levels[name]
+        return f"{column} '{level}'" if favours else f"{column} other than '{level}'"
+    if explanation.yes_no[feature]:
+        return f"{name} (yes)" if favours else f"{name} (no)"
+    return f"{'higher' if favours else 'lower'} {name}"

@@ -1,0 +1,1 @@
+"""Figures as inline SVG, in colours that the page decides on."""

@@ -1,0 +1,144 @@
+"""From a matplotlib figure to inline SVG: the page's colours and fonts, and ids of its own."""
+
+import io
+import re
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedopl.report.text import printable
+
+# Narrow, so that letters can still be read where a phone shrinks the figure to its width.
+WIDTH = 5.2
+LETTER = 0.073  # inches, the width of an ordinary letter
+LONGEST_LABEL = 28
+FONT_SIZE = 9.5
+
+# Stand-ins: matplotlib wants colours, the page decides what they are, in the light and the dark.
+INK, QUIET, LINE, PAGE = "#010101", "#020202", "#030303", "#040404"
+BETTER, WORSE, UNCLEAR, ACCENT = "#050505", "#060606", "#070707", "#080808"
+ACTIONS = tuple(f"#1010{position:02x}" for position in range(1, 8))  # the last is for the rest
+VARIABLES = {
+    "#000000": "currentColor",
+    INK: "currentColor",
+    QUIET: "var(--quiet)",
+    LINE: "var(--line)",
+    PAGE: "var(--page)",
+    BETTER: "var(--better)",
+    WORSE: "var(--worse)",
+    UNCLEAR: "var(--unclear)",
+    ACCENT: "var(--accent)",
+} | {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
+
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedopl",
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+    "font.size": FONT_SIZE,
+    "text.color": INK,
+    "axes.labelcolor": QUIET,
+    "axes.edgecolor": LINE,
+    "axes.titlesize": FONT_SIZE,
+    "axes.labelsize": FONT_SIZE,
+    "xtick.color": LINE,
+    "xtick.labelcolor": QUIET,
+    "xtick.labelsize": FONT_SIZE - 0.5,
+    "ytick.color": LINE,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": FONT_SIZE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+_COLOUR = re.compile(r"#[0-9a-f]{6}")
+_FONT = re.compile(r"\s*font-family:[^;]*;?")
+_REFERENCE = re.compile(r"#([\w.-]+)")
+
+
+def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float = WIDTH) -> str:
+    """The SVG of what `draw` puts on a figure of this height in inches."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(SETTINGS)
+        figure = Figure(figsize=(width, height))
+        draw(figure)
+        content = io.BytesIO()
+        with warnings.catch_warnings():
+            # Letters that matplotlib's own font lacks are drawn by the reader's browser.
+            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+            figure.savefig(content, format="svg", transparent=True, metadata=NO_METADATA)
+    return _inline(content.getvalue(), name)
+
+
+def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches from the lower left corner."""
+    across, up = figure.get_size_inches()
+    return figure.add_axes((left / across, bottom / up, width / across, height / up))
+
+
+def label_room(labels: list[str]) -> float:
+    """How many inches these labels need."""
+    return 0.15 + LETTER * max((_width(short(label)) for label in labels), default=0)
+
+
+def short(text: str, most: int = LONGEST_LABEL) -> str:
+    """The text on one line, cut off where it is too long to be drawn."""
+    clean = " ".join(printable(text).split())
+    if _width(clean) <= most:
+        return clean
+    kept = ""
+    for letter in clean:
+        if _width(kept + letter) >= most:
+            break
+        kept += letter
+    return f"{kept.rstrip()}…"
+
+
+def in_lines(text: str, most: int) -> str:
+    """The text on one line or two, of this many letters each."""
+    lines = textwrap.wrap(short(text, 2 * most), most) or [""]
+    return "\n".join([lines[0], short(" ".join(lines[1:]), most)] if len(lines) > 1 else lines)
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _inline(content: bytes, name: str) -> str:
+    root = ElementTree.fromstring(content)  # noqa: S314  what matplotlib wrote a moment ago
+    used = _references(root)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.attrib = {
+            key.rpartition("}")[2]: _rewritten(value, name)
+            for key, value in element.attrib.items()
+            if key != "id" or value in used
+        }
+        if "id" in element.attrib:
+            element.set("id", f"{name}-{element.get('id')}")
+    for element in root.iter():
+        for child in [c for c in element if c.tag in ("metadata", "style")]:
+            element.remove(child)
+    box = root.attrib["viewBox"]
+    root.attrib = {"viewBox": box, "aria-hidden": "true", "focusable": "false"}
+    return re.sub(r"\s*\n\s*", " ", ElementTree.tostring(root, encoding="unicode"))
+
+
+def _references(root: ElementTree.Element) -> set[str]:
+    texts = [value for e in root.iter() for key, value in e.attrib.items() if key != "style"]
+    return {found for text in texts for found in _REFERENCE.findall(text)}
+
+
+def _rewritten(value: str, name: str) -> str:
+    if value.startswith(("#", "url(#")):
+        return _REFERENCE.sub(rf"#{name}-\1", value)
+    return _FONT.sub("", _COLOUR.sub(lambda found: VARIABLES[found.group()], value))

@@ -1,0 +1,137 @@
+"""Forest plots: a point and its interval for each row, in one panel or several side by side."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedopl.report.comparing import verdict
+from fedopl.report.figures.drawing import (
+    BETTER,
+    INK,
+    LINE,
+    PAGE,
+    QUIET,
+    UNCLEAR,
+    WIDTH,
+    WORSE,
+    axes_at,
+    drawn,
+    label_room,
+    short,
+)
+from fedopl.report.numbers import Span
+from fedopl.report.parts import Key
+
+ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.28, 0.5, 0.16, 0.12
+FURTHEST = 5.0  # an interval is cut off this many ordinary reaches beyond the outermost point
+
+# Colour and shape both tell, for those who do not see the colours apart.
+MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}
+KEYS = (
+    Key(colour="better", text="better: the whole interval is to the right", mark="●"),
+    Key(colour="worse", text="worse: the whole interval is to the left", mark="■"),
+    Key(colour="unclear", text="no clear difference", mark="○"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One column of a forest plot: a span for each row, or None where there is none."""
+
+    title: str
+    spans: list[Span | None]
+
+
+def values_forest(name: str, labels: list[str], spans: list[Span], axis: str) -> str:
+    """Values, each with its interval; there is no line to be right or left of."""
+    panels = [Panel(title="", spans=list(spans))]
+    return _forest(name, labels, panels, axis, lambda _: (INK, "o"), zero=False)
+
+
+def gains_forest(name: str, labels: list[str], panels: list[Panel], axis: str) -> str:
+    """Gains: right of the line is better."""
+    return _forest(name, labels, panels, axis, _mark_of, zero=True)
+
+
+def _mark_of(span: Span) -> tuple[str, str]:
+    found = verdict(span)
+    return MARKS["unclear" if found == "same" else found]
+
+
+def _forest(
+    name: str,
+    labels: list[str],
+    panels: list[Panel],
+    axis: str,
+    mark_of: Callable[[Span], tuple[str, str]],
+    *,
+    zero: bool,
+) -> str:
+    left, head = label_room(labels), HEAD if any(p.title for p in panels) else 0.06
+    body = ROW * len(labels) + 0.08
+    width = (WIDTH - left - EDGE - GAP * (len(panels) - 1)) / len(panels)
+    low, high = _limits(panels, zero=zero)
+
+    def draw(figure: Figure) -> None:
+        for position, panel in enumerate(panels):
+            axes = axes_at(figure, left + position * (width + GAP), FOOT, width, body)
+            _style(axes, len(labels), (low, high), ticks=5 if len(panels) == 1 else 2)
+            axes.set_title(panel.title, color=QUIET, pad=7)
+            axes.set_yticks(range(len(labels)), [short(text) for text in labels])
+            if position:
+                axes.set_yticklabels([])
+            if zero:
+                axes.axvline(0, color=QUIET, linewidth=1)
+            for row, span in enumerate(panel.spans):
+                if span:
+                    _point(axes, row, span, mark_of(span))
+        figure.text(1 - EDGE / WIDTH, 0.09 / (head + body + FOOT), axis, ha="right", color=QUIET)
+
+    return drawn(name, head + body + FOOT, draw)
+
+
+def _style(axes: Axes, n_rows: int, limits: tuple[float, float], ticks: int) -> None:
+    axes.set_xlim(*limits)
+    axes.set_ylim(n_rows - 0.5, -0.5)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, min_n_ticks=2))
+    axes.grid(axis="y", color=LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _point(axes: Axes, row: int, span: Span, mark: tuple[str, str]) -> None:
+    colour, shape = mark
+    if span.is_known:
+        axes.plot([span.low, span.high], [row, row], color=colour, linewidth=2)
+    inside = PAGE if colour == UNCLEAR else colour
+    axes.plot(span.value, row, shape, color=inside, markeredgecolor=colour, markersize=6.5, mew=1.6)
+
+
+def is_cut(spans: list[Span | None]) -> bool:
+    """Whether an interval goes on beyond the edge."""
+    known = [span for span in spans if span and span.is_known]
+    low, high = _reach(known)
+    return any(span.low < low or span.high > high for span in known)
+
+
+def _limits(panels: list[Panel], *, zero: bool) -> tuple[float, float]:
+    spans = [span for panel in panels for span in panel.spans if span]
+    low, high = _reach([span for span in spans if span.is_known])
+    points = [span.value for span in spans] + ([0.0] if zero else [])
+    low, high = min([low, *points]), max([high, *points])
+    margin = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def _reach(known: list[Span]) -> tuple[float, float]:
+    """The ends, but no further than a few ordinary reaches: one tiny client must not squash all."""
+    if not known:
+        return np.inf, -np.inf
+    furthest = FURTHEST * float(np.median([(span.high - span.low) / 2 for span in known]))
+    low = max(min(s.low for s in known), min(s.value for s in known) - furthest)
+    return low, min(max(s.high for s in known), max(s.value for s in known) + furthest)

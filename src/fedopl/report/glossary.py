@@ -1,0 +1,48 @@
+"""The words of the report, for those who have not read the paper."""
+
+GLOSSARY: tuple[tuple[str, str], ...] = (
+    (
+        "Policy",
+        "A rule that says which action somebody gets, given what is known about them. The learned "
+        "policy is one rule for all clients, learned from what all of them logged.",
+    ),
+    (
+        "Client",
+        "One party with rows of its own, such as a hospital. Its rows never leave it.",
+    ),
+    (
+        "Value",
+        "What one can expect per decision if everybody were treated by the policy. It is estimated "
+        "from logged decisions, correcting for who got what and why.",
+    ),
+    (
+        "Gain",
+        "The difference in value between two policies on the same rows. Positive is better.",
+    ),
+    (
+        "95 % interval",
+        "A range that would cover the truth in 95 of 100 such studies. Where it touches zero, the "
+        "rows at hand cannot tell the two policies apart.",
+    ),
+    (
+        "Held-out rows",
+        "Rows set apart before learning and used for nothing but measuring values. A policy looks "
+        "better than it is on rows it was learned from.",
+    ),
+    (
+        "Each client's own policy",
+        "The policy a client would have learned from its rows alone, without the others.",
+    ),
+    (
+        "Propensity, or chance",
+        "How likely somebody was to get an action, as things were decided in the past.",
+    ),
+    (
+        "Effective rows",
+        "How many rows of ordinary weight an estimate is worth, once unlikely ones count for more.",
+    ),
+    (
+        "Mixture (λ) and skewness",
+        "How much each client counts, and how many times fewer rows it is worth to count them so.",
+    ),
+)

@@ -1,0 +1,120 @@
+"""Numbers as people write them: as many digits as the uncertainty leaves, and a real minus."""
+
+import math
+from dataclasses import dataclass
+
+from fedopl.estimates import Estimate
+
+MOST_DECIMALS = 6
+UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A number and the interval it lies in, both as they are shown."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    @classmethod
+    def of(cls, estimate: Estimate, level: float = 0.95, sign: float = 1.0) -> "Span":
+        """The estimate with its interval; a sign of −1 turns both round."""
+        low, high = estimate.interval(level)
+        ends = sorted((sign * low, sign * high))
+        return cls(value=sign * estimate.value, low=ends[0], high=ends[1], level=level)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there were rows enough for an interval."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether two policies never differed."""
+        return self.value == self.low == self.high == 0
+
+    @property
+    def number(self) -> str:
+        """The number alone."""
+        return decimal(self.value, self._decimals)
+
+    @property
+    def interval(self) -> str:
+        """The interval alone."""
+        if not self.is_known:
+            return "too few rows to tell"
+        return f"{decimal(self.low, self._decimals)} to {decimal(self.high, self._decimals)}"
+
+    def __str__(self) -> str:
+        return f"{self.number} ({percent(self.level)} interval {self.interval})"
+
+    @property
+    def _decimals(self) -> int | None:
+        """Two digits of the uncertainty, and more where an end would become zero that is not."""
+        reach = (self.high - self.low) / 2
+        if not self.is_known or reach == 0:
+            return None
+        least = max(0, 1 - math.floor(math.log10(reach)))
+        ends = [end for end in (self.low, self.high) if end]
+        for decimals in range(least, MOST_DECIMALS):
+            if all(round(end, decimals) for end in ends):
+                return decimals
+        return max(least, MOST_DECIMALS)
+
+
+def decimal(value: float, decimals: int | None = None) -> str:
+    """The number with this many decimals, or with three digits that count."""
+    if not math.isfinite(value):
+        return "not known"
+    if decimals is None:
+        size = math.floor(math.log10(abs(value))) if value else 0
+        decimals = max(0, 2 - size)
+    text = f"{value:,.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.3g}"
+    if not any(digit in text for digit in "123456789"):
+        text = text.removeprefix("-")
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share of one as per cent, with a decimal only where it says something."""
+    number = 100 * share
+    shown = round(number, 1)
+    if 0 < number < 0.1:
+        return "under 0.1 %"
+    return f"{shown:.0f} %" if shown == round(shown) or number >= 99.95 else f"{shown:.1f} %"
+
+
+def whole_percent(share: float) -> str:
+    """A share of one as whole per cent, for columns."""
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def count(number: float) -> str:
+    """A whole number."""
+    return f"{number:,.0f}"
+
+
+def size(n_bytes: int) -> str:
+    """A number of bytes."""
+    amount = float(n_bytes)
+    for unit in UNITS:
+        if amount < 1000 or unit == UNITS[-1]:
+            break
+        amount /= 1000
+    return f"{n_bytes:,} bytes" if unit == "bytes" else f"{amount:.3g} {unit}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """'1 client', '3 clients'."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(texts: list[str], most: int = 5, joint: str = "and") -> str:
+    """'a, b and c'; after the most, how many are left."""
+    if len(texts) > most:
+        texts = [*texts[: most - 1], f"{len(texts) - most + 1:,} more"]
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} {joint} {texts[-1]}"

@@ -1,0 +1,59 @@
+"""The page: sections in their order, through the template, into one file that needs no other."""
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fedopl.files import write_atomically
+from fedopl.report.cautions import cautions
+from fedopl.report.glossary import GLOSSARY
+from fedopl.report.parts import Section
+from fedopl.report.recommending import key_figures, recommend
+from fedopl.report.sections.by_client import by_client
+from fedopl.report.sections.course import course
+from fedopl.report.sections.decisions import decisions
+from fedopl.report.sections.left import left
+from fedopl.report.sections.overlap import overlap
+from fedopl.report.sections.settings import settings
+from fedopl.report.sections.weighing import weighing
+from fedopl.report.sections.worth import worth
+from fedopl.report.text import printable
+from fedopl.server.record import Record
+
+SECTIONS = (worth, by_client, decisions, overlap, course, weighing, left, settings)
+
+
+def write_report(record: Record, path: Path) -> Path:
+    """Write the report as one HTML file; the same record gives the same bytes."""
+    write_atomically(path, render(record).encode())
+    return path
+
+
+def render(record: Record) -> str:
+    """The report as HTML."""
+    environment = Environment(
+        loader=PackageLoader("fedopl.report", ""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_fit_to_show,
+    )
+    sections: tuple[Section, ...] = tuple(section(record) for section in SECTIONS)
+    return environment.get_template("page.html.jinja").render(
+        title=record.study.name,
+        recommendation=recommend(record),
+        figures=key_figures(record),
+        cautions=cautions(record),
+        sections=sections,
+        glossary=GLOSSARY,
+        markup=Markup,
+    )
+
+
+def _fit_to_show(value: object) -> object:
+    """Names come from others; and no line breaks before a per cent sign."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value).replace(" %", "\u00a0%")
+    return value

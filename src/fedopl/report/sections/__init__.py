@@ -1,0 +1,1 @@
+"""The sections of the page: each file turns a record into parts, and none knows HTML."""

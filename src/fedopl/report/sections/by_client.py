@@ -1,0 +1,152 @@
+"""Who gains and who loses: the learned policy at each client, beside what that client had."""
+
+from fedopl.report.comparing import SO_FAR, Outcome, gain_over, valued_clients, verdict
+from fedopl.report.figures.forest import KEYS, Panel, gains_forest, is_cut
+from fedopl.report.numbers import Span, count, plural
+from fedopl.report.parts import Part, Picture, Points, Section, Table, Text
+from fedopl.server.candidates import LOCAL, LOGGING, arm_name
+from fedopl.server.record import Record
+
+MOST_DRAWN, MOST_WORDED = 30, 12
+WORDS = {
+    "better": "gains",
+    "worse": "loses",
+    "unclear": "no clear difference",
+    "same": "no difference",
+    "unknown": "not told",
+}
+
+
+def by_client(record: Record) -> Section:
+    """The section, or one sentence where nothing is known."""
+    clients = valued_clients(record)
+    parts: tuple[Part, ...]
+    if not clients:
+        parts = (Text(text="No client told values, so nothing is claimed about any of them."),)
+    else:
+        parts = (
+            Text(
+                text="A policy that is good for all together need not be good for each. Every "
+                "client's own held-out rows say what the learned policy would gain there over "
+                "the policy the client would learn from its own rows alone, over "
+                f"{SO_FAR}, and over {_arm(record)}."
+            ),
+            *_drawn(record, clients),
+            _table(record, clients),
+            *_joining(record, clients),
+        )
+    return Section(name="clients", title="Who gains and who loses", parts=parts)
+
+
+def _arm(record: Record) -> str:
+    return f"giving everybody '{record.best_arm}'"
+
+
+def _comparisons(record: Record) -> dict[str, str]:
+    """The column's title → what it is compared with."""
+    columns = {"own policy": LOCAL, "done so far": LOGGING, "best single action": _best(record)}
+    return {title: name for title, name in columns.items() if name != record.chosen}
+
+
+def _best(record: Record) -> str:
+    return arm_name(record.best_arm)
+
+
+def _drawn(record: Record, clients: list[str]) -> tuple[Part, ...]:
+    shown = _extremes(record, clients)
+    panels = [
+        Panel(title=title, spans=[gain_over(record, name, client) for client in shown])
+        for title, name in _comparisons(record).items()
+    ]
+    unit = Outcome.of(record.study).name
+    svg = gains_forest(
+        "clients", shown, panels, f"gain in {unit} per decision; right of the line is better"
+    )
+    caption = "Gain of the learned policy at each client, over three alternatives."
+    if len(shown) < len(clients):
+        caption += (
+            f" Drawn are the {len(shown)} of {len(clients)} clients that gain least and most over "
+            "their own policy; the table has all."
+        )
+    if is_cut([span for panel in panels for span in panel.spans]):
+        caption += " Lines that reach the edge go on beyond it."
+    label = f"{caption} {_tally(record, clients)}"
+    return (Picture(name="clients", svg=svg, label=label, caption=caption, keys=KEYS),)
+
+
+def _extremes(record: Record, clients: list[str]) -> list[str]:
+    """Everybody, or those who gain least and most over their own policy."""
+    if len(clients) <= MOST_DRAWN:
+        return clients
+
+    def gain(client: str) -> float:
+        span = gain_over(record, LOCAL, client)
+        return span.value if span else 0.0
+
+    ranked = sorted(clients, key=lambda client: (-gain(client), client))
+    return [*ranked[: MOST_DRAWN // 2], *ranked[-MOST_DRAWN // 2 :]]
+
+
+def _table(record: Record, clients: list[str]) -> Table:
+    headers = ("Client", "Held-out rows", *(f"Over {title}" for title in _comparisons(record)))
+    rows = []
+    for client in clients:
+        held_out = record.values.of(record.chosen, client).n_rows
+        cells = [client, count(held_out)]
+        for name in _comparisons(record).values():
+            span = gain_over(record, name, client)
+            cells.append(_word(span) + (f"\n{span.number} ({span.interval})" if span else ""))
+        rows.append(tuple(cells))
+    unit = Outcome.of(record.study).name
+    return Table(
+        caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
+        "(positive is better)",
+        headers=headers,
+        rows=tuple(rows),
+    )
+
+
+def _joining(record: Record, clients: list[str]) -> tuple[Part, ...]:
+    """Does joining pay for us? In words, for each client."""
+    head = Text(text=f"Does joining pay? {_tally(record, clients)}")
+    shown = clients if len(clients) <= MOST_WORDED else _clear(record, clients)[:MOST_WORDED]
+    items = tuple(f"{client}: {_does_it_pay(record, client)}" for client in shown)
+    return (head, Points(items=items)) if items else (head,)
+
+
+def _clear(record: Record, clients: list[str]) -> list[str]:
+    spans = {client: gain_over(record, LOCAL, client) for client in clients}
+    return [c for c, span in spans.items() if span and verdict(span) in ("better", "worse")]
+
+
+def _tally(record: Record, clients: list[str]) -> str:
+    found = [_word(gain_over(record, LOCAL, client)) for client in clients]
+    gains, loses = found.count("gains"), found.count("loses")
+    if len(clients) == 1:
+        return "There is only one client, so nobody was joined."
+    if not gains and not loses:
+        return "Compared with its own policy, no client clearly gains, and none clearly loses."
+    rest = len(found) - gains - loses
+    return (
+        f"Compared with its own policy, {plural(gains, 'client gains', 'clients gain')} and "
+        f"{plural(loses, 'client loses', 'clients lose')}; for {count(rest)} there is no clear "
+        "difference."
+    )
+
+
+def _does_it_pay(record: Record, client: str) -> str:
+    span = gain_over(record, LOCAL, client)
+    if span is None:
+        return "not told."
+    change = Outcome.of(record.study).change(span)
+    found = f"expected to {change}, 95 % interval {span.interval}"
+    return {
+        "better": f"joining pays. The shared policy is {found}, over its own.",
+        "worse": f"joining costs. The shared policy is {found}, over its own.",
+        "same": "no difference. The shared policy decides as its own would.",
+        "unclear": f"no clear difference. The shared policy is {found}, over its own.",
+    }[verdict(span)]
+
+
+def _word(span: Span | None) -> str:
+    return WORDS[verdict(span) if span else "unknown"]

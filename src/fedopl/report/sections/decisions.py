@@ -1,0 +1,156 @@
+"""How decisions split: overall and by group, as the policy would have it and as it was."""
+
+import numpy as np
+
+from fedopl.arrays import FloatArray, IntArray
+from fedopl.report.figures.bars import Bar, stacked
+from fedopl.report.figures.drawing import ACTIONS
+from fedopl.report.groups import Group, difference, groups_of, overall
+from fedopl.report.numbers import count, listed, whole_percent
+from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
+from fedopl.report.sections.policy import policy_parts
+from fedopl.server.description import Descriptions
+from fedopl.server.record import Record
+
+MOST_DRAWN = 6  # features, and actions with a colour of their own
+
+
+def decisions(record: Record) -> Section:
+    """The policy itself, and what it would decide."""
+    parts = (*policy_parts(record), Heading(text="How decisions split"), *_splits(record))
+    return Section(name="policy", title="The policy itself", parts=parts)
+
+
+def _splits(record: Record) -> tuple[Part, ...]:
+    if record.described is None:
+        why = "they were not asked" if not record.study.describe else "none of them told"
+        return (Text(text=f"The clients did not say how decisions split: {why}."),)
+    told = sorted(record.described.by_client)
+    note = Text(
+        text=f"These are counts of training rows from {listed(told)}. Clients round them before "
+        "they tell, so small groups are only roughly right, and groups need not add up exactly.",
+        quiet=True,
+    )
+    return (*_overall(record, record.described), *_by_group(record, record.described), note)
+
+
+def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
+    everybody, actions = overall(described), record.study.actions
+    order = _order(everybody)
+    rows = {"learned policy": everybody.decided, "done so far": everybody.taken}
+    bars = [
+        Bar(label=name, shares=_merged(_shares(counts), order), note="")
+        for name, counts in rows.items()
+    ]
+    words = [
+        f"'{actions[a]}' {whole_percent(_shares(everybody.decided)[a])} "
+        f"(so far {whole_percent(_shares(everybody.taken)[a])})"
+        for a in order[:MOST_DRAWN]
+    ]
+    picture = Picture(
+        name="split",
+        svg=stacked("split", bars),
+        label=f"Share of each action overall: {listed(words, MOST_DRAWN)}.",
+        caption="Share of each action: what the learned policy would do, and what was done.",
+        keys=_keys(actions, order),
+    )
+    table = Table(
+        caption="Share of each action overall",
+        headers=("Action", "Learned policy", "Done so far"),
+        rows=tuple(
+            (
+                name,
+                whole_percent(_shares(everybody.decided)[a]),
+                whole_percent(_shares(everybody.taken)[a]),
+            )
+            for a, name in enumerate(actions)
+        ),
+    )
+    return (picture, table)
+
+
+def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
+    groups = groups_of(record.study, described)
+    if not groups:
+        return ()
+    ranked = sorted(groups, key=lambda feature: -difference(groups[feature]))
+    shown = [feature for feature in groups if feature in ranked[:MOST_DRAWN]]
+    order = _order(overall(described))
+    bars = [
+        Bar(
+            label=group.name,
+            shares=_merged(_shares(group.decided), order),
+            note=count(group.decided.sum()),
+            heading="" if place else feature,
+        )
+        for feature in shown
+        for place, group in enumerate(groups[feature])
+    ]
+    caption = "What the learned policy would do in each group; at the right, how many rows."
+    if len(shown) < len(groups):
+        caption += (
+            f" Drawn are the {len(shown)} of {len(groups)} features by which decisions differ most."
+        )
+    picture = Picture(
+        name="groups",
+        svg=stacked("groups", bars),
+        label=f"{caption} Decisions differ most by {listed(ranked[:3])}.",
+        caption=caption,
+        keys=_keys(record.study.actions, order),
+    )
+    return (picture, Folded(summary="All groups as a table", parts=(_table(record, groups),)))
+
+
+def _table(record: Record, groups: dict[str, list[Group]]) -> Table:
+    rows = [
+        (
+            f"{feature}: {group.name}",
+            name,
+            count(group_counts.sum()),
+            *_whole_percents(group_counts),
+        )
+        for feature, members in groups.items()
+        for group in members
+        for name, group_counts in (("learned", group.decided), ("so far", group.taken))
+    ]
+    return Table(
+        caption="Share of each action by group",
+        headers=("Group", "Policy", "Rows", *record.study.actions),
+        rows=tuple(rows),
+        text_columns=(1,),
+    )
+
+
+def _whole_percents(counts: FloatArray) -> list[str]:
+    return (
+        [whole_percent(share) for share in _shares(counts)] if counts.sum() else ["–"] * len(counts)
+    )
+
+
+def _shares(counts: FloatArray) -> FloatArray:  # (n_actions,)
+    return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
+
+
+def _order(everybody: Group) -> IntArray:
+    """Actions as the study names them; where there are too many, the most frequent come first."""
+    n_actions = len(everybody.decided)
+    if n_actions <= len(ACTIONS):
+        return np.arange(n_actions)
+    return np.argsort(-(everybody.decided + everybody.taken), kind="stable")
+
+
+def _merged(shares: FloatArray, order: IntArray) -> list[float]:
+    """In order; whatever has no colour of its own becomes one."""
+    ordered = [float(share) for share in shares[order]]
+    if len(ordered) <= len(ACTIONS):
+        return ordered
+    return [*ordered[:MOST_DRAWN], sum(ordered[MOST_DRAWN:])]
+
+
+def _keys(actions: tuple[str, ...], order: IntArray) -> tuple[Key, ...]:
+    names = [actions[a] for a in order]
+    if len(names) > len(ACTIONS):
+        names = [*names[:MOST_DRAWN], f"{len(names) - MOST_DRAWN} other actions"]
+    return tuple(
+        Key(colour=f"action-{place}", text=name) for place, name in enumerate(names, start=1)
+    )

@@ -1,0 +1,97 @@
+"""The policy itself: what speaks for each action."""
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.policies.linear import LinearPolicy
+from fedopl.report.comparing import is_arm
+from fedopl.report.explaining import Explanation, explain, sentences
+from fedopl.report.figures.bars import weights_chart
+from fedopl.report.numbers import decimal
+from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
+from fedopl.server.record import Record
+
+MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
+KEYS = (
+    Key(colour="better", text="speaks for the action"),
+    Key(colour="worse", text="speaks against it"),
+)
+
+
+def policy_parts(record: Record) -> tuple[Part, ...]:
+    """What the policy looks at, or why there is nothing to look at."""
+    head = Heading(text="What speaks for each action")
+    if record.policy is None:
+        why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
+        return (head, Text(text=why))
+    if is_arm(record.study, record.chosen):
+        return (head, Text(text="Everybody gets the same, so no feature plays a part."))
+    explanation = explain(record.policy, record.statistics.standardisation(record.mixture))
+    if explanation.is_constant:
+        return (head, Points(items=tuple(sentences(explanation))))
+    return (
+        head,
+        Text(text=_reading(record.policy, explanation)),
+        Points(items=_told(explanation)),
+        _chart(explanation),
+        Folded(summary="All weights as a table", parts=(_table(explanation),)),
+    )
+
+
+def _reading(policy: LinearPolicy, explanation: Explanation) -> str:
+    unit = "One step is one standard deviation of the feature, so that features can be compared."
+    if explanation.of_pairs:
+        return (
+            "The policy compares actions in pairs. A weight says how much one step up in a feature "
+            f"speaks for the first of the pair and against the second. {unit}"
+        )
+    return (
+        f"The policy adds up a score for each of {len(policy.action_names)} actions and takes the "
+        "highest. Only differences between scores matter, so each weight is held against the mean "
+        "over all actions: no action has to serve as the yardstick, and what raises all scores "
+        f"alike drops out. {unit}"
+    )
+
+
+def _told(explanation: Explanation) -> tuple[str, ...]:
+    told = sentences(explanation)
+    if len(told) <= MOST_SENTENCES:
+        return tuple(told)
+    rest = len(told) - MOST_SENTENCES
+    return (*told[:MOST_SENTENCES], f"{rest} more can be read from the table.")
+
+
+def _chart(explanation: Explanation) -> Picture:
+    strength = np.abs(explanation.effects)
+    features = np.sort(np.argsort(-strength.max(axis=0), kind="stable")[:MOST_FEATURES])
+    scores = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:MOST_PANELS])
+    names = [explanation.features[place] for place in features]
+    panels: list[tuple[str, FloatArray]] = [
+        (explanation.names[place], explanation.effects[place, features]) for place in scores
+    ]
+    axis = f"weight per {explanation.step}; to the right favours"
+    caption = f"Weight of each feature, per {explanation.step}."
+    if len(features) < len(explanation.features) or len(scores) < len(explanation.names):
+        caption += (
+            f" Drawn are the {len(features)} of {len(explanation.features)} features and the "
+            f"{len(scores)} of {len(explanation.names)} scores with the largest weights."
+        )
+    return Picture(
+        name="weights",
+        svg=weights_chart("weights", names, panels, axis),
+        label=f"{caption} {' '.join(_told(explanation)[:4])}",
+        caption=caption,
+        keys=KEYS,
+    )
+
+
+def _table(explanation: Explanation) -> Table:
+    rows = [
+        (feature, *(decimal(float(weight)) for weight in explanation.effects[:, place]))
+        for place, feature in enumerate(explanation.features)
+    ]
+    return Table(
+        caption=f"Weights per {explanation.step}; positive favours the action",
+        headers=("Feature", *explanation.names),
+        rows=tuple(rows),
+    )

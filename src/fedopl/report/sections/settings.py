@@ -1,0 +1,71 @@
+"""Every setting needed to repeat the run."""
+
+import json
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from fedopl.report.parts import Code, Folded, Part, Section, Table, Text
+from fedopl.server.record import Record
+
+PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
+
+
+def settings(record: Record) -> Section:
+    """The section."""
+    study = record.study
+    parts: tuple[Part, ...] = (
+        Text(
+            text="The study is all that was agreed on. With it, the same rows and the same "
+            "versions, the run comes out the same to the last digit. Every message carried its "
+            "hash, so nobody answered for another study."
+        ),
+        _versions(record),
+        Folded(summary="Every setting", parts=(_table(study.model_dump(mode="json")),)),
+        Folded(
+            summary="The study as a file",
+            parts=(
+                Text(text="Save this as study.json; it has the hash above."),
+                Code(text=study.model_dump_json(indent=1), label="The study as JSON"),
+            ),
+        ),
+    )
+    return Section(name="settings", title="How to repeat it", parts=parts)
+
+
+def _versions(record: Record) -> Table:
+    rows = [
+        ("Hash of the study", record.study.digest.hex()),
+        ("Seed", str(record.study.seed)),
+        ("Python", platform.python_version()),
+        *((package, version(package)) for package in PACKAGES),
+    ]
+    return Table(
+        caption="The study's hash, and the versions this report was written with",
+        headers=("What", "Which"),
+        rows=tuple(rows),
+        text_columns=(1,),
+    )
+
+
+def _table(content: dict[str, Any]) -> Table:
+    return Table(
+        caption="Every setting of the study",
+        headers=("Setting", "Value"),
+        rows=tuple(_flat(content)),
+        text_columns=(1,),
+    )
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings by their dotted names."""
+    rows: list[tuple[str, str]] = []
+    for name, value in content.items():
+        if isinstance(value, dict) and value:
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            rows.append((f"{prefix}{name}", text))
+    return rows

@@ -1,0 +1,17 @@
+"""Text that came from others, made fit to be shown."""
+
+import unicodedata
+
+# They turn the direction of what follows them, and so make a name read as another.
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def printable(text: str) -> str:
+    """The text without letters that control something instead of being read."""
+    return "".join(letter if _is_read(letter) else "�" for letter in text)
+
+
+def _is_read(letter: str) -> bool:
+    if letter in "\n\t":
+        return True
+    return unicodedata.category(letter) not in ("Cc", "Cs") and letter not in TURNING

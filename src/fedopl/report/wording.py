@@ -1,0 +1,61 @@
+"""What messages are called and hold, in words."""
+
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import (
+    ANSWERS,
+    Axis,
+    Describe,
+    Enrol,
+    EstimateValues,
+    ImprovePolicy,
+    Message,
+    SlopeOfValue,
+    SumOutcomes,
+    SumPairs,
+    SumScores,
+)
+
+# What is asked, and what the answer holds.
+QUERIES: dict[type[Message], tuple[str, str]] = {
+    Enrol: ("Who takes part", "how many rows there are, and how many took each action"),
+    SumOutcomes: ("Sums for outcome models", "sums of squares and products, by fold and action"),
+    SumScores: ("Sums of scores", "means of squares and products of features and scores"),
+    SumPairs: ("Sums for pairs of actions", "the same means, for each pair of actions"),
+    ImprovePolicy: ("Steps on the policy", "the policy's parameters after steps on own rows"),
+    SlopeOfValue: ("Which way is better", "the slope of the value, by parameter"),
+    EstimateValues: ("What policies are worth", "means of values, and how precise they are"),
+    Describe: ("How decisions split", "rounded counts by group, and effective rows"),
+}
+BY_NAME: dict[str, type[Message]] = {query.__name__: query for query in QUERIES}
+AXES = {
+    Axis.ACTIONS: "actions",
+    Axis.PARAMETERS: "(features + 1)",
+    Axis.REGRESSION: "(features + 2)",
+    Axis.FEATURES: "(features + 1)",
+    Axis.FOLDS: "folds",
+    Axis.GRAMS: "(actions or 1)",
+    Axis.PAIRS: "pairs of actions",
+    Axis.BINS: "bins",
+    Axis.CHANCE_BINS: "bins of propensity",
+    Axis.CANDIDATES: "policies compared",
+}
+
+
+def title_of(query: str) -> str:
+    """What a query is called on the page."""
+    return QUERIES[BY_NAME[query]][0]
+
+
+def content_of(query: str) -> str:
+    """What its answer holds."""
+    return QUERIES[BY_NAME[query]][1]
+
+
+def axes_of(query: str) -> list[str]:
+    """Each array of its answer with what it is counted in, as in 'means: policies compared'."""
+    fields = codec.FIELDS[ANSWERS[BY_NAME[query]]]
+    return [
+        f"{name.replace('_', ' ')}: {' × '.join(AXES[axis] for axis in axes)}"
+        for name, axes in fields
+        if isinstance(axes, tuple)
+    ]

@@ -1,0 +1,236 @@
+"""The run folder: a finished run as files that people and programs can read.
+
+study.json     the study, exactly; study.toml beside it is what a person wrote
+policy.json    the learned policy, unless it is a rule in code
+values.csv     values on held-out rows, by policy and client
+gains.csv      paired gains of the learned policy
+rounds.jsonl   every exchange: who answered, who refused, how many bytes
+sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
+run.json       what was chosen, for whom, with which versions; written last
+exchanges/     the journal, from which a killed run goes on
+"""
+
+import csv
+import io
+import json
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, astuple, fields
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedopl.errors import FedoplError, StorageError
+from fedopl.estimates import Estimate
+from fedopl.files import write_atomically
+from fedopl.policies.kinds import load_policy
+from fedopl.server.conversation import Round
+from fedopl.server.description import Descriptions
+from fedopl.server.evaluation import GainRow, GainTable, ValueRow, ValueTable
+from fedopl.server.record import Record
+from fedopl.server.statistics import Statistics
+from fedopl.study import Study
+from fedopl.wire.vocabulary import Description, Message, ScoreSums
+
+FORMAT, VERSION = "fedopl-run", 1
+PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
+ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
+
+Found = TypeVar("Found")
+Told = TypeVar("Told", bound=Message)
+
+
+def save_record(record: Record, folder: Path) -> None:
+    """Write the record; `run.json` comes last, so whoever finds it finds the rest."""
+    files = {
+        "study.json": record.study.model_dump_json(indent=1) + "\n",
+        "values.csv": _csv(
+            ("policy", "client", *ESTIMATE, "level", "low", "high"),
+            (
+                (r.policy, r.client, *astuple(r.estimate), r.level, *r.interval)
+                for r in record.values.rows
+            ),
+        ),
+        "gains.csv": _csv(
+            ("against", "client", *ESTIMATE, "low", "high"),
+            ((r.against, r.client, *astuple(r.estimate), *r.interval) for r in record.gains.rows),
+        ),
+        "rounds.jsonl": "".join(json.dumps(asdict(latest)) + "\n" for latest in record.rounds),
+    }
+    for name, text in files.items():
+        write_atomically(folder / name, text.encode())
+    if record.policy:
+        record.policy.save(folder / "policy.json")
+    write_atomically(folder / "sums.npz", _sums(record))
+    write_atomically(folder / "run.json", _summary(record).encode())
+
+
+def load_record(folder: Path) -> Record:
+    """The record that was saved in this folder."""
+    summary = _read(folder / "run.json", json.loads)
+    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
+        raise StorageError(f"{folder / 'run.json'}: is not a run saved by fedopl")
+    if summary.get("version") != VERSION:
+        raise StorageError(
+            f"{folder / 'run.json'}: expected version {VERSION}, came {summary.get('version')!r}; "
+            "load it with the fedopl that saved it"
+        )
+    study = _read(folder / "study.json", Study.model_validate_json)
+    if study.digest.hex() != summary.get("study"):
+        raise StorageError(f"{folder / 'study.json'}: was changed since the run; its hash differs")
+    sums, described = _load_sums(folder / "sums.npz", study, summary)
+    try:
+        return Record(
+            study=study,
+            policy=load_policy(folder / "policy.json") if summary["has_policy"] else None,
+            chosen=summary["chosen"],
+            best_arm=summary["best_arm"],
+            mixture=summary["mixture"],
+            rows=summary["rows"],
+            values=ValueTable(_read(folder / "values.csv", _value_rows)),
+            gains=GainTable(_read(folder / "gains.csv", _gain_rows)),
+            rounds=_read(folder / "rounds.jsonl", _rounds),
+            statistics=Statistics(study=study, sums=sums),
+            described=described,
+        )
+    except (KeyError, TypeError):
+        raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run ended here."""
+    return (folder / "run.json").is_file()
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _summary(record: Record) -> str:
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": record.study.name,
+        "study": record.study.digest.hex(),
+        "seed": record.study.seed,
+        "verdict": record.verdict,
+        "chosen": record.chosen,
+        "best_arm": record.best_arm,
+        "has_policy": record.policy is not None,
+        "mixture": record.mixture,
+        "rows": record.rows,
+        "clients": sorted(record.statistics.sums),
+        "described": sorted(record.described.by_client) if record.described else None,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _sums(record: Record) -> bytes:
+    """Arrays by client position and field; names may hold what a file in an archive may not."""
+    arrays: dict[str, Any] = {}
+    sums = record.statistics.sums
+    for position, name in enumerate(sorted(sums)):
+        arrays |= {f"sums.{position}.{f}": getattr(sums[name], f) for f in _arrays(ScoreSums)}
+    if record.described:
+        arrays["cuts"] = record.described.cuts
+        for position, (_, told) in enumerate(sorted(record.described.by_client.items())):
+            arrays |= {f"told.{position}.{f}": getattr(told, f) for f in _arrays(Description)}
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def _arrays(message: type[Message]) -> list[str]:
+    return [field.name for field in fields(message) if field.name not in ("study", "exchange")]
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _read(path: Path, parse: Callable[[str], Found]) -> Found:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be read: {error.strerror}; expected the folder of a finished run"
+        ) from None
+    except (ValueError, KeyError, TypeError, FedoplError):
+        raise StorageError(f"{path}: was changed or cut off since it was written") from None
+
+
+def _value_rows(text: str) -> tuple[ValueRow, ...]:
+    return tuple(
+        ValueRow(
+            policy=row["policy"],
+            client=row["client"],
+            estimate=_estimate(row),
+            level=float(row["level"]),
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    )
+
+
+def _gain_rows(text: str) -> tuple[GainRow, ...]:
+    return tuple(
+        GainRow(against=row["against"], client=row["client"], estimate=_estimate(row))
+        for row in csv.DictReader(io.StringIO(text))
+    )
+
+
+def _estimate(row: dict[str, str]) -> Estimate:
+    return Estimate(
+        value=float(row["value"]),
+        standard_error=float(row["standard_error"]),
+        n_rows=int(row["n_rows"]),
+        degrees_of_freedom=int(row["degrees_of_freedom"]),
+    )
+
+
+def _rounds(text: str) -> tuple[Round, ...]:
+    rounds = []
+    for line in text.splitlines():
+        content = json.loads(line)
+        for name in ("asked", "answered", "silent"):
+            content[name] = tuple(content[name])
+        rounds.append(Round(**content))
+    return tuple(rounds)
+
+
+def _load_sums(
+    path: Path, study: Study, summary: dict[str, Any]
+) -> tuple[dict[str, ScoreSums], Descriptions | None]:
+    def told(message: type[Told], part: str, position: int) -> Told:
+        content = {name: arrays[f"{part}.{position}.{name}"] for name in _arrays(message)}
+        return message(study=study.digest, exchange=0, **content)
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            sums = {name: told(ScoreSums, "sums", k) for k, name in enumerate(summary["clients"])}
+            if summary["described"] is None:
+                return sums, None
+            by_client = {
+                name: told(Description, "told", k) for k, name in enumerate(summary["described"])
+            }
+            return sums, Descriptions(cuts=arrays["cuts"], by_client=by_client)
+    except Exception:  # whatever a damaged archive makes its reader say
+        raise StorageError(f"{path}: was changed or cut off since it was written") from None
