@@ -27,7 +27,9 @@ if TYPE_CHECKING:
         self_normalised_ipw_scores,
     )
     from fedopl.client.values import estimate_value
+    from fedopl.engines.checking import check
     from fedopl.engines.estimator import PolicyLearner
+    from fedopl.engines.folders import evaluate, run
     from fedopl.engines.learning import learn
     from fedopl.engines.runs import Run, load_run
     from fedopl.errors import (
@@ -46,8 +48,10 @@ if TYPE_CHECKING:
     from fedopl.estimates import Estimate
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy, PairwisePolicy
+    from fedopl.report.page import write_report
     from fedopl.schema import Schema
     from fedopl.study import NuisancePlan, Study, TrainingPlan
+    from fedopl.study_file import read_study
 
 __version__ = "0.1.0"
 
@@ -67,6 +71,8 @@ _HOMES = {
     ),
     "fedopl.client.values": ("estimate_value",),
     "fedopl.engines.estimator": ("PolicyLearner",),
+    "fedopl.engines.checking": ("check",),
+    "fedopl.engines.folders": ("evaluate", "run"),
     "fedopl.engines.learning": ("learn",),
     "fedopl.engines.runs": ("Run", "load_run"),
     "fedopl.errors": (
@@ -85,7 +91,9 @@ _HOMES = {
     "fedopl.estimates": ("Estimate",),
     "fedopl.policies.kinds": ("load_policy",),
     "fedopl.policies.linear": ("LinearPolicy", "PairwisePolicy"),
+    "fedopl.report.page": ("write_report",),
     "fedopl.schema": ("Schema",),
+    "fedopl.study_file": ("read_study",),
     "fedopl.study": ("NuisancePlan", "Study", "TrainingPlan"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -117,9 +125,11 @@ __all__ = [
     "StudyError",
     "TrainingPlan",
     "aipw_scores",
+    "check",
     "cross_fit",
     "dm_scores",
     "estimate_value",
+    "evaluate",
     "ipw_scores",
     "learn",
     "load_policy",
@@ -127,8 +137,11 @@ __all__ = [
     "mixture",
     "overlap",
     "read_logged",
+    "read_study",
+    "run",
     "self_normalised_aipw_scores",
     "self_normalised_ipw_scores",
+    "write_report",
 ]
 
 

@@ -1,7 +1,8 @@
-"""Plain-text tables."""
+"""Tables, as plain text and for notebooks."""
 
 import io
 from collections.abc import Iterable, Sequence
+from html import escape
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -19,3 +20,16 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The same for notebooks; every cell is text, whatever it holds."""
+    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
+    body = "".join(f"<tr>{_html_cells(row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _html_cells(row: Sequence[str]) -> str:
+    first, *others = row
+    numbers = "".join(f'<td style="text-align:right">{escape(cell)}</td>' for cell in others)
+    return f'<th scope="row" style="text-align:left">{escape(first)}</th>{numbers}'

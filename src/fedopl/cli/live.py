@@ -22,34 +22,40 @@ class LiveView:
         self.study, self.clients, self.n_expected = study, clients, n_expected
         self.rounds: dict[int, Round] = {}
         self.started = time.monotonic()
+        self.scored: tuple[int, float] | None = None  # after how many exchanges, and when
 
     def tell(self, latest: "Round") -> None:
         """Take note of an exchange, or of what it came to."""
         self.rounds[latest.exchange] = latest
+        if latest.query == "SumScores":
+            self.scored = (len(self.rounds), time.monotonic())
 
     def seconds_left(self) -> float | None:
-        """By the pace so far; unknown before the second exchange."""
-        done = len(self.rounds)
-        if done < 2:
+        """By the pace since rows were scored, which is work that comes once; unknown before."""
+        if self.scored is None or len(self.rounds) == self.scored[0]:
             return None
-        return (time.monotonic() - self.started) / done * max(self.n_expected - done, 0)
+        before, when = self.scored
+        pace = (time.monotonic() - when) / (len(self.rounds) - before)
+        return pace * max(self.n_expected - len(self.rounds), 0)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
-        bar = ProgressBar(total=self.n_expected, completed=len(self.rounds), width=40)
-        return Group(Text(self._headline(), style="bold"), bar, self._table())
+        line = Table.grid()
+        line.add_row(ProgressBar(total=self.n_expected, completed=len(self.rounds), width=40))
+        return Group(Text(self._headline(), style="bold"), line, self._table())
 
     def _headline(self) -> str:
         done, left = len(self.rounds), self.seconds_left()
-        query = list(self.rounds.values())[-1].query if self.rounds else "enrolling"
-        parts = [f"{self.study.name}: exchange {done} of {self.n_expected}, {query}"]
+        parts = [f"{self.study.name}: {done} of {self.n_expected} exchanges"]
         losses = [latest.loss for latest in self.rounds.values() if latest.loss is not None]
         values = [latest.value for latest in self.rounds.values() if latest.value is not None]
         parts += [f"loss {losses[-1]:.4g}"] if losses else []
         parts += [f"value {values[-1]:.4g}"] if values else []
+        parts.append(f"{time.monotonic() - self.started:.0f} s so far")
         parts += [f"about {left:.0f} s left"] if left is not None else []
         return " · ".join(parts)
 

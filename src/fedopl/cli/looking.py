@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
-from fedopl.cli.printing import bulleted, note, say, say_json
+from fedopl.cli.printing import note, say, say_json
 
 if TYPE_CHECKING:
     from fedopl.client.examining import Examined
-    from fedopl.engines.checking import Checked
+    from fedopl.engines.checking import Readiness
     from fedopl.engines.preview import Leaving, Part
 
 
@@ -51,21 +51,18 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Hold every client's data against the study, before anything is learned."""
-    from fedopl.client.client_file import read_clients
-    from fedopl.engines.checking import check_clients
-    from fedopl.study_file import read_study
+    from fedopl.engines.checking import check as check_folders
 
-    agreed, _ = read_study(study)
-    checked = check_clients(agreed, read_clients(clients))
+    checked = check_folders(study, clients)
     if as_json:
         say_json(_check_as_json(checked))
     else:
-        say(_check_as_text(checked))
+        say(str(checked))
     if not checked.is_ready:
         raise typer.Exit(1)
 
 
-def _check_as_json(checked: "Checked") -> dict[str, Any]:
+def _check_as_json(checked: "Readiness") -> dict[str, Any]:
     return {
         "ready": checked.is_ready,
         "problems": checked.problems,
@@ -96,32 +93,6 @@ def _support_as_json(found: "Examined") -> dict[str, Any]:
             strict=True,
         )
     }
-
-
-def _check_as_text(checked: "Checked") -> str:
-    parts = [_client_as_text(name, found, checked) for name, found in checked.clients.items()]
-    if checked.differences:
-        parts.append("Differences between clients:\n" + bulleted(checked.differences))
-    if checked.problems:
-        parts.append("Problems with all together:\n" + bulleted(checked.problems, "✗"))
-    ready = "Ready: the study can run with these clients."
-    stuck = "Not ready: solve what is marked ✗ first; nothing was learned or sent."
-    return "\n\n".join([*parts, ready if checked.is_ready else stuck])
-
-
-def _client_as_text(name: str, found: "Examined", checked: "Checked") -> str:
-    from fedopl.server.refusals import in_words
-
-    lines = [f"── {name}: {found.data!r}" if found.data else f"── {name}"]
-    lines += [f"  ✗ {problem}" for problem in found.problems]
-    if found.overlap:
-        table = str(found.overlap).split("\nCaution:")[0]
-        lines += ["", table, ""]
-    lines += [f"  ! {caution}" for caution in found.cautions]
-    for query, code in checked.refusals[name]:
-        reason = in_words(code)
-        lines.append(f"  ! would refuse {query} ({code}): {reason.why}. {reason.remedy}")
-    return "\n".join(lines)
 
 
 def preview(

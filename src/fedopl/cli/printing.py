@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -23,11 +23,6 @@ def note(text: str) -> None:
 def say_json(content: object) -> None:
     """The result for a program; what is not a finite number is null."""
     typer.echo(json.dumps(_plain(content), ensure_ascii=False, indent=1))
-
-
-def bulleted(lines: Iterable[str], mark: str = "•") -> str:
-    """One line each, with a mark before it."""
-    return "\n".join(f"  {mark} {line}" for line in lines)
 
 
 def _plain(content: Any) -> Any:

@@ -13,7 +13,6 @@ from fedopl.cli.printing import note, say, say_json
 
 if TYPE_CHECKING:
     from fedopl.engines.runs import Run
-    from fedopl.study import Study
 
 
 class DemoData(StrEnum):
@@ -55,45 +54,25 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
-    from fedopl.client.client_file import read_clients
-    from fedopl.engines.folders import open_clients, run_with_clients
-    from fedopl.files import write_atomically
+    from fedopl.engines.folders import run as run_folders
     from fedopl.report.page import write_report
-    from fedopl.server.federation import expected_exchanges
+
+    folder = out or _default_folder(study)
+    finished = run_folders(
+        study, clients, out=folder, resume=resume, threads=threads, watch=watched
+    )
+    _say_run(finished, write_report(finished, folder / "report.html"), as_json=as_json)
+
+
+def _default_folder(study: Path) -> Path:
     from fedopl.study_file import read_study
 
-    agreed, candidates = read_study(study)
-    folder = out or Path("runs") / _slug(agreed.name)
-    _check_folder(folder, resume=resume)
-    opened = open_clients(agreed, read_clients(clients))
-    write_atomically(folder / "study.toml", study.read_bytes())
-    with watched(agreed, tuple(sorted(opened.doors)), expected_exchanges(agreed)) as tell:
-        finished = run_with_clients(
-            agreed,
-            opened,
-            policies=candidates,
-            journal=folder / "exchanges",
-            threads=threads,
-            progress=tell,
-        )
-    finished.save(folder)
-    report = write_report(finished, folder / "report.html")
-    _say_run(finished, report, as_json=as_json)
+    agreed, _ = read_study(study)
+    return Path("runs") / _slug(agreed.name)
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name.lower()).strip("-") or "study"
-
-
-def _check_folder(folder: Path, *, resume: bool) -> None:
-    from fedopl.errors import StorageError
-
-    if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder}: is a file; choose another folder with --out")
-    if not resume and folder.is_dir() and any(folder.iterdir()):
-        raise StorageError(
-            f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
-        )
 
 
 def _say_run(finished: "Run", report: Path, *, as_json: bool) -> None:
@@ -102,7 +81,15 @@ def _say_run(finished: "Run", report: Path, *, as_json: bool) -> None:
         return
     say(str(finished))
     say(_refusals_as_text(finished))
+    note_direction(finished)
     say(f"The report is {report}")
+
+
+def note_direction(finished: "Run") -> None:
+    """Say what a value is where a lower outcome is better."""
+    table = finished.study.table
+    if table and table.direction == "lower":
+        say(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
 
 
 def _refusals_as_text(finished: "Run") -> str:
@@ -165,22 +152,14 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Value saved policies on everybody's held-out rows, as paired differences."""
-    from fedopl.client.client_file import read_clients
-    from fedopl.engines.folders import evaluate_with_clients, open_clients
+    from fedopl.engines.folders import evaluate as evaluate_folders
     from fedopl.policies.kinds import load_policy
-    from fedopl.study_file import read_study
 
-    agreed, _ = read_study(study)
     named = {str(path): load_policy(path) for path in policies}
-    opened = open_clients(agreed, read_clients(clients))
-    with watched(agreed, tuple(sorted(opened.doors)), _exchanges_to_evaluate(agreed)) as tell:
-        valued = evaluate_with_clients(agreed, opened, named, threads=threads, progress=tell)
+    valued = evaluate_folders(named, study, clients, threads=threads, watch=watched)
     if as_json:
         say_json(run_as_json(valued))
     else:
         say(str(valued))
         say(_refusals_as_text(valued))
-
-
-def _exchanges_to_evaluate(study: "Study") -> int:
-    return 3 + (study.nuisances.kind == "federated") + study.describe
+        note_direction(valued)

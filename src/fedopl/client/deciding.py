@@ -20,7 +20,6 @@ from fedopl.client import encode
 from fedopl.client.tables import Wanted, _check_header, _first_line
 from fedopl.errors import DataError, OptionError, PolicyError
 from fedopl.files import replacing
-from fedopl.labels import quoted
 from fedopl.policies.linear import LinearPolicy
 from fedopl.schema import Encoding
 
@@ -31,8 +30,9 @@ Table = tuple[Any, Iterator[Batch]]  # a schema, and the rows in batches of that
 
 # Of a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one.
 BLOCK_BYTES = 1 << 20
-# Of a Parquet file: rows times columns.
+# Of a Parquet file: rows times columns, and what is read of each column at a time.
 BATCH_CELLS = 1 << 19
+BUFFER_BYTES = 1 << 16
 # What a cell of a CSV file cannot hold without quotation marks.
 MARKS = ('"', ",", "\r", "\n")
 
@@ -99,14 +99,11 @@ def decide_table(
     """
     source, out = Path(source), Path(out)
     task = _task(policy, columns or {}, labels or {})
-    _check_files(source, out)
-    if undecided not in get_args(Undecided):
-        raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
+    _check_choices(source, out, undecided)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
     with _opened(source, encoding) as (schema, batches):
         _check_columns(schema, task, source, column)
         schema = schema.append(pa.field(column, pa.string()))
-        _check_writable(schema, out)
         with replacing(out) as file, WRITERS[_suffix(out)](file, schema) as write:
             for batch in batches:
                 codes, doubts = _decide(batch, task)
@@ -117,11 +114,8 @@ def decide_table(
                 if progress:
                     progress(int(tally.sum()))
     *counts, n_undecided = tally.tolist()
-    return Decided(
-        n_rows=sum(counts) + n_undecided,
-        counts=dict(zip(policy.action_names, counts, strict=True)),
-        n_undecided=n_undecided,
-    )
+    by_action = dict(zip(policy.action_names, counts, strict=True))
+    return Decided(n_rows=int(tally.sum()), counts=by_action, n_undecided=n_undecided)
 
 
 # --- before anything is written --------------------------------------------------------------
@@ -139,7 +133,9 @@ def _task(
     return _Task(policy=policy, encoding=policy.encoding, called=called, labels=labels)
 
 
-def _check_files(source: Path, out: Path) -> None:
+def _check_choices(source: Path, out: Path, undecided: str) -> None:
+    if undecided not in get_args(Undecided):
+        raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
     endings = ", ".join(READERS)
     if _suffix(source) not in READERS:
         raise DataError(f"{source}: expected a file that ends in {endings}, came '{source.name}'")
@@ -148,7 +144,12 @@ def _check_files(source: Path, out: Path) -> None:
         raise DataError(f"{source}: the file {what}; check the path")
     if not source.stat().st_size:
         raise DataError(f"{source}: the file is empty; expected a header")
+    _check_out(out, source)
+
+
+def _check_out(out: Path, source: Path) -> None:
     if _suffix(out) not in WRITERS:
+        endings = ", ".join(WRITERS)
         raise OptionError(f"{out}: expected a name that ends in {endings}, came '{out.name}'")
     if out.is_dir():
         raise OptionError(f"{out}: is a folder; name a file to write")
@@ -157,37 +158,24 @@ def _check_files(source: Path, out: Path) -> None:
 
 
 def _check_columns(schema: Any, task: _Task, source: Path, column: str) -> None:
-    name, called = str(source), task.called
-    own = tuple(dict.fromkeys(called.values()))
+    name, own = str(source), tuple(dict.fromkeys(task.called.values()))
     _check_header(schema.names, Wanted(name=name, columns=own, labels=(), encoding=""))
     if column in schema.names:
         raise OptionError(
             f"{name}: there is a column '{column}' already; choose another name for the new one, "
             "with column= (--column)"
         )
-    for numeric in task.encoding.numeric if _suffix(source) == ".parquet" else ():
-        kind = schema.field(called[numeric]).type
-        encode.check_numbers(kind, f"{name}: column '{called[numeric]}'")
+    if _suffix(source) == ".parquet":
+        _check_kinds(schema, task, name)
 
 
-def _check_writable(schema: Any, out: Path) -> None:
-    """Refuse to write as CSV what has no text."""
-    if _suffix(out) == ".parquet":
-        return
-    wrong = [f"{field.name} ({field.type})" for field in schema if not _has_text(field.type)]
-    if wrong:
-        raise OptionError(
-            f"{out}: CSV cannot hold the columns {quoted(wrong)}; write a file that ends in "
-            ".parquet"
-        )
-
-
-def _has_text(kind: Any) -> bool:
-    try:
-        pa.nulls(0, kind).cast(pa.string())
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
+def _check_kinds(schema: Any, task: _Task, name: str) -> None:
+    for column, own in task.called.items():
+        kind, what = schema.field(own).type, f"{name}: column '{own}'"
+        if column in task.encoding.numeric:
+            encode.check_numbers(kind, what)
+        elif pa.types.is_nested(kind):
+            raise DataError(f"{what}: expected labels, came {kind}; make them text first")
 
 
 def _suffix(path: Path) -> str:
@@ -323,9 +311,11 @@ def _read_csv(path: Path, encoding: str) -> Iterator[Table]:
 
 @contextlib.contextmanager
 def _read_parquet(path: Path, encoding: str) -> Iterator[Table]:  # noqa: ARG001
-    with parquet.ParquetFile(path, buffer_size=BLOCK_BYTES) as file:
+    # Without a buffer, or with all of it filled beforehand, whole columns would be in memory.
+    with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
-        yield schema, file.iter_batches(max(1, BATCH_CELLS // max(1, len(schema))))
+        n_rows = max(1, BATCH_CELLS // max(1, len(schema)))
+        yield schema, file.iter_batches(n_rows, use_threads=False)
 
 
 READERS: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
@@ -340,8 +330,9 @@ READERS: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
 
 @contextlib.contextmanager
 def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[Batch], object]]:
-    file.write(_lines([pa.array([name]) for name in schema.names]))
-    yield lambda batch: file.write(_lines(batch.columns))
+    names = [pa.array([name], pa.string()) for name in schema.names]
+    file.write(_lines(pa.RecordBatch.from_arrays(names, names=schema.names)))
+    yield lambda batch: file.write(_lines(batch))
 
 
 @contextlib.contextmanager
@@ -364,14 +355,21 @@ WRITERS: dict[str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[Ba
 }
 
 
-def _lines(columns: list[Any]) -> bytes:
-    """Rows of a CSV file; the cells are joined by Arrow, as there may be millions."""
-    return _joined(pc.binary_join_element_wise(*map(_cells, columns), ","), "\n") + b"\n"
+def _lines(batch: Batch) -> bytes:
+    """Rows of a CSV file; Arrow joins the cells, as there may be millions."""
+    cells = map(_cells, batch.schema.names, batch.columns)
+    return _joined(pc.binary_join_element_wise(*cells, ","), "\n") + b"\n"
 
 
-def _cells(column: Any) -> Any:
+def _cells(name: str, column: Any) -> Any:
     """A column as text, in quotation marks where a cell needs them."""
-    texts = pc.fill_null(column.cast(pa.string()), "")
+    try:
+        texts = pc.fill_null(column.cast(pa.string()), "")
+    except pa.ArrowException:
+        raise OptionError(
+            f"out: column '{name}' holds {column.type}, which a CSV file cannot hold; name a file "
+            "that ends in .parquet"
+        ) from None
     all_text = _joined(texts, "")
     if not any(mark.encode() in all_text for mark in MARKS):
         return texts

@@ -19,7 +19,7 @@ NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"
 # The codes of no label, and of one that is not known.
 MISSING, UNKNOWN = -1, -2
 # What Arrow's CSV reader takes for a number, a flag and a gap.
-NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
 SPELLINGS = csv.ConvertOptions()
 
 

@@ -1,6 +1,7 @@
 """Overlap: whether every action was taken often enough, by everyone, to be judged."""
 
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances
 from fedopl.client.support import effective_rows
 from fedopl.options import check_probability
-from fedopl.tables import text_table
+from fedopl.tables import html_table, text_table
 
 QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
 FEW_EFFECTIVE_ROWS = 30
@@ -56,6 +57,17 @@ class Overlap:
         return cautions
 
     def __str__(self) -> str:
+        return "\n".join([self.table(), *(f"Caution: {caution}." for caution in self.cautions)])
+
+    def table(self) -> str:
+        """The numbers alone."""
+        return text_table(*self._table())
+
+    def _repr_html_(self) -> str:
+        cautions = "".join(f"<p>Caution: {escape(caution)}.</p>" for caution in self.cautions)
+        return html_table(*self._table()) + cautions
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         headers = [
             "action",
             "rows",
@@ -69,10 +81,7 @@ class Overlap:
             f"below {self.floor:g}",
             "residual variance",
         ]
-        table = text_table(
-            headers, [self._cells(action) for action in range(len(self.action_names))]
-        )
-        return "\n".join([table, *(f"Caution: {caution}." for caution in self.cautions)])
+        return headers, [self._cells(action) for action in range(len(self.action_names))]
 
     def _cells(self, action: int) -> list[str]:
         return [

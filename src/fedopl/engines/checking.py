@@ -1,25 +1,28 @@
 """Before anything is learned: whether tables fit the study, and who would refuse what."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
-from fedopl.client.client_file import Client
+from fedopl.client.client_file import Client, read_clients
 from fedopl.client.examining import Examined, Feature, examine
 from fedopl.engines.preview import rehearse_together
 from fedopl.errors import FedoplError
 from fedopl.mixture import Empirical
+from fedopl.server.refusals import in_words
 from fedopl.study import Study
+from fedopl.study_file import read_study
 
 # Means of a feature that lie this many standard deviations apart suggest another unit.
 FAR_APART = 3.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Checked:
-    """What was found: each client's table, what it would refuse, and how clients differ."""
+class Readiness:
+    """What was found: each client's table, what it would refuse, how clients differ; `print` it."""
 
     clients: dict[str, Examined]
     refusals: dict[str, tuple[tuple[str, str], ...]]  # client → (query, code)
@@ -32,11 +35,47 @@ class Checked:
         stuck = chain.from_iterable(client.problems for client in self.clients.values())
         return not self.problems and not any(stuck)
 
+    def __str__(self) -> str:
+        parts = [self._client(name) for name in self.clients]
+        if self.differences:
+            parts.append("Differences between clients:\n" + _marked(self.differences, "!"))
+        if self.problems:
+            parts.append("Problems with all together:\n" + _marked(self.problems, "✗"))
+        return "\n\n".join([*parts, READY if self.is_ready else NOT_READY])
 
-def check_clients(study: Study, clients: Mapping[str, Client]) -> Checked:
+    def _client(self, name: str) -> str:
+        found = self.clients[name]
+        refusals = [
+            f"would refuse {query} ({code}): {in_words(code).why}. {in_words(code).remedy}"
+            for query, code in self.refusals[name]
+        ]
+        parts = [
+            f"── {name}: {found.data!r}" if found.data else f"── {name}",
+            _marked(found.problems, "✗"),
+            f"\n{found.overlap.table()}\n" if found.overlap else "",
+            _marked((*found.cautions, *refusals), "!"),
+        ]
+        return "\n".join(part for part in parts if part)
+
+
+READY = "Ready: the study can run with these clients."
+NOT_READY = "Not ready: solve what is marked ✗ first; nothing was learned or sent."
+
+
+def _marked(lines: Iterable[str], mark: str) -> str:
+    return "\n".join(f"  {mark} {line}" for line in lines)
+
+
+def check(study: str | Path, clients: str | Path) -> Readiness:
+    """Hold every client's data against a study file, before anything is learned."""
+    agreed, _ = read_study(study)
+    return check_clients(agreed, read_clients(clients))
+
+
+def check_clients(study: Study, clients: Mapping[str, Client]) -> Readiness:
     """Examine every client by itself, then side by side."""
     examined = {name: examine(client, study) for name, client in sorted(clients.items())}
-    return Checked(
+    return Readiness(
         clients=examined,
         refusals=_refusals(study, examined, clients),
         differences=tuple(_differences(study, examined)),

@@ -1,21 +1,37 @@
 """Clients in folders, all in one process: run a study with them, value policies, or look first."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedopl.client.client_file import Client
+from fedopl.client.client_file import Client, read_clients
 from fedopl.client.door import Door
 from fedopl.client.ledger import FileLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess, fingerprint_of
 from fedopl.engines.runs import Run
-from fedopl.errors import StudyError
+from fedopl.errors import StorageError, StudyError
+from fedopl.files import write_atomically
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.conversation import Progress
-from fedopl.server.federation import evaluate_policies, run_study
+from fedopl.server.federation import (
+    evaluate_policies,
+    exchanges_to_evaluate,
+    expected_exchanges,
+    run_study,
+)
 from fedopl.study import Study
+from fedopl.study_file import read_study
+
+Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
+
+
+def _nobody_watches(
+    _study: Study, _clients: tuple[str, ...], _n_expected: int
+) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,35 +68,70 @@ def _door(study: Study, client: Client, data: LoggedData) -> Door:
     )
 
 
-def run_with_clients(
-    study: Study,
-    clients: Clients,
+def run(
+    study: str | Path,
+    clients: str | Path,
     *,
-    policies: Mapping[str, LinearPolicy] | None = None,
-    journal: Path,
+    out: str | Path,
+    resume: bool = False,
     threads: int = 1,
-    progress: Progress | None = None,
+    watch: Watch = _nobody_watches,
 ) -> Run:
-    """Run the study; whoever was killed goes on from the journal."""
-    record = run_study(
-        study,
-        InProcess(clients.doors, threads),
-        policies=policies,
-        journal=journal,
-        fingerprint=fingerprint_of(clients.data),
-        progress=progress,
-    )
-    return Run.of(record, clients.doors)
+    """Run a study file with clients in folders, and keep the run in a folder.
+
+    Args:
+        study: the study file.
+        clients: the folder with a folder for each client.
+        out: the run's folder; unless it is empty, only with `resume`.
+        resume: go on with the run in the folder, if it is one of this study and these rows.
+        threads: how many clients work at once.
+        watch: a context that gives a function to be called after every exchange, or None.
+
+    """
+    agreed, candidates = read_study(study)
+    folder = Path(out)
+    _check_folder(folder, resume=resume)
+    opened = open_clients(agreed, read_clients(clients))
+    write_atomically(folder / "study.toml", Path(study).read_bytes())
+    with watch(agreed, tuple(sorted(opened.doors)), expected_exchanges(agreed)) as progress:
+        record = run_study(
+            agreed,
+            InProcess(opened.doors, threads),
+            policies=candidates,
+            journal=folder / "exchanges",
+            fingerprint=fingerprint_of(opened.data),
+            progress=progress,
+        )
+    finished = Run.of(record, opened.doors)
+    finished.save(folder)
+    return finished
 
 
-def evaluate_with_clients(
-    study: Study,
-    clients: Clients,
+def _check_folder(folder: Path, *, resume: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder}: is a file; choose another folder with --out")
+    if not resume and folder.is_dir() and any(folder.iterdir()):
+        raise StorageError(
+            f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
+        )
+
+
+def evaluate(
     policies: Mapping[str, LinearPolicy],
+    study: str | Path,
+    clients: str | Path,
     *,
     threads: int = 1,
-    progress: Progress | None = None,
+    watch: Watch = _nobody_watches,
 ) -> Run:
-    """Value these policies on held-out rows, as the study would."""
-    record = evaluate_policies(study, InProcess(clients.doors, threads), policies, progress)
-    return Run.of(record, clients.doors)
+    """Value saved policies on everybody's held-out rows, as the study would; the first is compared.
+
+    The arguments are those of `run`; nothing is written but the clients' ledgers and scores.
+    """
+    agreed, _ = read_study(study)
+    opened = open_clients(agreed, read_clients(clients))
+    names = tuple(sorted(opened.doors))
+    with watch(agreed, names, exchanges_to_evaluate(agreed)) as progress:
+        transport = InProcess(opened.doors, threads)
+        record = evaluate_policies(agreed, transport, policies, progress)
+    return Run.of(record, opened.doors)

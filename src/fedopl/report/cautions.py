@@ -42,8 +42,8 @@ def _unclear_gain(record: Record) -> list[Caution]:
     return [
         Caution(
             title="The gain may be nothing",
-            what="The gain over the best single action may be nothing: its 95 % interval "
-            f"({gain.interval} {unit}) touches zero.",
+            what="The 95 % interval of the gain over the best single action, "
+            f"{gain.interval} {unit}, touches zero.",
             advice="More rows, or more held-out rows, would tell.",
         )
     ]
@@ -81,7 +81,7 @@ def _without_values(record: Record) -> list[Caution]:
     return [
         Caution(
             title="Values are missing",
-            what=f"{listed(missing)} told no values; together they weigh {weight}.",
+            what=f"{listed(missing)} told no values; {weight} of the weight is theirs.",
             advice="What is said about values speaks for the other clients only.",
         )
     ]

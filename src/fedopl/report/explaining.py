@@ -70,7 +70,7 @@ def sentences(explanation: Explanation) -> list[str]:
     if explanation.is_constant:
         found = ["No feature plays a part: everybody gets the same."]
     else:
-        found = [_sentence(explanation, place) for place in range(len(explanation.names))]
+        found = _by_score(explanation)
     found += [
         f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
     ]
@@ -126,18 +126,22 @@ def _never(policy: LinearPolicy, usable: BoolArray) -> tuple[str, ...]:
     return tuple(name for name, use in zip(policy.action_names, usable, strict=True) if not use)
 
 
-def _sentence(explanation: Explanation, place: int) -> str:
-    name, effects = explanation.names[place], explanation.effects[place]
-    largest = float(np.abs(explanation.effects).max())
-    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
-    words = [
-        _word(explanation, feature, effects[feature] > 0)
-        for feature in order
-        if abs(effects[feature]) >= STRONG * largest
-    ]
-    if not words:
-        return f"'{name}' hardly depends on the features; it is chosen where the others score low."
-    return f"'{name}' is favoured by {listed(words)}."
+def _by_score(explanation: Explanation) -> list[str]:
+    words = {name: _words(explanation, place) for place, name in enumerate(explanation.names)}
+    found = [f"'{name}' is favoured by {listed(told)}." for name, told in words.items() if told]
+    rest = [f"'{name}'" for name, told in words.items() if not told]
+    if rest:
+        verb = "hardly depends" if len(rest) == 1 else "hardly depend"
+        found.append(f"{listed(rest)} {verb} on the features.")
+    return found
+
+
+def _words(explanation: Explanation, place: int) -> list[str]:
+    """What favours an action most, compared with the strongest effect of all."""
+    effects = explanation.effects[place]
+    least = STRONG * float(np.abs(explanation.effects).max())
+    strongest = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    return [_word(explanation, f, effects[f] > 0) for f in strongest if abs(effects[f]) >= least]
 
 
 def _word(explanation: Explanation, feature: int, favours: bool) -> str:

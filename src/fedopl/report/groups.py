@@ -56,7 +56,7 @@ def bin_names(cuts: FloatArray) -> dict[int, str]:
     """Each bin that can hold a row, and what it is called."""
     if tuple(cuts) == BINARY_CUTS:
         return {1: "no", 2: "yes"}
-    ends = [f"{cut:,.10g}".replace("-", "−") for cut in cuts]
+    ends = [f"{cut + 0.0:,.10g}".replace("-", "−") for cut in cuts]
     between = [f"{low} to {high}" for low, high in pairwise(ends)]
     return dict(enumerate([f"up to {ends[0]}", *between, f"above {ends[-1]}"]))
 

@@ -1,7 +1,7 @@
 """Numbers as people write them: as many digits as the uncertainty leaves, and a real minus."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedopl.estimates import Estimate
 
@@ -17,6 +17,7 @@ class Span:
     low: float
     high: float
     level: float = 0.95
+    decimals: int | None = None  # where not those that the interval leaves
 
     @classmethod
     def of(cls, estimate: Estimate, level: float = 0.95, sign: float = 1.0) -> "Span":
@@ -38,21 +39,24 @@ class Span:
     @property
     def number(self) -> str:
         """The number alone."""
-        return decimal(self.value, self._decimals)
+        return decimal(self.value, self.fitting_decimals)
 
     @property
     def interval(self) -> str:
         """The interval alone."""
         if not self.is_known:
             return "too few rows to tell"
-        return f"{decimal(self.low, self._decimals)} to {decimal(self.high, self._decimals)}"
+        places = self.fitting_decimals
+        return f"{decimal(self.low, places)} to {decimal(self.high, places)}"
 
     def __str__(self) -> str:
         return f"{self.number} ({percent(self.level)} interval {self.interval})"
 
     @property
-    def _decimals(self) -> int | None:
+    def fitting_decimals(self) -> int | None:
         """Two digits of the uncertainty, and more where an end would become zero that is not."""
+        if self.decimals is not None:
+            return self.decimals
         reach = (self.high - self.low) / 2
         if not self.is_known or reach == 0:
             return None
@@ -62,6 +66,12 @@ class Span:
             if all(round(end, decimals) for end in ends):
                 return decimals
         return max(least, MOST_DECIMALS)
+
+
+def alike(spans: list[Span]) -> list[Span]:
+    """The spans with as many decimals as the most precise of them, for columns."""
+    decimals = max((places for span in spans if (places := span.fitting_decimals)), default=None)
+    return [replace(span, decimals=decimals) for span in spans]
 
 
 def decimal(value: float, decimals: int | None = None) -> str:

@@ -112,7 +112,7 @@ def _policy(record: Record, over_arm: Span, so_far: Span) -> Recommendation:
     if beats_arm == "better":
         return Recommendation(
             sentence=f"No case for a change yet: {who} is better than {arm}, but not demonstrably "
-            f"better than {SO_FAR} ({_change(record, so_far)}).",
+            f"better than {SO_FAR}, expected to {_change(record, so_far)}.",
             detail=f"Compared with {arm}, it is expected to {_change(record, over_arm)}.",
             tone="keep",
         )
@@ -127,7 +127,7 @@ def _arm(record: Record, over_arm: Span, beats_past: str, past: str) -> Recommen
     elif found == "worse":
         why = f"{who} is worse, expected to {_change(record, over_arm)}"
     else:
-        why = f"{who} is not demonstrably better (expected to {_change(record, over_arm)})"
+        why = f"{who} is not demonstrably better, expected to {_change(record, over_arm)}"
     keep = f", or keep to {SO_FAR}" if beats_past != "better" and found == "unclear" else ""
     return Recommendation(
         sentence=f"Give everybody '{record.best_arm}'{keep}: {why}.",

@@ -1,7 +1,7 @@
 """Values on held-out rows: each policy, each client, and what one gains over another."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,12 @@ from fedopl.errors import OptionError
 from fedopl.estimates import Estimate
 from fedopl.labels import quoted
 from fedopl.mixture import Weights, renormalised
-from fedopl.tables import text_table
+from fedopl.tables import html_table, text_table
 from fedopl.wire.vocabulary import Values
 
 GLOBAL = "global"
+
+Cells = tuple[list[str], list[list[str]]]  # headers and rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,13 @@ class ValueTable:
         return _cell(found, policy, client)
 
     def __str__(self) -> str:
-        return _text("value", [(row.policy, row.client, row) for row in self.rows])
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
+
+    def _cells(self) -> Cells:
+        return _cells("value", [(row.policy, row.client, row) for row in self.rows])
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,13 @@ class GainTable:
         )
 
     def __str__(self) -> str:
-        return _text("gain over", [(row.against, row.client, row) for row in self.rows])
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
+
+    def _cells(self) -> Cells:
+        return _cells("gain over", [(row.against, row.client, row) for row in self.rows])
 
 
 def _cell(cells: dict[tuple[str, str], Estimate], policy: str, client: str) -> Estimate:
@@ -84,7 +98,7 @@ def _cell(cells: dict[tuple[str, str], Estimate], policy: str, client: str) -> E
     return cells[policy, client]
 
 
-def _text(what: str, rows: list[tuple[str, str, ValueRow | GainRow]]) -> str:
+def _cells(what: str, rows: Iterable[tuple[str, str, ValueRow | GainRow]]) -> Cells:
     headers = [what, "client", "estimate", "standard error", "interval", "held-out rows"]
     cells = []
     for policy, client, row in rows:
@@ -92,7 +106,7 @@ def _text(what: str, rows: list[tuple[str, str, ValueRow | GainRow]]) -> str:
         found = row.estimate
         numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}", f"{low:.4g} to {high:.4g}"]
         cells.append([policy, client, *numbers, f"{found.n_rows:,}"])
-    return text_table(headers, cells)
+    return headers, cells
 
 
 def mixture_estimate(

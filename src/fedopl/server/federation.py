@@ -67,8 +67,13 @@ def expected_exchanges(study: Study) -> int:
         "direct": direct.MOST_EXCHANGES,
     }
     oracle = 1 if study.policy == "finite" else extra.get(study.oracle, 0)
-    always = 2 + (study.nuisances.kind == "federated")
-    return always + oracle + (study.evaluation_share > 0) + study.describe
+    return exchanges_to_evaluate(study) + oracle
+
+
+def exchanges_to_evaluate(study: Study) -> int:
+    """How many exchanges it takes to value policies that are there already."""
+    scoring = 2 + (study.nuisances.kind == "federated")
+    return scoring + (study.evaluation_share > 0) + study.describe
 
 
 def evaluate_policies(

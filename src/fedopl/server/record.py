@@ -1,6 +1,7 @@
 """What a run leaves behind."""
 
 from dataclasses import dataclass
+from html import escape
 
 from fedopl.errors import OptionError
 from fedopl.mixture import Weights, as_mixture
@@ -70,6 +71,12 @@ class Record:
         if high < 0:
             return f"{what} is worse than the best constant arm, {against}: {found}."
         return f"{what} does not demonstrably beat the best constant arm, {against}: {found}."
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><strong>{escape(self.verdict)}</strong></p>"]
+        if self.values.rows:
+            parts += [self.values._repr_html_(), self.gains._repr_html_()]
+        return "".join(parts)
 
     def __str__(self) -> str:
         parts = [self.verdict]

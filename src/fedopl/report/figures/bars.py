@@ -35,6 +35,7 @@ def weights_chart(
     """One panel for each score, a bar for each feature; at most three panels side by side."""
     columns = min(MOST_COLUMNS, len(panels))
     n_rows = -(-len(panels) // columns)
+    features = [short(text) for text in features]
     left, body = label_room(features), ROW * len(features) + 0.06
     width = (WIDTH - left - EDGE - GAP * (columns - 1)) / columns
     block = HEAD + body + FOOT
@@ -48,7 +49,7 @@ def weights_chart(
             axes = axes_at(figure, left + column * (width + GAP), bottom, width, body)
             axes.set_title(in_lines(title, int(width / 0.085)), pad=6, weight="bold")
             _weights(axes, weights, largest)
-            axes.set_yticks(range(len(features)), [short(text) for text in features])
+            axes.set_yticks(range(len(features)), features)
             if column:
                 axes.set_yticklabels([])
         figure.text(1 - EDGE / WIDTH, 0.06 / height, axis, ha="right", color=QUIET)
@@ -79,7 +80,7 @@ class Bar:
 
 def stacked(name: str, bars: list[Bar]) -> str:
     """Stacked bars that add up to a whole, with numbers where there is room for them."""
-    left = label_room([bar.label for bar in bars])
+    left = label_room([short(bar.label) for bar in bars])
     right = 0.1 + 0.068 * max(len(bar.note) for bar in bars)
     places = _places(bars)
     height = places[-1] + 0.3

@@ -87,7 +87,7 @@ def axes_at(figure: Figure, left: float, bottom: float, width: float, height: fl
 
 def label_room(labels: list[str]) -> float:
     """How many inches these labels need."""
-    return 0.15 + LETTER * max((_width(short(label)) for label in labels), default=0)
+    return 0.15 + LETTER * max(map(_width, labels), default=0)
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:
@@ -109,8 +109,15 @@ def in_lines(text: str, most: int) -> str:
     return "\n".join([lines[0], short(" ".join(lines[1:]), most)] if len(lines) > 1 else lines)
 
 
-def _width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+def _width(text: str) -> float:
+    return sum(map(_letter_width, text))
+
+
+def _letter_width(letter: str) -> float:
+    """In ordinary letters."""
+    if unicodedata.east_asian_width(letter) in "WF" or letter in "MW@%":
+        return 1.8
+    return 1.25 if letter.isupper() else 1.0
 
 
 def _inline(content: bytes, name: str) -> str:

@@ -13,6 +13,7 @@ from fedopl.report.figures.drawing import (
     BETTER,
     INK,
     LINE,
+    LONGEST_LABEL,
     PAGE,
     QUIET,
     UNCLEAR,
@@ -20,13 +21,15 @@ from fedopl.report.figures.drawing import (
     WORSE,
     axes_at,
     drawn,
+    in_lines,
     label_room,
     short,
 )
 from fedopl.report.numbers import Span
 from fedopl.report.parts import Key
 
-ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.28, 0.5, 0.16, 0.12
+ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
+MOST_BESIDE = 18  # letters of a label beside several panels
 FURTHEST = 5.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
 # Colour and shape both tell, for those who do not see the colours apart.
@@ -71,6 +74,7 @@ def _forest(
     *,
     zero: bool,
 ) -> str:
+    labels = [short(text, LONGEST_LABEL if len(panels) == 1 else MOST_BESIDE) for text in labels]
     left, head = label_room(labels), HEAD if any(p.title for p in panels) else 0.06
     body = ROW * len(labels) + 0.08
     width = (WIDTH - left - EDGE - GAP * (len(panels) - 1)) / len(panels)
@@ -80,8 +84,8 @@ def _forest(
         for position, panel in enumerate(panels):
             axes = axes_at(figure, left + position * (width + GAP), FOOT, width, body)
             _style(axes, len(labels), (low, high), ticks=5 if len(panels) == 1 else 2)
-            axes.set_title(panel.title, color=QUIET, pad=7)
-            axes.set_yticks(range(len(labels)), [short(text) for text in labels])
+            axes.set_title(in_lines(panel.title, int(width / 0.08)), color=QUIET, pad=7)
+            axes.set_yticks(range(len(labels)), labels)
             if position:
                 axes.set_yticklabels([])
             if zero:

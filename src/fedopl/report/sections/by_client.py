@@ -139,12 +139,15 @@ def _does_it_pay(record: Record, client: str) -> str:
     if span is None:
         return "not told."
     change = Outcome.of(record.study).change(span)
-    found = f"expected to {change}, 95 % interval {span.interval}"
+    found = (
+        "Compared with its own policy, the shared one is expected to "
+        f"{change} (95 % interval {span.interval})."
+    )
     return {
-        "better": f"joining pays. The shared policy is {found}, over its own.",
-        "worse": f"joining costs. The shared policy is {found}, over its own.",
+        "better": f"joining pays. {found}",
+        "worse": f"joining costs. {found}",
         "same": "no difference. The shared policy decides as its own would.",
-        "unclear": f"no clear difference. The shared policy is {found}, over its own.",
+        "unclear": f"no clear difference. {found}",
     }[verdict(span)]
 
 

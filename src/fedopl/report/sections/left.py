@@ -28,7 +28,7 @@ def _kinds(queries: list[str]) -> Table:
         (title_of(query), content_of(query), "; ".join(axes_of(query))) for query in queries
     )
     return Table(
-        caption="What each kind of answer holds (+ 1 for an intercept, + 2 for that and the reward)",
+        caption="What each kind of answer holds (+ 1: an intercept, + 2: also the reward)",
         headers=("Asked", "The answer holds", "Numbers, and what they are counted in"),
         rows=rows,
         text_columns=(1, 2),

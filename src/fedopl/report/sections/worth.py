@@ -2,7 +2,7 @@
 
 from fedopl.report.comparing import Outcome, gain_over, is_arm, label, opened, value_of, verdict
 from fedopl.report.figures.forest import KEYS, Panel, gains_forest, values_forest
-from fedopl.report.numbers import Span, count, percent
+from fedopl.report.numbers import Span, alike, count, percent
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.server.evaluation import GLOBAL
 from fedopl.server.record import Record
@@ -32,14 +32,15 @@ def _nothing(record: Record) -> Text:
 
 def _values(record: Record) -> tuple[Part, ...]:
     outcome, names = Outcome.of(record.study), _ordered(record)
-    spans = {name: span for name in names if (span := value_of(record, name))}
+    spans = _alike({name: span for name in names if (span := value_of(record, name))})
     labels = [opened(label(record.study, name)) for name in spans]
+    held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
     level = percent(next(iter(spans.values())).level)
     together = ", which hold for all rows together" if record.study.policy == "finite" else ""
     intro = (
-        f"Expected {outcome.name} per decision ({outcome.better}), estimated on rows that nothing "
-        f"was learned from and weighed by the agreed mixture of clients. The lines are {level} "
-        f"intervals{together}."
+        f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} rows "
+        "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "
+        f"are {level} intervals{together}."
     )
     drawn = list(spans)[:MOST_DRAWN]
     svg = values_forest(
@@ -49,12 +50,12 @@ def _values(record: Record) -> tuple[Part, ...]:
         f"{outcome.name} per decision; {outcome.better}",
     )
     rows = [
-        (text, span.number, span.interval, count(record.values.of(name, GLOBAL).n_rows))
-        for text, (name, span) in zip(labels, spans.items(), strict=True)
+        (text, span.number, span.interval)
+        for text, span in zip(labels, spans.values(), strict=True)
     ]
     table = Table(
         caption=f"Expected {outcome.name} per decision ({outcome.better})",
-        headers=("Policy", "Estimate", f"{level} interval", "Held-out rows"),
+        headers=("Policy", "Estimate", f"{level} interval"),
         rows=tuple(rows),
     )
     shown = _picture("values", svg, "Values of the policies", list(spans.values()), labels)
@@ -64,7 +65,7 @@ def _values(record: Record) -> tuple[Part, ...]:
 def _gains(record: Record) -> tuple[Part, ...]:
     outcome = Outcome.of(record.study)
     names = [name for name in _ordered(record) if name != record.chosen]
-    spans = {name: span for name in names if (span := gain_over(record, name))}
+    spans = _alike({name: span for name in names if (span := gain_over(record, name))})
     labels = [opened(label(record.study, name)) for name in spans]
     what = label(record.study, record.chosen)
     intro = Text(
@@ -104,6 +105,10 @@ def _picture(name: str, svg: str, what: str, spans: list[Span], labels: list[str
         caption=f"{what}, with intervals.{left_out}",
         keys=KEYS if name == "gains" else (),
     )
+
+
+def _alike(spans: dict[str, Span]) -> dict[str, Span]:
+    return dict(zip(spans, alike(list(spans.values())), strict=True))
 
 
 def _ordered(record: Record) -> list[str]:
