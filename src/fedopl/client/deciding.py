@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ BLOCK_BYTES = 1 << 20
 # Of a Parquet file: rows times columns, and what is read of each column at a time.
 BATCH_CELLS = 1 << 19
 BUFFER_BYTES = 1 << 16
+# How much of a cell an error shows, in characters.
+EXAMPLE_LENGTH = 30
 # What a cell of a CSV file cannot hold without quotation marks.
 MARKS = ('"', ",", "\r", "\n")
 
@@ -187,7 +188,7 @@ def _suffix(path: Path) -> str:
 
 
 def _decide(batch: Batch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
-    """The code of each row's action, or the next one where there is doubt; and the doubts."""
+    """The code of each row's action, one past the last where there is doubt; and the doubts."""
     numeric, categorical, doubts = {}, {}, []
     for column in task.encoding.numeric:
         numeric[column], found = _numbers(batch, column, task)
@@ -234,8 +235,9 @@ def _gaps(column: str, rows: BoolArray, task: _Task) -> list[_Doubt]:
 
 
 def _example(cell: str) -> str:
-    """One cell, short enough not to be a row that a stray quotation mark made into one."""
-    return f"'{textwrap.shorten(cell, 30, placeholder='…')}'"
+    """The beginning of a cell: all of it may be rows, if a quotation mark was never closed."""
+    shown = "".join(cell.splitlines()[:1])[:EXAMPLE_LENGTH]
+    return f"'{shown}'" if shown == cell else f"'{shown}…'"
 
 
 def _anywhere(doubts: list[_Doubt]) -> BoolArray:
