@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 import fedopl
-from fedopl.client import deciding, encode
+from fedopl.client import encode, streams
 from fedopl.client.deciding import decide_table
 from fedopl.schema import Encoding
 
@@ -199,8 +199,8 @@ def test_batches_do_not_matter(tmp_path, monkeypatch, kind):
     source = stored(table, tmp_path / f"in.{kind}")
     told = []
     whole = decide_table(policy(), source, tmp_path / f"whole.{kind}")
-    monkeypatch.setattr(deciding, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(deciding, "BATCH_CELLS", 40)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BATCH_CELLS", 40)
     assert decide_table(policy(), source, tmp_path / f"cut.{kind}", progress=told.append) == whole
     assert cells(tmp_path / f"whole.{kind}") == cells(tmp_path / f"cut.{kind}")
     assert len(told) > 10
@@ -335,7 +335,7 @@ def test_rows_in_doubt_are_refused_in_words_that_say_what_and_how_many(tmp_path)
 
 
 def test_rows_are_counted_from_the_beginning_of_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(deciding, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
     table = {"age": ["30"] * 60, "site": [*["north"] * 50, "mars", *["north"] * 9]}
     with pytest.raises(fedopl.DataError, match=r"1 of the first 5\d rows"):
         decide_table(policy(), stored(table, tmp_path / "in.csv"), tmp_path / "out.csv")
@@ -375,7 +375,7 @@ BAD_FILES = {
     "fake.parquet": (GOOD, "cannot be read as .parquet"),
     "fake.csv.gz": (GOOD, "cannot be read as .csv.gz"),
     "cut.csv.gz": (gzip.compress(os.urandom(99) + GOOD)[:-20], r"csv.gz|utf-8"),
-    "open.csv": (GOOD + b'"' + b"secret" * 50, "row is longer than 100 bytes; is a quotation mark"),
+    "open.csv": (GOOD + b'"' + b"secret" * 50, "row is too long to be one; is a quotation mark"),
     "missing.csv": (b"age,other\n30,1\n", "1 of the schema's 2 columns missing: 'site'; the table"),
     "renamed.csv": (b"Age,site\n30,north\n", "missing: 'age'; is it 'Age' for 'age'"),
     "twice.csv": (b"age,site,age\n30,north,1\n", "more than one column is called 'age'"),
@@ -385,7 +385,7 @@ BAD_FILES = {
 @pytest.mark.parametrize(("file", "case"), BAD_FILES.items(), ids=BAD_FILES)
 def test_a_bad_file_is_refused_in_words_that_name_it(tmp_path, monkeypatch, file, case):
     content, message = case
-    monkeypatch.setattr(deciding, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
     if content is not None:
         (tmp_path / file).write_bytes(content)
     with pytest.raises(fedopl.DataError, match=message) as caught:
@@ -475,7 +475,7 @@ def test_doubt_is_met_in_one_of_two_ways(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_failure_halfway_leaves_everything_as_it_was(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(deciding, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
     source, out = tmp_path / "in.csv", tmp_path / f"out.{kind}"
     source.write_bytes(b"age,site\n" + b"30,north\n" * 50 + b"30,mars\n")
     out.write_bytes(b"before")
@@ -491,7 +491,7 @@ def test_a_disk_that_fails_is_not_the_tables_fault(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(deciding, "_lines", full)
+    monkeypatch.setattr(streams, "_lines", full)
     with pytest.raises(fedopl.StorageError, match=r"out\.csv: cannot be written: No space left"):
         decide_table(policy(), stored(TABLE, tmp_path / "in.csv"), tmp_path / "out.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

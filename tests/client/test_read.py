@@ -308,3 +308,24 @@ def test_something_else_is_no_table(source):
 def test_a_schema_is_a_schema():
     with pytest.raises(fedopl.OptionError, match=r"expected a fedopl\.Schema, came dict"):
         fedopl.read_logged(pandas.DataFrame(TABLE), SCHEMA)
+
+
+def test_a_ragged_row_is_named_by_its_length_and_never_shown(tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("age,arm,reward\n61,a,2\n7,Jane Doe\n")
+    schema = fedopl.Schema(
+        action="arm", actions=["a", "b"], reward="reward", direction="higher", numeric=["age"]
+    )
+    with pytest.raises(fedopl.DataError, match="Expected 3 columns, got 2") as caught:
+        fedopl.read_logged(path, schema)
+    assert "Jane" not in str(caught.value)
+
+
+def test_cells_may_hold_line_breaks_however_long_the_file(tmp_path):
+    path = tmp_path / "notes.csv"
+    lines = [f'{age},"seen\ntwice",{"ab"[age % 2]},{age % 7}' for age in range(200_000)]
+    path.write_text("\n".join(["age,note,arm,reward", *lines]) + "\n")
+    schema = fedopl.Schema(
+        action="arm", actions=["a", "b"], reward="reward", direction="higher", numeric=["age"]
+    )
+    assert fedopl.read_logged(path, schema).n_rows == 200_000

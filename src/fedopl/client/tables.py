@@ -1,7 +1,9 @@
 """Opening a table: a file or a frame in, Arrow columns out, and a clear word where it fails."""
 
+import contextlib
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,9 +59,20 @@ def table_name(source: object) -> str:
 
 
 def _open_file(path: Path, wanted: Wanted) -> Columns:
-    name = wanted.name
-    suffix = "".join(path.suffixes[-2:]).lower() if path.suffix == ".gz" else path.suffix.lower()
-    if suffix not in READERS:
+    check_file(path, wanted.name)
+    with explained(path, wanted.name, wanted.encoding):
+        return READERS[suffix_of(path)](path, wanted)
+
+
+def suffix_of(path: Path) -> str:
+    """What the file's name says it is: its ending, or the last two where one is .gz."""
+    zipped = path.suffix.lower() == ".gz"
+    return "".join(path.suffixes[-2:]).lower() if zipped else path.suffix.lower()
+
+
+def check_file(path: Path, name: str) -> None:
+    """Refuse what is not there, is empty, or is of no kind that can be read."""
+    if suffix_of(path) not in READERS:
         raise DataError(
             f"{name}: expected a file that ends in {', '.join(READERS)}, came '{path.name}'"
         )
@@ -68,28 +81,43 @@ def _open_file(path: Path, wanted: Wanted) -> Columns:
         raise DataError(f"{name}: the file {what}; check the path")
     if not path.stat().st_size:
         raise DataError(f"{name}: the file is empty; expected a header and at least one row")
+
+
+@contextlib.contextmanager
+def explained(path: Path, name: str, encoding: str) -> Iterator[None]:
+    """A clear word where a file cannot be read, and never a row of it."""
+    not_text = f"{name}: is not {encoding} text; say its encoding, such as latin-1"
     try:
-        return READERS[suffix](path, wanted)
+        yield
     except (LookupError, UnicodeError):
-        raise DataError(
-            f"{name}: is not {wanted.encoding} text; say its encoding, such as latin-1"
-        ) from None
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise DataError(f"{name}: cannot be read as {suffix}: {_first_line(error)}") from None
+        raise DataError(not_text) from None
+    except (pa.ArrowException, OSError, EOFError) as error:
+        if "invalid UTF8" in str(error):
+            raise DataError(not_text) from None
+        raise DataError(f"{name}: cannot be read as {suffix_of(path)}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "straddling" in text:
+        return "a row is too long to be one; is a quotation mark never closed?"
+    # Arrow goes on with the row itself.
+    return re.sub(r"(Expected \d+ columns, got \d+).*", r"\1", text)
 
 
 def _open_csv(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import csv
 
     reading = csv.ReadOptions(encoding=wanted.encoding)
-    with csv.open_csv(path, reading) as reader:
-        _check_header(reader.schema.names, wanted)
+    parsing = csv.ParseOptions(newlines_in_values=True)
+    with csv.open_csv(path, reading, parsing) as reader:
+        check_header(reader.schema.names, wanted)
     # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
     options = csv.ConvertOptions(
         include_columns=list(wanted.columns),
         column_types=dict.fromkeys(wanted.labels, pa.string()),
     )
-    table = csv.read_csv(path, reading, convert_options=options)
+    table = csv.read_csv(path, reading, parsing, options)
     return {column: table[column] for column in wanted.columns}
 
 
@@ -97,7 +125,7 @@ def _open_parquet(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        _check_header(file.schema_arrow.names, wanted)
+        check_header(file.schema_arrow.names, wanted)
         table = file.read(columns=list(wanted.columns))
     return {column: table[column] for column in wanted.columns}
 
@@ -119,7 +147,7 @@ def _open_frame(frame: object, wanted: Wanted) -> Columns:
             "read_logged: expected a path or a pandas, polars or pyarrow frame, "
             f"came {type(frame).__name__}"
         ) from None
-    _check_header(table.collect_schema().names(), wanted)
+    check_header(table.collect_schema().names(), wanted)
     table = table.select(*wanted.columns)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
@@ -136,7 +164,8 @@ def _arrow_column(series: Any, column: str, name: str) -> Any:
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _check_header(header: list[str], wanted: Wanted) -> None:
+def check_header(header: list[str], wanted: Wanted) -> None:
+    """Refuse a table without the columns that are wanted, or with two of one name."""
     name = wanted.name
     repeated = sorted({column for column in wanted.columns if header.count(column) > 1})
     if repeated:
@@ -155,7 +184,3 @@ def _hint(missing: list[str], header: list[str]) -> str:
     if guesses:
         return f"is it {', '.join(guesses[:3])}?"
     return f"the table has {quoted(header)}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
