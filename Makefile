@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
-	$(BIN)/python examples/three_hospitals.py
+	$(BIN)/fedopl demo demo
 
 check: $(STAMP)-test
 	$(BIN)/ruff check .
@@ -50,5 +50,5 @@ $(STAMP)-bench: $(STAMP) pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest three_hospitals_policy.json .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-lowest demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.mixture import as_mixture, renormalised
+from fedopl.mixture import as_mixture, renormalised, skewness
 
 ROWS = {"north": 600, "south": 300, "west": 100}
 
@@ -76,3 +76,15 @@ def test_those_who_are_left_share_the_weight():
 def test_what_is_no_distribution_is_refused(make, message):
     with pytest.raises(fedopl.OptionError, match=message):
         make()
+
+
+def test_skewness_is_one_for_the_empirical_mixture_and_the_papers_formula_otherwise():
+    assert skewness(fedopl.mixture.empirical().weights(ROWS), ROWS) == pytest.approx(1)
+    weights = fedopl.mixture.uniform().weights(ROWS)
+    chi_squared = sum((w - ROWS[c] / 1000) ** 2 / (ROWS[c] / 1000) for c, w in weights.items())
+    assert skewness(weights, ROWS) == pytest.approx(1 + chi_squared)
+
+
+def test_all_weight_on_one_client_is_worth_that_clients_rows():
+    weights = fedopl.mixture.skewed("west", 1).weights(ROWS)
+    assert 1000 / skewness(weights, ROWS) == pytest.approx(ROWS["west"])

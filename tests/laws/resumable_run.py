@@ -1,6 +1,7 @@
 """A run in a process of its own, for tests that kill it: `resumable_run.py HOW ORACLE FOLDER`.
 
-HOW is `learn`, or `stores` for clients that keep their scores on the disk. With KILL_AFTER=n in
+HOW is `learn`, or `stores` for clients that keep their scores on the disk; after `command` come
+the arguments of the command line instead. With KILL_AFTER=n in
 the environment the process kills itself in the middle of handling its query number n; with
 LARGEST_FILE=n the disk is full for files above n bytes. The result goes to FOLDER/result.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import fedopl
+from fedopl.cli.app import main as command_line
 from fedopl.client.door import Door
 from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
@@ -71,13 +73,17 @@ def text_of(run):
 
 
 def main():
-    how, oracle, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     if "KILL_AFTER" in os.environ:
         die_in_the_middle(int(os.environ["KILL_AFTER"]))
     if "LARGEST_FILE" in os.environ:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         size = int(os.environ["LARGEST_FILE"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    if sys.argv[1] == "command":
+        sys.argv[:2] = ["fedopl"]
+        command_line()
+        return
+    how, oracle, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     try:
         run = finished(how, oracle, folder)
     except fedopl.FedoplError as error:

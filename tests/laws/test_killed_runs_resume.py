@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import resumable_run
+from tiny_study import write_tiny
 
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
@@ -303,3 +304,45 @@ def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(t
     assert "what was there before is untouched" in full.stderr
     assert content_of(folder / "journal") == {"exchange-00000.bin": files["exchange-00000.bin"]}
     assert resumed("stores", "csoaa-exact", folder) == (expected, files)
+
+
+# --- the command, killed --------------------------------------------------------------------------
+
+RESULTS = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "study.json")
+
+
+def commanded(tiny, *more, **environment):
+    arguments = ["run", tiny.study, "--clients", tiny.clients, "--out", tiny.out, *more]
+    return subprocess.run(
+        [sys.executable, SCRIPT, "command", *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def small_study(folder):
+    tiny = write_tiny(folder)
+    tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 6\n')
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    tiny = small_study(tmp_path_factory.mktemp("undisturbed") / "tiny")
+    done = commanded(tiny)
+    assert done.returncode == 0, done.stderr
+    return {name: (tiny.out / name).read_bytes() for name in RESULTS}
+
+
+# Three clients answer each exchange: 4 is in the middle of sums, 17 of rounds, 29 of values.
+@pytest.mark.parametrize("after", [4, 17, 29])
+def test_a_killed_command_that_resumes_ends_with_the_same_files(tmp_path, undisturbed, after):
+    tiny = small_study(tmp_path / "tiny")
+    assert commanded(tiny, KILL_AFTER=str(after)).returncode == -signal.SIGKILL
+    assert not (tiny.out / "run.json").exists()
+    ledger = tiny.clients / "north" / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes() + b'{"when": "cut o')
+    done = commanded(tiny, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed

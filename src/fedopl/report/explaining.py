@@ -1,17 +1,19 @@
 """A policy in words: what speaks for each action, and how strongly."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray
-from fedopl.policies.linear import NEVER, LinearPolicy, PairwisePolicy
+from fedopl.policies.linear import NEVER, LinearPolicy, PairwisePolicy, action_pairs
 from fedopl.report.numbers import listed
 from fedopl.schema import Encoding
 
 STRONG = 0.25  # of the largest effect: what is worth a word
 MOST_WORDS = 4
 
+Against = Literal["mean", "other", "nothing"]
 Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation of every feature
 
 
@@ -25,10 +27,11 @@ class Explanation:
     """
 
     names: tuple[str, ...]  # (n_scores,) an action, or 'a over b'
+    spoken: tuple[str, ...]  # (n_scores,) the same with quotation marks
     features: tuple[str, ...]
     effects: FloatArray  # (n_scores, n_features)
     step: str  # 'standard deviation' or 'unit'
-    of_pairs: bool
+    against: Against  # what each score is held against
     never: tuple[str, ...]  # actions that nobody could speak for
     typical: str | None  # the action of somebody average in everything, where that is known
     yes_no: BoolArray  # (n_features,)
@@ -43,7 +46,8 @@ class Explanation:
 def explain(policy: LinearPolicy, standardisation: Standardisation | None = None) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
     usable = policy.intercepts > NEVER / 10
-    names, effects = _contrasts(policy, usable)
+    pairs, effects = _contrasts(policy, usable)
+    names = tuple(" over ".join(pair) for pair in pairs)
     yes_no = np.zeros(len(policy.feature_names), bool)
     typical = None
     if standardisation:
@@ -54,10 +58,11 @@ def explain(policy: LinearPolicy, standardisation: Standardisation | None = None
         typical = str(policy.names(centre[None, :width])[0])
     return Explanation(
         names=names,
+        spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
         features=policy.feature_names,
         effects=effects,
         step="standard deviation" if standardisation else "unit",
-        of_pairs=isinstance(policy, PairwisePolicy) or len(names) == 1,
+        against=_against(policy, pairs),
         never=_never(policy, usable),
         typical=typical,
         yes_no=yes_no,
@@ -99,22 +104,31 @@ def levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
     }
 
 
-def _contrasts(policy: LinearPolicy, usable: BoolArray) -> tuple[tuple[str, ...], FloatArray]:
-    """Names and coefficients of what is worth comparing."""
-    weights = policy.coefficients
-    if isinstance(policy, PairwisePolicy) or _has_blocks(weights):
-        return tuple(policy.score_names), weights
-    names = [name for name, use in zip(policy.action_names, usable, strict=True) if use]
+def _contrasts(policy: LinearPolicy, usable: BoolArray) -> tuple[list[tuple[str, ...]], FloatArray]:
+    """What is worth comparing, an action with all or a pair, and its coefficients."""
+    weights, names = policy.coefficients, policy.action_names
+    if isinstance(policy, PairwisePolicy):
+        return [(names[a], names[b]) for a, b in action_pairs(len(names))], weights
+    if _has_blocks(policy):
+        return [(name,) for name in names], weights
+    names = tuple(name for name, use in zip(names, usable, strict=True) if use)
     if len(names) == 2:
         first, second = weights[usable]
-        return (f"{names[0]} over {names[1]}",), (first - second)[None, :]
-    return tuple(names), weights[usable] - weights[usable].mean(axis=0)
+        return [names], (first - second)[None, :]
+    return [(name,) for name in names], weights[usable] - weights[usable].mean(axis=0)
 
 
-def _has_blocks(weights: FloatArray) -> bool:
+def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
+    if any(len(pair) == 2 for pair in pairs):
+        return "other"
+    return "nothing" if _has_blocks(policy) else "mean"
+
+
+def _has_blocks(policy: LinearPolicy) -> bool:
     """Whether each feature speaks for one action only (φ(x, a) = x_a); a mean would blur that."""
+    weights = policy.coefficients
     n_actions, n_features = weights.shape
-    if n_features % n_actions or not weights.any():
+    if n_features % n_actions or not weights.any() or policy.intercepts.any():
         return False
     own = np.arange(n_features) // (n_features // n_actions)
     return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
@@ -127,9 +141,9 @@ def _never(policy: LinearPolicy, usable: BoolArray) -> tuple[str, ...]:
 
 
 def _by_score(explanation: Explanation) -> list[str]:
-    words = {name: _words(explanation, place) for place, name in enumerate(explanation.names)}
-    found = [f"'{name}' is favoured by {listed(told)}." for name, told in words.items() if told]
-    rest = [f"'{name}'" for name, told in words.items() if not told]
+    words = {name: _words(explanation, place) for place, name in enumerate(explanation.spoken)}
+    found = [f"{name} is favoured by {listed(told)}." for name, told in words.items() if told]
+    rest = [name for name, told in words.items() if not told]
     if rest:
         verb = "hardly depends" if len(rest) == 1 else "hardly depend"
         found.append(f"{listed(rest)} {verb} on the features.")
@@ -140,8 +154,8 @@ def _words(explanation: Explanation, place: int) -> list[str]:
     """What favours an action most, compared with the strongest effect of all."""
     effects = explanation.effects[place]
     least = STRONG * float(np.abs(explanation.effects).max())
-    strongest = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
-    return [_word(explanation, f, effects[f] > 0) for f in strongest if abs(effects[f]) >= least]
+    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    return [_word(explanation, f, effects[f] > 0) for f in order if abs(effects[f]) >= least]
 
 
 def _word(explanation: Explanation, feature: int, favours: bool) -> str:

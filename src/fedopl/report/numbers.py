@@ -60,7 +60,7 @@ class Span:
         reach = (self.high - self.low) / 2
         if not self.is_known or reach == 0:
             return None
-        least = max(0, 1 - math.floor(math.log10(reach)))
+        least = 1 - math.floor(math.log10(reach))
         ends = [end for end in (self.low, self.high) if end]
         for decimals in range(least, MOST_DECIMALS):
             if all(round(end, decimals) for end in ends):
@@ -70,18 +70,20 @@ class Span:
 
 def alike(spans: list[Span]) -> list[Span]:
     """The spans with as many decimals as the most precise of them, for columns."""
-    decimals = max((places for span in spans if (places := span.fitting_decimals)), default=None)
+    known = [span.fitting_decimals for span in spans]
+    decimals = max((places for places in known if places is not None), default=None)
     return [replace(span, decimals=decimals) for span in spans]
 
 
 def decimal(value: float, decimals: int | None = None) -> str:
-    """The number with this many decimals, or with three digits that count."""
+    """The number with this many decimals (tens and hundreds below zero), or with three digits."""
     if not math.isfinite(value):
         return "not known"
     if decimals is None:
         size = math.floor(math.log10(abs(value))) if value else 0
         decimals = max(0, 2 - size)
-    text = f"{value:,.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.3g}"
+    rounded = round(value, decimals)
+    text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= MOST_DECIMALS else f"{value:.3g}"
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")

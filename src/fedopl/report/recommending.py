@@ -9,7 +9,6 @@ from fedopl.report.comparing import (
     gain_over,
     is_arm,
     label,
-    opened,
     value_of,
     valued_clients,
     verdict,
@@ -37,13 +36,10 @@ def recommend(record: Record) -> Recommendation:
         return _nothing("no rows were held out")
     if not record.gains.rows:
         return _nothing("no client told values of held-out rows")
-    so_far = gain_over(record, LOGGING)
-    if is_arm(record.study, record.chosen) or so_far is None:
+    so_far = Span.of(record.gains.over(LOGGING))
+    if is_arm(record.study, record.chosen):
         return _constant(record, so_far)
-    over_arm = gain_over(record, arm_name(record.best_arm))
-    if over_arm is None:
-        return _against_the_past(record, so_far)
-    return _policy(record, over_arm, so_far)
+    return _policy(record, Span.of(record.gains.over(arm_name(record.best_arm))), so_far)
 
 
 def _nothing(why: str) -> Recommendation:
@@ -55,40 +51,26 @@ def _nothing(why: str) -> Recommendation:
     )
 
 
-def _constant(record: Record, so_far: Span | None) -> Recommendation:
+def _constant(record: Record, so_far: Span) -> Recommendation:
     """The best candidate gives everybody the same."""
-    what = opened(label(record.study, record.chosen)).replace("Everybody gets", "Give everybody", 1)
-    found = verdict(so_far) if so_far else "unclear"
-    if so_far is None or found == "better":
-        change = f", expected to {_change(record, so_far)}" if so_far else ""
-        sentence = f"{what}: the best of the candidates{change} compared with {SO_FAR}."
-        return Recommendation(sentence=sentence, detail=_no_need(), tone="change")
-    return _not_better(record, f"{what} came out best of the candidates", so_far)
-
-
-def _against_the_past(record: Record, so_far: Span) -> Recommendation:
-    who = _who(record)
+    gets = label(record.study, record.chosen).removeprefix("everybody gets ")
     if verdict(so_far) == "better":
-        sentence = (
-            f"Use {who}: compared with {SO_FAR}, it is expected to {_change(record, so_far)}."
+        return Recommendation(
+            sentence=f"Give everybody {gets}: compared with {SO_FAR}, that is expected to "
+            f"{_change(record, so_far)}.",
+            detail="Of all candidates it came out best on the rows learned from.",
+            tone="change",
         )
-        return Recommendation(sentence=sentence, detail="", tone="change")
-    return _not_better(record, f"{opened(who)} was valued", so_far)
+    return _not_better(record, f"giving everybody {gets} came out best of the candidates", so_far)
 
 
 def _not_better(record: Record, lead: str, so_far: Span) -> Recommendation:
-    is_worse = verdict(so_far) == "worse"
-    how = (
-        "but it is worse than it, expected to"
-        if is_worse
-        else "but it is not demonstrably better, expected to"
+    how = "is worse" if verdict(so_far) == "worse" else "is not demonstrably better"
+    return Recommendation(
+        sentence=f"Keep to {SO_FAR}: {lead}, but {how}, expected to {_change(record, so_far)}.",
+        detail="",
+        tone="keep",
     )
-    sentence = f"Keep to {SO_FAR}: {lead}, {how} {_change(record, so_far)}."
-    return Recommendation(sentence=sentence, detail="", tone="keep")
-
-
-def _no_need() -> str:
-    return "No personal rule among the candidates came out better on the rows learned from."
 
 
 def _policy(record: Record, over_arm: Span, so_far: Span) -> Recommendation:
@@ -163,9 +145,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     value = value_of(record, record.chosen)
     if value:
         figures.append((f"Expected {outcome.name}", value.number, value.interval))
-    gains = {
-        f"Gain over {label(record.study, arm_name(record.best_arm))}": arm_name(record.best_arm)
-    }
+    gains = {f"Gain over '{record.best_arm}' for everybody": arm_name(record.best_arm)}
     gains[f"Gain over {SO_FAR}"] = LOGGING
     for what, against in gains.items():
         gain = gain_over(record, against)

@@ -31,7 +31,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
     ),
     RefusalCode.SMALL_CELLS: Refused(
-        "the answer would have told of a group too small to be told of",
+        "the answer would have told of a group of rows too small to be told of",
         "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(

@@ -1,11 +1,11 @@
 """Bars: weights in panels side by side, and shares stacked to a whole."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedopl.arrays import FloatArray
 from fedopl.report.figures.drawing import (
@@ -65,7 +65,13 @@ def _weights(axes: Axes, weights: FloatArray, largest: float) -> None:
     axes.set_ylim(len(weights) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(3, symmetric=True))
+    axes.set_xticks([-_nice(largest), 0, _nice(largest)])
+
+
+def _nice(largest: float) -> float:
+    """A round number well inside, so that labels of neighbouring panels do not touch."""
+    power = 10.0 ** math.floor(math.log10(largest))
+    return max(step * power for step in (0.1, 0.2, 0.5, 1, 2, 5) if step * power <= 0.8 * largest)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from fedopl.report.parts import Key
 
 ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
 MOST_BESIDE = 18  # letters of a label beside several panels
-FURTHEST = 5.0  # an interval is cut off this many ordinary reaches beyond the outermost point
+FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
 # Colour and shape both tell, for those who do not see the colours apart.
 MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}

@@ -22,7 +22,11 @@ def by_client(record: Record) -> Section:
     clients = valued_clients(record)
     parts: tuple[Part, ...]
     if not clients:
-        parts = (Text(text="No client told values, so nothing is claimed about any of them."),)
+        parts = (
+            Text(
+                text="There are no values of held-out rows, so nothing is claimed about any client."
+            ),
+        )
     else:
         parts = (
             Text(

@@ -3,15 +3,23 @@
 import numpy as np
 
 from fedopl.arrays import FloatArray
-from fedopl.policies.linear import LinearPolicy
 from fedopl.report.comparing import is_arm
-from fedopl.report.explaining import Explanation, explain, sentences
+from fedopl.report.explaining import Against, Explanation, explain, sentences
 from fedopl.report.figures.bars import weights_chart
 from fedopl.report.numbers import decimal
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
 from fedopl.server.record import Record
 
 MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
+READINGS: dict[Against, str] = {
+    "other": "The policy compares actions in pairs. A weight says how much one step up in a "
+    "feature speaks for the first of a pair and against the second.",
+    "nothing": "The policy adds up a score for each action, from features that belong to that "
+    "action alone, and takes the highest.",
+    "mean": "The policy adds up a score for each action and takes the highest. Only differences "
+    "between scores matter, so each weight is held against the mean over all actions: no action "
+    "has to serve as the yardstick, and what raises all scores alike drops out.",
+}
 KEYS = (
     Key(colour="better", text="speaks for the action"),
     Key(colour="worse", text="speaks against it"),
@@ -31,26 +39,16 @@ def policy_parts(record: Record) -> tuple[Part, ...]:
         return (head, Points(items=tuple(sentences(explanation))))
     return (
         head,
-        Text(text=_reading(record.policy, explanation)),
+        Text(text=_reading(explanation)),
         Points(items=_told(explanation)),
         _chart(explanation),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
     )
 
 
-def _reading(policy: LinearPolicy, explanation: Explanation) -> str:
+def _reading(explanation: Explanation) -> str:
     unit = "One step is one standard deviation of the feature, so that features can be compared."
-    if explanation.of_pairs:
-        return (
-            "The policy compares actions in pairs. A weight says how much one step up in a feature "
-            f"speaks for the first of the pair and against the second. {unit}"
-        )
-    return (
-        f"The policy adds up a score for each of {len(policy.action_names)} actions and takes the "
-        "highest. Only differences between scores matter, so each weight is held against the mean "
-        "over all actions: no action has to serve as the yardstick, and what raises all scores "
-        f"alike drops out. {unit}"
-    )
+    return f"{READINGS[explanation.against]} {unit}"
 
 
 def _told(explanation: Explanation) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ def settings(record: Record) -> Section:
             "versions, the run comes out the same to the last digit. Every message carried its "
             "hash, so nobody answered for another study."
         ),
+        Text(text=_how(record)),
+        *_command(record),
         _versions(record),
         Folded(summary="Every setting", parts=(_table(study.model_dump(mode="json")),)),
         Folded(
@@ -31,6 +33,18 @@ def settings(record: Record) -> Section:
         ),
     )
     return Section(name="settings", title="How to repeat it", parts=parts)
+
+
+def _how(record: Record) -> str:
+    if record.study.table is None:
+        return "The run was started from Python, by fedopl.learn with the settings below."
+    return "With the study's file and a folder for each client, this starts it:"
+
+
+def _command(record: Record) -> tuple[Part, ...]:
+    if record.study.table is None:
+        return ()
+    return (Code(text="fedopl run study.toml --clients clients", label="The command"),)
 
 
 def _versions(record: Record) -> Table:

@@ -36,7 +36,7 @@ def _values(record: Record) -> tuple[Part, ...]:
     labels = [opened(label(record.study, name)) for name in spans]
     held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
     level = percent(next(iter(spans.values())).level)
-    together = ", which hold for all rows together" if record.study.policy == "finite" else ""
+    together = ", which hold for all policies together" if record.study.policy == "finite" else ""
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} rows "
         "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "

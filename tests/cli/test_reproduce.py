@@ -1,31 +1,5 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-FEDOPL = Path(sys.executable).with_name("fedopl")
-
-
-def fedopl(*arguments, **options):
-    return subprocess.run(
-        [FEDOPL, *map(str, arguments)], capture_output=True, text=True, check=False, **options
-    )
-
-
-def test_help_is_quick_because_it_loads_nothing_heavy():
-    program = (
-        "import sys; sys.argv = ['fedopl', '--help']\n"
-        "from fedopl.cli.app import app\n"
-        "try: app()\n"
-        "except SystemExit: pass\n"
-        "print([m for m in ('numpy', 'sklearn', 'matplotlib', 'pyarrow') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "reproduce" in done.stdout
+from tiny_study import installed
 
 
 @pytest.mark.parametrize(
@@ -38,19 +12,19 @@ def test_help_is_quick_because_it_loads_nothing_heavy():
     ],
 )
 def test_a_users_mistake_is_one_message_and_no_traceback(arguments, message):
-    done = fedopl(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    done = installed(*arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_small_reproduction_writes_tables_and_figures_and_the_same_bytes_again(tmp_path):
     arguments = ["reproduce", "homogeneous", "--seeds", "1", "--rows", "200", "--workers", "2"]
-    done = fedopl(*arguments, "--out", tmp_path / "first")
-    assert done.returncode == 0, done.stderr
+    done = installed(*arguments, "--out", tmp_path / "first")
+    assert done.code == 0, done.err
     csv = tmp_path / "first" / "regrets-default.csv"
     figure = tmp_path / "first" / "homogeneous-variance-default.png"
-    assert done.stdout.splitlines() == [str(csv), str(figure)]
+    assert done.out.splitlines() == [str(csv), str(figure)]
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert csv.read_text().count("\n") == 1 + 2 * 2 * (3 + 3 + 2 * 2)
     # A run that was stopped goes on: one cell is gone, one is there.
@@ -59,16 +33,16 @@ def test_a_small_reproduction_writes_tables_and_figures_and_the_same_bytes_again
     gone.unlink()
     expected = csv.read_bytes()
     csv.unlink()
-    assert fedopl(*arguments, "--out", tmp_path / "first").returncode == 0
+    assert installed(*arguments, "--out", tmp_path / "first").code == 0
     assert csv.read_bytes() == expected
     assert kept.stat().st_mtime_ns == before
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    done = fedopl(
+    done = installed(
         "reproduce", "homogeneous", "--seeds", "1", "--rows", "100", "--out", tmp_path / "file"
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("fedopl: ")
-    assert "cannot be written" in done.stderr
+    assert done.code == 1
+    assert done.err.startswith("fedopl: ")
+    assert "cannot be written" in done.err

@@ -1,0 +1,189 @@
+"""Put every key, command and option into docs/reference.md, from the code that reads them.
+
+python experiments/reference_page.py
+"""
+
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from typer.models import OptionInfo
+
+from fedopl.cli.app import app
+from fedopl.client.client_file import ClientFile
+from fedopl.files import write_between
+from fedopl.study_file import Feature, StudyFile
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]
+WORDS = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}
+BOUNDS = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
+
+# What the models do not say themselves.
+MEANINGS = {
+    "plan.rounds": "how often parameters are exchanged",
+    "plan.local_steps": "steps that each client takes in a round",
+    "plan.batch_size": "rows drawn for a step",
+    "plan.clients_per_round": "how many clients a round asks; all if not said",
+    "mixture.kind": "every row counts the same, every client does, as given, or moved toward one",
+    "mixture.shares": "`given`: the weight of each client, adding up to 1",
+    "mixture.toward": "`skewed`: the target client",
+    "mixture.alpha": "`skewed`: the share of everybody's weight that moves to it",
+    "nuisances.kind": "outcome models from everybody's sums, or each client's own",
+    "nuisances.outcome": "the outcome model",
+    "nuisances.propensity": "where propensities come from; `auto` chooses",
+    "nuisances.folds": "folds for cross-fitting",
+    "nuisances.clip": "propensities below this are raised to it; none are if not said",
+}
+
+
+# --- keys of files -------------------------------------------------------------------------------
+
+
+def keys_of(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """One row for each key that may stand in the file."""
+    for name, field in model.model_fields.items():
+        models = list(_models_in(field.annotation))
+        if not models:
+            yield _row(f"{above}{name}", _takes(field), _default(field), field.description)
+        elif len(models) == 1:
+            yield from keys_of(models[0], f"{above}{name}.")
+        else:
+            yield from _keys_of_a_choice(models, f"{above}{name}.", field.default)
+
+
+def _keys_of_a_choice(models: list[type[BaseModel]], above: str, default: Any) -> Iterator[str]:
+    """The keys of models of which `kind` says which is meant."""
+    kinds = " or ".join(f'`"{m.model_fields["kind"].default}"`' for m in models)
+    yield _row(f"{above}kind", kinds, f'`"{default.kind}"`', None)
+    for model in models:
+        for name, field in model.model_fields.items():
+            if name != "kind":
+                yield _row(f"{above}{name}", _takes(field), _default(field), field.description)
+
+
+def _row(key: str, takes: str, default: str, meaning: str | None) -> str:
+    return f"| `{key}` | {takes} | {default} | {meaning or MEANINGS[key]} |"
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        for part in typing.get_args(annotation):
+            yield from _models_in(part)
+
+
+def _takes(field: FieldInfo) -> str:
+    said = {name: getattr(m, name) for m in field.metadata for name in BOUNDS if hasattr(m, name)}
+    bounds = " ".join(f"{BOUNDS[name]} {bound:g}" for name, bound in said.items())
+    return f"{_words(field.annotation)} {bounds}".strip()
+
+
+def _words(annotation: Any) -> str:
+    """What may be written, in words."""
+    if annotation == Feature:
+        return '`"number"` or a list of levels'
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _words(parts[0])
+    if origin is typing.Literal:
+        return " or ".join(f'`"{part}"`' for part in parts)
+    if origin is dict:
+        return f"a table: name = {_words(parts[1])}"
+    if origin is tuple:
+        return "a list of labels"
+    if isinstance(annotation, types.UnionType) or origin is typing.Union:
+        return " or ".join(_words(part) for part in parts if part is not types.NoneType)
+    return WORDS[annotation]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**needed**"
+    if field.default_factory is not None or field.default is None:
+        return "–"
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
+    if isinstance(field.default, str):
+        return f'`"{field.default}"`'
+    return f"{field.default:g}".replace("e+", "e")
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, Callable[..., None]]:
+    """The function behind every command of `fedopl`, in the order in which they are offered."""
+    callbacks = [command.callback for command in app.registered_commands]
+    return {callback.__name__: callback for callback in callbacks if callback}
+
+
+def arguments_of(command: Callable[..., None]) -> Iterator[str]:
+    """What the command does, and a row for each argument and option."""
+    yield inspect.cleandoc(command.__doc__ or "")
+    rows = [
+        _argument_row(parameter) for parameter in inspect.signature(command).parameters.values()
+    ]
+    yield from ("", "| | takes | default | |", "|---|---|---|---|", *rows)
+
+
+def _argument_row(parameter: inspect.Parameter) -> str:
+    annotation, info = typing.get_args(parameter.annotation)
+    if isinstance(info, OptionInfo):
+        # Typer keeps the first name that is said where a default would stand.
+        name = info.default if isinstance(info.default, str) else f"--{parameter.name}"
+    else:
+        name = info.metavar or parameter.name.upper()
+    takes, default = _argument_words(annotation, info), _argument_default(parameter.default)
+    return f"| `{name}` | {takes} | {default} | {info.help} |"
+
+
+def _argument_words(annotation: Any, info: Any) -> str:
+    if annotation is bool:
+        return "–"
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return " or ".join(f"`{choice.value}`" for choice in annotation)
+    if typing.get_origin(annotation) is list:
+        return f"{_argument_words(typing.get_args(annotation)[0], info)}, one or more"
+    if isinstance(annotation, types.UnionType):
+        return _argument_words(typing.get_args(annotation)[0], info)
+    bounds = [
+        f"{word} {n:g}" for word, n in (("from", info.min), ("up to", info.max)) if n is not None
+    ]
+    return " ".join([{Path: "a path", **WORDS}[annotation], *bounds])
+
+
+def _argument_default(default: Any) -> str:
+    if default is inspect.Parameter.empty:
+        return "**needed**"
+    if default is None or default is False:
+        return "–"
+    return f"`{default.value if isinstance(default, enum.Enum) else default}`"
+
+
+def tables() -> dict[str, list[str]]:
+    """What must stand between the marks of the page, by mark."""
+    written = {
+        "keys of study.toml": [*HEADER, *keys_of(StudyFile)],
+        "keys of client.toml": [*HEADER, *keys_of(ClientFile)],
+    }
+    for name, command in commands().items():
+        written[f"fedopl {name}"] = list(arguments_of(command))
+    return written
+
+
+def main() -> None:
+    """Write all tables."""
+    for mark, lines in tables().items():
+        write_between(PAGE, mark, lines)
+
+
+if __name__ == "__main__":
+    main()

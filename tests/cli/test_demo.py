@@ -1,0 +1,109 @@
+"""The demo: a complete example, run, and run again."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from tiny_study import everything_in, fedopl, installed
+
+from fedopl.client.client_file import read_client
+from fedopl.demo.rand_hie import SITES
+from fedopl.demo.writing import write_demo
+from fedopl.engines.runs import load_run
+from fedopl.study_file import read_study
+
+SAME = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "report.html")
+
+
+def test_the_demo_ends_with_a_verdict_and_names_its_report(demo):
+    said = (demo / "said.txt").read_text()
+    assert said.startswith("The learned policy beats the best constant arm")
+    assert said.rstrip().endswith(f"The report is {demo / 'run' / 'report.html'}")
+    assert (demo / "run" / "report.html").is_file()
+
+
+def test_the_demo_again_in_the_same_folder_gives_the_same_bytes(demo):
+    before = everything_in(demo / "run")
+    done = fedopl("demo", demo, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json()["verdict"] == load_run(demo / "run").verdict
+    after = everything_in(demo / "run")
+    assert all(after[name] == before[name] for name in SAME)
+
+
+def test_the_demo_leaves_another_study_alone(tiny):
+    before = everything_in(tiny.folder)
+    done = fedopl("demo", tiny.folder)
+    assert done.code == 1
+    assert "is there already, and is another study; name a new folder" in done.err
+    assert everything_in(tiny.folder) == before
+
+
+def test_the_demo_leaves_clients_of_another_study_alone(tiny):
+    tiny.study.unlink()
+    before = everything_in(tiny.folder)
+    assert fedopl("demo", tiny.folder).code == 1
+    assert everything_in(tiny.folder) == before
+
+
+# --- the RAND experiment --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rand(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rand")
+    write_demo(folder, "rand-hie")
+    return folder
+
+
+def test_on_real_data_the_learned_policy_is_not_said_to_beat_the_best_arm(tmp_path):
+    done = installed("demo", tmp_path / "rand", "--data", "rand-hie", "--json")
+    assert (done.code, done.err) == (0, "")
+    verdict = done.json()["verdict"]
+    assert verdict.startswith("The learned policy does not demonstrably beat the best constant arm")
+
+
+def test_every_site_is_a_client_with_its_own_arms(rand):
+    study, _ = read_study(rand / "study.toml")
+    taken = {
+        name: read_client(rand / "clients" / name).read(study.table).rows_per_action
+        for name in SITES.values()
+    }
+    assert {name for name, counts in taken.items() if not counts.all()} == {"seattle"}
+    assert sum(int(counts.sum()) for counts in taken.values()) == 5638
+
+
+def test_dayton_calls_its_highest_coinsurance_by_another_name(rand):
+    own = pd.read_csv(rand / "clients" / "dayton" / "year1.csv")["coinsurance"]
+    assert 100 in set(own)
+    assert 95 not in set(own)
+    study, _ = read_study(rand / "study.toml")
+    data = read_client(rand / "clients" / "dayton").read(study.table)
+    assert data.rows_per_action[study.actions.index("95")] == (own == 100).sum()
+
+
+def test_families_share_a_plan_and_go_together(rand):
+    study, _ = read_study(rand / "study.toml")
+    for name in SITES.values():
+        table = pd.read_csv(rand / "clients" / name / "year1.csv")
+        by_family = table.groupby("family")
+        assert (by_family["coinsurance"].nunique() == 1).all()
+        assert (by_family["income"].nunique() == 1).all()
+        data = read_client(rand / "clients" / name).read(study.table)
+        assert data.groups.max() + 1 == table["family"].nunique()
+
+
+def test_without_statsmodels_the_demo_says_what_to_install(tmp_path):
+    program = (
+        "import sys; sys.modules['statsmodels'] = None\n"
+        f"sys.argv = ['fedopl', 'demo', {str(tmp_path / 'rand')!r}, '--data', 'rand-hie']\n"
+        "from fedopl.cli.app import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedopl: ")
+    assert "pip install 'fedopl[examples]'" in done.stderr
+    assert not (tmp_path / "rand").exists()

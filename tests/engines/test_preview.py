@@ -1,0 +1,101 @@
+"""A preview shows the very numbers that leave, and leaves no trace."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from tiny_study import everything_in, write_tiny
+
+from fedopl.client.client_file import read_client, read_clients
+from fedopl.engines.folders import open_clients
+from fedopl.engines.in_process import InProcess
+from fedopl.engines.preview import rehearse
+from fedopl.errors import FederationError
+from fedopl.server.federation import run_study
+from fedopl.study_file import read_study
+from fedopl.wire import codec
+from fedopl.wire.vocabulary import axis_sizes
+
+ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
+
+
+class Listening(InProcess):
+    """A transport that keeps every answer."""
+
+    def exchange(self, queries):
+        for name, answer in super().exchange(queries):
+            self.heard.append((name, queries[name], answer))
+            yield name, answer
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return write_tiny(tmp_path / "tiny", ("north", "south"))
+
+
+def rehearsed(tiny, name="north"):
+    study, _ = read_study(tiny.study)
+    client = read_client(tiny.clients / name)
+    return rehearse(study, name, client.read(study.table), client.settings.limits)
+
+
+def answers(tiny, name, names):
+    """What a client really answers, in a run with these clients."""
+    study, _ = read_study(tiny.study)
+    clients = {n: client for n, client in read_clients(tiny.clients).items() if n in names}
+    transport = Listening(open_clients(study, clients).doors)
+    transport.heard = []
+    with contextlib.suppress(FederationError):
+        run_study(study, transport)
+    sizes = axis_sizes(study)
+    return [
+        (type(codec.decode(query, sizes)).__name__, codec.decode(answer, sizes), len(answer))
+        for who, query, answer in transport.heard
+        if who == name
+    ]
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_every_number_is_the_one_the_door_answers_a_client_alone(tiny, oracle):
+    tiny.add(f'[policy]\noracle = "{oracle}"\n[plan]\nrounds = 3\n')
+    shown = rehearsed(tiny)
+    real = answers(tiny, "north", ["north"])
+    assert [left.query for left in shown] == [query for query, _, _ in real]
+    for left, (_, answer, n_bytes) in zip(shown, real, strict=True):
+        assert (left.answer, left.n_bytes) == (type(answer).__name__, n_bytes)
+        for part in left.parts:
+            assert np.array_equal(part.numbers, getattr(answer, part.name), equal_nan=True)
+            assert part.numbers.shape == tuple(map(len, part.labels))
+        for name, number in left.scalars.items():
+            assert getattr(answer, name) == number
+        kept = (
+            {part.name for part in left.parts} | set(left.scalars) | {"study", "exchange", "reason"}
+        )
+        assert {name for name, _ in codec.FIELDS[type(answer)]} <= kept
+
+
+def test_sums_over_rows_are_those_it_sends_when_others_take_part(tiny):
+    shown = {left.query: left for left in rehearsed(tiny)}
+    real = {query: answer for query, answer, _ in answers(tiny, "north", ["north", "south"])}
+    for query in ("Enrol", "SumOutcomes"):
+        for part in shown[query].parts:
+            assert np.array_equal(part.numbers, getattr(real[query], part.name))
+
+
+def test_a_secret_of_the_client_is_used_as_in_a_run(tiny):
+    tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 100\n')
+    tiny.edit("[data]", 'secret = "hush"\n[data]', tiny.settings())
+    real = answers(tiny, "north", ["north"])
+    assert [left.answer for left in rehearsed(tiny)] == [type(a).__name__ for _, a, _ in real]
+
+
+def test_a_refusal_ends_the_preview_and_is_shown(tiny):
+    tiny.add("[limits]\nminimum_rows = 1000\n", tiny.settings())
+    (left,) = rehearsed(tiny)
+    assert (left.query, left.refusal, left.parts) == ("Enrol", "TOO_FEW_ROWS", ())
+
+
+def test_a_preview_writes_nothing(tiny):
+    before = everything_in(tiny.folder)
+    rehearsed(tiny)
+    assert everything_in(tiny.folder) == before

@@ -1,0 +1,70 @@
+"""What small runs to report on are made of."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+import fedopl
+from fedopl.estimates import Estimate
+from fedopl.server.candidates import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.server.evaluation import GLOBAL, GainRow, GainTable
+
+ACTIONS = ("usual care", "new drug", "coaching")
+FEATURES = ("age", "severity", "lives alone")
+SCHEMA = fedopl.Schema(
+    numeric=("age", "severity"),
+    categorical={"ward": ("general", "surgery", "intensive")},
+    action="arm",
+    actions=("home", "clinic"),
+    reward="readmissions",
+    direction="lower",
+)
+
+
+def patients(seed, n_rows=300, actions=ACTIONS, features=FEATURES):
+    """Patients of whom the severe should get the drug."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(0, 1, (n_rows, len(features)))
+    contexts[:, 0] = 60 + 10 * contexts[:, 0]
+    contexts[:, 2] = contexts[:, 2] > 0.5
+    taken = rng.integers(0, len(actions), n_rows)
+    rewards = 20 + 2 * contexts[:, 1] * (taken == 1) + rng.normal(0, 1, n_rows)
+    return fedopl.LoggedData(contexts, taken, rewards, action_names=actions, feature_names=features)
+
+
+def discharges(seed, n_rows=400):
+    """A table in which fewer readmissions are better, and the clinic helps the severe."""
+    rng = np.random.default_rng(seed)
+    severity = rng.normal(0, 1, n_rows)
+    arm = rng.integers(0, 2, n_rows)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(60, 10, n_rows),
+            "severity": severity,
+            "ward": rng.choice(["general", "surgery", "intensive"], n_rows, p=[0.6, 0.3, 0.1]),
+            "arm": np.array(SCHEMA.actions)[arm],
+            "readmissions": 3 - severity * arm + rng.normal(0, 0.5, n_rows),
+        }
+    )
+
+
+def severe(contexts):
+    """The drug for the severe, the usual for the others."""
+    return (contexts[:, 1] > 0).astype(np.int64)
+
+
+def with_gains(record, *, arm, past, own=(0.0, 0.1), client=GLOBAL):
+    """The record with these gains (value, standard error) instead of its own."""
+    against = {arm_name(record.best_arm): arm, LOGGING: past, LOCAL: own}
+    rows = tuple(
+        GainRow(
+            against=name,
+            client=client,
+            estimate=Estimate(
+                value=value, standard_error=error, n_rows=100, degrees_of_freedom=10_000
+            ),
+        )
+        for name, (value, error) in against.items()
+    )
+    return replace(record, gains=GainTable(rows), chosen=LEARNED)

@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_runs import with_gains
+
+from fedopl.report.cautions import cautions
+from fedopl.report.wording import QUERIES, axes_of
+from fedopl.server.refusals import REFUSALS, in_words
+from fedopl.wire.vocabulary import ANSWERS, RefusalCode
+
+
+def titles(record):
+    return [caution.title for caution in cautions(record)]
+
+
+def with_round(record, **changes):
+    first = replace(record.rounds[0], **changes)
+    return replace(record, rounds=(first, *record.rounds[1:]))
+
+
+def test_a_run_without_trouble_has_no_cautions(run):
+    assert cautions(run) == []
+
+
+def test_an_interval_that_touches_zero_is_cautioned_of(run):
+    found = cautions(with_gains(run, arm=(0.1, 0.1), past=(1, 0.1)))
+    assert found[0].title == "The gain may be nothing"
+    assert "−0.10 to 0.30" in found[0].what
+
+
+def test_who_told_no_values_is_named_with_weight_and_reason(lower):
+    missing, unheard = cautions(lower)
+    assert missing.what == "south told no values; 50 % of the weight is theirs."
+    assert "“What policies are worth” (exchange 4): it does not tell" in unheard.what
+
+
+def test_rejected_and_silent_clients_are_named(run):
+    trouble = with_round(run, rejected={"east": "the mean of one is not one"}, silent=("west",))
+    told = " ".join(caution.what for caution in cautions(trouble))
+    assert "east gave no answer to “Who takes part” (exchange 1): its answer was rejected" in told
+    assert "west gave no answer" in told
+    assert "it did not answer" in told
+
+
+def test_thin_and_unlikely_actions_are_cautioned_of(run):
+    told = dict(run.described.by_client)
+    chances = told["north"].chances.copy()
+    chances[1, :2] = 50
+    told["north"] = replace(
+        told["north"], chances=chances, effective_rows=np.array([100.0, 12.0, 100.0])
+    )
+    found = cautions(replace(run, described=replace(run.described, by_client=told)))
+    assert [caution.title for caution in found] == ["Thin support", "Unlikely actions"]
+    assert "at north ('new drug')" in found[0].what
+
+
+def test_an_action_nobody_took_is_cautioned_of(run):
+    sums = {
+        name: replace(told, shares=np.array([1.0, 1.0, 0.0]))
+        for name, told in run.statistics.sums.items()
+    }
+    found = cautions(replace(run, statistics=replace(run.statistics, sums=sums)))
+    assert found[0].what == "Nobody took 'coaching'."
+
+
+@pytest.mark.parametrize("code", RefusalCode)
+def test_every_refusal_has_words_and_a_way_out(code):
+    found = in_words(code.name)
+    assert found is REFUSALS[code]
+    assert not found.why.endswith(".")
+    assert found.remedy.endswith(".")
+
+
+def test_every_query_has_words():
+    assert set(QUERIES) == set(ANSWERS)
+    assert all(axes_of(query.__name__) for query in QUERIES)

@@ -1,0 +1,132 @@
+"""The page in a real browser: in the light and the dark, on a phone, in print, by keyboard."""
+
+import shutil
+from itertools import pairwise
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+
+PAGES = ("lower", "hostile")
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1200, "height": 900}
+# Colours are all that differs in the dark.
+DARK_RULES = {"runOnly": ["color-contrast"]}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def address(request, html_of, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(html_of(request.param), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def visit(browser, address):
+    contexts, complaints = [], []
+
+    def _visit(viewport=DESK, scheme="light"):
+        context = browser.new_context(viewport=viewport, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: _note_request(request.url, address, complaints))
+        page.goto(address)
+        return page
+
+    yield _visit
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def _note_request(url, address, complaints):
+    if url != address and not url.startswith("data:"):
+        complaints.append(f"asked for {url}")
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+def test_the_page_never_scrolls_sideways_and_figures_stay_inside(visit, viewport):
+    page = visit(viewport)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= viewport["width"]
+    figures = page.locator("figure [role=img]")
+    assert figures.count() >= 6
+    for place in range(figures.count()):
+        assert figures.nth(place).is_visible()
+        box = figures.nth(place).bounding_box()
+        assert box["height"] > 40
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= viewport["width"]
+
+
+def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
+    page = visit(PHONE)
+    sizes, outside = page.evaluate(
+        """() => {
+            const texts = [...document.querySelectorAll('figure svg text')];
+            const scale = svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+            const edge = t => [t.getBoundingClientRect(), t.closest('svg').getBoundingClientRect()];
+            return [
+                Math.min(...texts.map(t => parseFloat(t.style.fontSize) * scale(t.closest('svg')))),
+                texts.filter(t => { const [a, b] = edge(t);
+                    return a.left < b.left - 6 || a.right > b.right + 6 || a.top < b.top - 3
+                        || a.bottom > b.bottom + 3; }).map(t => t.textContent),
+            ];
+        }"""
+    )
+    assert sizes >= 7.5
+    assert outside == []
+
+
+@pytest.mark.parametrize("address", ["lower"], indirect=True)
+@pytest.mark.parametrize(("scheme", "options"), [("light", {}), ("dark", DARK_RULES)])
+def test_axe_finds_nothing_serious(visit, scheme, options):
+    page = visit(scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = axe.Axe().run(page, options=options)["violations"]
+    grave = [v for v in found if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in grave] == []
+
+
+def test_headings_come_in_order_under_one_title(visit):
+    levels = visit().evaluate(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => Number(h.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_the_first_stop_of_the_keyboard_is_the_skip_link_and_it_leads_on(visit):
+    page = visit()
+    page.keyboard.press("Tab")
+    first = page.locator(":focus")
+    assert first.inner_text() == "Skip to the recommendation"
+    assert first.bounding_box()["y"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_everything_folded_is_open_in_print(visit):
+    page = visit()
+    assert page.locator("details table").count() > 0
+    page.emulate_media(media="print")
+    page.wait_for_function(
+        """() => [...document.querySelectorAll('details table')]
+            .every(table => table.checkVisibility({contentVisibilityAuto: true}))""",
+        timeout=5_000,
+    )
