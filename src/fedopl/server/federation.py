@@ -70,6 +70,14 @@ def expected_exchanges(study: Study) -> int:
     return exchanges_to_evaluate(study) + oracle
 
 
+def expected_trips(study: Study) -> int:
+    """How many trips a run takes at most: enrolment rides with sums, descriptions with values."""
+    together = (study.nuisances.kind == "federated") + (
+        study.describe and study.evaluation_share > 0
+    )
+    return expected_exchanges(study) - together
+
+
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + (study.nuisances.kind == "federated")
