@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedopl.cli import looking, reproducing, results, running
+from fedopl.cli import flower, looking, reproducing, results, running
 from fedopl.errors import FedoplError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command(rich_help_panel=RESULTS)(results.compare)
 app.command(rich_help_panel=RESULTS)(results.explain)
 app.command(rich_help_panel=RESULTS)(results.decide)
 app.command(rich_help_panel=RESULTS)(results.ledger)
+app.add_typer(flower.app, name="flower", rich_help_panel=LEARN)
 app.command(rich_help_panel="The paper")(reproducing.reproduce)
 
 

@@ -3,16 +3,14 @@
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath, Threads
 from fedopl.cli.live import watched
-from fedopl.cli.printing import note, say, say_json
-
-if TYPE_CHECKING:
-    from fedopl.engines.runs import Run
+from fedopl.cli.printing import note
+from fedopl.cli.saying import say_run
 
 
 class DemoData(StrEnum):
@@ -61,7 +59,7 @@ def run(
     finished = run_folders(
         study, clients, out=folder, resume=resume, threads=threads, watch=watched
     )
-    _say_run(finished, write_report(finished, folder / "report.html"), as_json=as_json)
+    say_run(finished, write_report(finished, folder / "report.html"), as_json=as_json)
 
 
 def _default_folder(study: Path) -> Path:
@@ -73,71 +71,6 @@ def _default_folder(study: Path) -> Path:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name.lower()).strip("-") or "study"
-
-
-def _say_run(finished: "Run", report: Path, *, as_json: bool) -> None:
-    if as_json:
-        say_json(run_as_json(finished) | {"report": str(report)})
-        return
-    say(str(finished))
-    say(_refusals_as_text(finished))
-    note_direction(finished)
-    say(f"The report is {report}")
-
-
-def note_direction(finished: "Run") -> None:
-    """Say what a value is where a lower outcome is better."""
-    table = finished.study.table
-    if table and table.direction == "lower":
-        say(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
-
-
-def _refusals_as_text(finished: "Run") -> str:
-    from fedopl.server.refusals import in_words
-
-    lines = [
-        f"{name} did not answer exchange {exchange} ({why}): {in_words(why).why}. "
-        f"{in_words(why).remedy}"
-        for exchange, name, why in finished.refusals
-    ]
-    return "\n".join(["", *lines, ""] if lines else [""])
-
-
-def run_as_json(finished: "Run") -> dict[str, Any]:
-    """A run for programs: the verdict, every value and gain, and how it went."""
-    return {
-        "study": finished.study.name,
-        "digest": finished.study.digest.hex(),
-        "verdict": finished.verdict,
-        "chosen": finished.chosen,
-        "best_arm": finished.best_arm,
-        "mixture": finished.mixture,
-        "rows": finished.rows,
-        "values": [
-            {
-                "policy": row.policy,
-                "client": row.client,
-                **vars(row.estimate),
-                "interval": row.interval,
-            }
-            for row in finished.values.rows
-        ],
-        "gains": [
-            {
-                "against": row.against,
-                "client": row.client,
-                **vars(row.estimate),
-                "interval": row.interval,
-            }
-            for row in finished.gains.rows
-        ],
-        "exchanges": len(finished.rounds),
-        "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
-        "refusals": [
-            {"exchange": exchange, "client": name, "why": why}
-            for exchange, name, why in finished.refusals
-        ],
-    }
 
 
 def evaluate(
@@ -157,9 +90,4 @@ def evaluate(
 
     named = {str(path): load_policy(path) for path in policies}
     valued = evaluate_folders(named, study, clients, threads=threads, watch=watched)
-    if as_json:
-        say_json(run_as_json(valued))
-    else:
-        say(str(valued))
-        say(_refusals_as_text(valued))
-        note_direction(valued)
+    say_run(valued, None, as_json=as_json)

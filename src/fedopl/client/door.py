@@ -22,6 +22,7 @@ from fedopl.errors import WireError
 from fedopl.seeds import generator_for
 from fedopl.study import Study
 from fedopl.wire import codec
+from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
     Describe,
@@ -85,7 +86,15 @@ class Door:
         self._needed = queries_of(study)
 
     def handle(self, content: bytes) -> bytes:
-        """Answer a query, or refuse it with a code; whatever happens, no text leaves."""
+        """Answer a query, or several that came together; whatever happens, no text leaves."""
+        try:
+            queries = unbundled(content)
+        except WireError:
+            queries = [content]  # which is no message either, and is refused as such
+        return bundled([self._handle(query) for query in queries])
+
+    def _handle(self, content: bytes) -> bytes:
+        """Answer a query, or refuse it with a code."""
         query: Message | None = None
         try:
             query = codec.decode(content, self._sizes)

@@ -53,10 +53,11 @@ def open_clients(study: Study, clients: Mapping[str, Client]) -> Clients:
             raise StudyError(client.file.complaint(("limits",), message))
     data = {name: client.read(study.table) for name, client in clients.items()}
     study.mixture.weights({name: rows.n_rows for name, rows in data.items()})  # names them all
-    return Clients(data=data, doors={n: _door(study, clients[n], data[n]) for n in clients})
+    return Clients(data=data, doors={n: door_of(study, clients[n], data[n]) for n in clients})
 
 
-def _door(study: Study, client: Client, data: LoggedData) -> Door:
+def door_of(study: Study, client: Client, data: LoggedData) -> Door:
+    """The client's door for this study; its ledger and scores lie in its folder."""
     return Door(
         client.name,
         data,
@@ -90,7 +91,7 @@ def run(
     """
     agreed, candidates = read_study(study)
     folder = Path(out)
-    _check_folder(folder, resume=resume)
+    check_folder(folder, resume=resume)
     opened = open_clients(agreed, read_clients(clients))
     write_atomically(folder / "study.toml", Path(study).read_bytes())
     with watch(agreed, tuple(sorted(opened.doors)), expected_exchanges(agreed)) as progress:
@@ -107,7 +108,8 @@ def run(
     return finished
 
 
-def _check_folder(folder: Path, *, resume: bool) -> None:
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuse to write over what is there, unless it is to be gone on with."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
     if not resume and folder.is_dir() and any(folder.iterdir()):

@@ -9,8 +9,8 @@ from fedopl.errors import OptionError
 from fedopl.mixture import renormalised
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
 from fedopl.server.aggregation import weighted_sum
-from fedopl.server.conversation import Conversation
-from fedopl.server.description import Descriptions, describe
+from fedopl.server.conversation import Answers, Conversation, Question
+from fedopl.server.description import Descriptions, described, describing
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
 from fedopl.server.faults import fault_in_values
 from fedopl.server.oracles.setting import Setting
@@ -62,7 +62,8 @@ class Candidates:
 
     def best(self, setting: Setting, conversation: Conversation) -> tuple[str, LinearPolicy | None]:
         """The candidate of the largest value on training rows."""
-        answers = conversation.require_quorum(self._ask(setting, conversation, Split.TRAINING))
+        (told,) = conversation.ask_together(setting.weights, self._question(Split.TRAINING))
+        answers = conversation.require_quorum(self._checked(conversation, told))
         weights = renormalised(setting.weights, answers.keys())
         means = weighted_sum(weights, {name: a.means for name, a in answers.items()})
         names = self._names()
@@ -71,18 +72,38 @@ class Candidates:
 
     def evaluate(
         self, setting: Setting, conversation: Conversation, chosen: str
+    ) -> tuple[ValueTable, GainTable, Descriptions | None]:
+        """Values on rows that nothing was learned from, and how decisions split, on one trip.
+
+        No values are claimed where no rows were held out.
+        """
+        questions = {}
+        if self.study.evaluation_share:
+            questions["values"] = self._question(Split.EVALUATION)
+        if self.study.describe:
+            questions["described"] = describing(setting, self._fields([chosen]))
+        if not questions:
+            return ValueTable(()), GainTable(()), None
+        found = conversation.ask_together(setting.weights, *questions.values())
+        told = dict(zip(questions, found, strict=True))
+        values, gains = self._tables(setting, conversation, told.get("values"), chosen)
+        return values, gains, described(setting, conversation, told.get("described"))
+
+    def _tables(
+        self,
+        setting: Setting,
+        conversation: Conversation,
+        answers: Answers[Values] | None,
+        chosen: str,
     ) -> tuple[ValueTable, GainTable]:
-        """Values on rows that nothing was learned from; none are claimed where there are none."""
-        if not self.study.evaluation_share:
-            return ValueTable(()), GainTable(())
-        answers = self._ask(setting, conversation, Split.EVALUATION)
+        answers = None if answers is None else self._checked(conversation, answers)
         if not answers:
             return ValueTable(()), GainTable(())
         names = [*self._names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy == "finite" else 0.95
         values = value_table(answers, setting.weights, names, level)
-        conversation.measure(value=values.of(chosen).value)
+        conversation.measure(answers.exchange, value=values.of(chosen).value)
         return values, gain_table(answers, setting.weights, names, chosen)
 
     def _by_kind(self) -> dict[str, dict[str, LinearPolicy]]:
@@ -98,12 +119,6 @@ class Candidates:
         """In the order in which clients answer: linear, pairwise, rules."""
         return [name for part in self._by_kind().values() for name in part] + self.rules
 
-    def describe(
-        self, setting: Setting, conversation: Conversation, chosen: str
-    ) -> Descriptions | None:
-        """How the decisions of what was chosen split."""
-        return describe(setting, conversation, self._fields([chosen]))
-
     def _fields(self, names: list[str]) -> dict[str, FloatArray]:
         """The fields that carry these candidates."""
         fields = no_policies(self.study)
@@ -114,11 +129,12 @@ class Candidates:
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return {**fields, "rules": np.array(rules, np.float64)}
 
-    def _ask(self, setting: Setting, conversation: Conversation, split: Split) -> dict[str, Values]:
+    def _question(self, split: Split) -> Question:
         names, most = self._names(), most_candidates(self.study)
         if len(names) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        fields = self._fields(names)
-        answers = conversation.ask(EstimateValues, setting.weights, Values, split=split, **fields)
-        n_expected = len(names) + N_OWN_CANDIDATES
+        return Question(EstimateValues, Values, {"split": split, **self._fields(names)})
+
+    def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
+        n_expected = len(self._names()) + N_OWN_CANDIDATES
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))

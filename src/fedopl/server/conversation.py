@@ -1,9 +1,9 @@
 """Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fedopl.server.journal import Journal, Replies
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire import codec
+from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import ANSWERS, Message, Refusal, axis_sizes
 
 # Larger numbers than this cannot be squared and added up.
@@ -27,6 +28,7 @@ class Round:
     """One exchange with the clients, as it went."""
 
     exchange: int
+    trip: int  # exchanges of the same trip travelled together
     query: str
     asked: tuple[str, ...]
     answered: tuple[str, ...]
@@ -42,6 +44,23 @@ class Round:
     def bytes_received(self) -> int:
         """From all clients together."""
         return sum(self.received.values())
+
+
+class Answers(dict[str, Answer]):
+    """Answers by client, in sorted order, and the exchange they belong to."""
+
+    def __init__(self, exchange: int) -> None:
+        super().__init__()
+        self.exchange = exchange
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query to be made, the answer that it wants, and its fields."""
+
+    make: Callable[..., Message]
+    answer: type[Message]
+    fields: Mapping[str, object]
 
 
 @dataclass
@@ -63,26 +82,40 @@ class Conversation:
         clients: Iterable[str],
         answer: type[Answer],
         **fields: object,
-    ) -> dict[str, Answer]:
+    ) -> Answers[Answer]:
         """Put the same query to these clients; their answers come back by name, in sorted order."""
-        exchange = len(self.rounds)
-        query = make(study=self._digest, exchange=exchange, **fields)
-        encoded = codec.encode(query)
-        asked = tuple(sorted(clients))
-        replies = self._replies(exchange, dict.fromkeys(asked, encoded))
-        answers, latest = self._sort_out(query, answer, asked, replies, len(encoded))
-        self.rounds.append(latest)
-        if self.progress:
-            self.progress(latest)
+        (answers,) = self.ask_together(clients, Question(make, answer, fields))
         return answers
 
-    def _replies(self, exchange: int, queries: dict[str, bytes]) -> Replies:
-        replayed = self.journal.replay(exchange, queries)
+    def ask_together(self, clients: Iterable[str], *questions: Question) -> list[Answers[Any]]:
+        """Put several queries to the same clients on one trip; the answers to each come back."""
+        trip = self.rounds[-1].trip + 1 if self.rounds else 0
+        first = len(self.rounds)
+        queries = [
+            question.make(study=self._digest, exchange=first + place, **question.fields)
+            for place, question in enumerate(questions)
+        ]
+        encoded = [codec.encode(query) for query in queries]
+        asked = tuple(sorted(clients))
+        replies = _apart(self._replies(trip, dict.fromkeys(asked, bundled(encoded))), len(queries))
+        found = []
+        for place, question in enumerate(questions):
+            answers, latest = self._sort_out(
+                queries[place], question.answer, asked, replies[place], len(encoded[place])
+            )
+            self.rounds.append(replace(latest, trip=trip))
+            found.append(answers)
+            if self.progress:
+                self.progress(self.rounds[-1])
+        return found
+
+    def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
+        replayed = self.journal.replay(trip, queries)
         if replayed is not None:
             return replayed
         # Sorted: what is journalled must not depend on the order in which answers arrive.
         replies = sorted(self.transport.exchange(queries))
-        self.journal.keep(exchange, queries, replies)
+        self.journal.keep(trip, queries, replies)
         return replies
 
     def _sort_out(
@@ -92,8 +125,8 @@ class Conversation:
         asked: tuple[str, ...],
         replies: Replies,
         query_bytes: int,
-    ) -> tuple[dict[str, Answer], Round]:
-        answers: dict[str, Answer] = {}
+    ) -> tuple[Answers[Answer], Round]:
+        answers: Answers[Answer] = Answers(query.exchange)
         refused: dict[str, str] = {}
         rejected: dict[str, str] = {}
         times = Counter(name for name, _ in replies)
@@ -115,6 +148,7 @@ class Conversation:
         heard = {name for name, _ in replies}
         latest = Round(
             exchange=query.exchange,
+            trip=0,
             query=type(query).__name__,
             asked=asked,
             answered=tuple(answers),
@@ -139,47 +173,48 @@ class Conversation:
             raise WireError(f"answers with {type(message).__name__}")
         return message
 
-    def measure(self, *, loss: float | None = None, value: float | None = None) -> None:
-        """Record what the latest exchange came to."""
-        latest = replace(self.rounds[-1], loss=loss, value=value)
-        self.rounds[-1] = latest
+    def measure(
+        self, exchange: int, *, loss: float | None = None, value: float | None = None
+    ) -> None:
+        """Record what an exchange came to."""
+        self.rounds[exchange] = replace(self.rounds[exchange], loss=loss, value=value)
         if self.progress:
-            self.progress(latest)
+            self.progress(self.rounds[exchange])
 
-    def reject(self, name: str, reason: str) -> None:
-        """Record that the latest answer of a client could be read and still not be used."""
-        latest = self.rounds[-1]
-        answered = tuple(other for other in latest.answered if other != name)
-        rejected = {**latest.rejected, name: reason}
-        self.rounds[-1] = replace(latest, answered=answered, rejected=rejected)
+    def reject(self, exchange: int, name: str, reason: str) -> None:
+        """Record that a client's answer could be read and still not be used."""
+        known = self.rounds[exchange]
+        answered = tuple(other for other in known.answered if other != name)
+        rejected = {**known.rejected, name: reason}
+        self.rounds[exchange] = replace(known, answered=answered, rejected=rejected)
 
     def drop(
-        self, answers: dict[str, Answer], fault_in: Callable[[Answer], str | None]
-    ) -> dict[str, Answer]:
+        self, answers: Answers[Answer], fault_in: Callable[[Answer], str | None]
+    ) -> Answers[Answer]:
         """The answers without fault; the others are rejected by name."""
         return self.drop_by_name(answers, lambda _name, answer: fault_in(answer))
 
     def drop_by_name(
-        self, answers: dict[str, Answer], fault_in: Callable[[str, Answer], str | None]
-    ) -> dict[str, Answer]:
+        self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
+    ) -> Answers[Answer]:
         """The same, where what is a fault depends on whose answer it is."""
-        kept = {}
+        kept: Answers[Answer] = Answers(answers.exchange)
         for name, answer in answers.items():
             fault = fault_in(name, answer)
             if fault:
-                self.reject(name, fault)
+                self.reject(answers.exchange, name, fault)
             else:
                 kept[name] = answer
         return kept
 
     def require_quorum(
-        self, answers: dict[str, Answer], *, of: int | None = None, share: float | None = None
-    ) -> dict[str, Answer]:
+        self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
+    ) -> Answers[Answer]:
         """The answers, if enough clients gave one: the study's share of all, unless said."""
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
         if len(answers) < max(1, share * n_clients):
-            latest = self.rounds[-1]
+            latest = self.rounds[answers.exchange]
             reasons = [f"{name}: refused ({code})" for name, code in sorted(latest.refused.items())]
             reasons += [f"{name}: {why}" for name, why in sorted(latest.rejected.items())]
             reasons += [f"{name}: no answer" for name in latest.silent]
@@ -188,6 +223,20 @@ class Conversation:
                 f"used, the quorum is {share:.0%}; {quoted(reasons)}"
             )
         return answers
+
+
+def _apart(replies: Replies, n_questions: int) -> list[Replies]:
+    """The replies to each question; what cannot be taken apart is an answer to none of them."""
+    apart: list[Replies] = [[] for _ in range(n_questions)]
+    for name, content in replies:
+        try:
+            parts = unbundled(content)
+        except WireError:
+            parts = []
+        for place in range(n_questions):
+            whole = len(parts) == n_questions
+            apart[place].append((name, parts[place] if whole else b""))
+    return apart
 
 
 def _sizes(replies: Replies) -> dict[str, int]:

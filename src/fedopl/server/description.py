@@ -1,12 +1,13 @@
 """How the learned policy's decisions split over groups, and how well each client supports them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.arrays import FloatArray
-from fedopl.server.conversation import Conversation
+from fedopl.server.conversation import Answers, Conversation, Question
 from fedopl.server.oracles.setting import Setting
 from fedopl.wire.vocabulary import N_CUTS, Describe, Description
 
@@ -38,16 +39,21 @@ def _total(counts: list[FloatArray]) -> FloatArray:
     return total
 
 
-def describe(
-    setting: Setting, conversation: Conversation, fields: dict[str, FloatArray]
+def describing(setting: Setting, fields: Mapping[str, FloatArray]) -> Question:
+    """Ask about one policy, given as the fields that carry it."""
+    return Question(Describe, Description, {"cuts": public_cuts(setting), **fields})
+
+
+def described(
+    setting: Setting, conversation: Conversation, answers: Answers[Description] | None
 ) -> Descriptions | None:
-    """Ask everybody about one policy, given as the fields that carry it."""
-    cuts = public_cuts(setting)
-    answers = conversation.ask(Describe, setting.weights, Description, cuts=cuts, **fields)
-    answers = conversation.drop_by_name(
+    """What was told, if anybody told anything that can be true."""
+    if answers is None:
+        return None
+    usable = conversation.drop_by_name(
         answers, lambda name, answer: _fault_in(answer, setting.rows[name])
     )
-    return Descriptions(cuts=cuts, by_client=answers) if answers else None
+    return Descriptions(cuts=public_cuts(setting), by_client=dict(usable)) if usable else None
 
 
 def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)

@@ -10,7 +10,7 @@ from fedopl.errors import FederationError, OptionError
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.candidates import LEARNED, Candidates
-from fedopl.server.conversation import Conversation, Progress
+from fedopl.server.conversation import Conversation, Progress, Question
 from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
 from fedopl.server.journal import Journal
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
@@ -70,6 +70,14 @@ def expected_exchanges(study: Study) -> int:
     return exchanges_to_evaluate(study) + oracle
 
 
+def expected_trips(study: Study) -> int:
+    """How many trips a run takes at most: enrolment rides with sums, descriptions with values."""
+    together = (study.nuisances.kind == "federated") + (
+        study.describe and study.evaluation_share > 0
+    )
+    return expected_exchanges(study) - together
+
+
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + (study.nuisances.kind == "federated")
@@ -102,8 +110,7 @@ def evaluate_policies(
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
-    rows = _enrol(conversation)
-    models = _outcome_models(conversation, rows)
+    rows, models = _enrol(conversation)
     statistics = _score(conversation, rows, models)
     weights = agreed_weights(study.mixture, {name: rows[name] for name in statistics.sums})
     if np.isnan(statistics.arm_values(weights)).all():
@@ -122,8 +129,7 @@ def _finish(
     study = setting.study
     if policy and study.table:
         policy = replace(policy, encoding=study.table.encoding)
-    values, gains = candidates.evaluate(setting, conversation, chosen)
-    described = candidates.describe(setting, conversation, chosen) if study.describe else None
+    values, gains, described = candidates.evaluate(setting, conversation, chosen)
     return Record(
         study=study,
         policy=policy,
@@ -139,26 +145,28 @@ def _finish(
     )
 
 
-def _enrol(conversation: Conversation) -> dict[str, int]:
-    """Training rows by client; from here on nobody can change how much it counts."""
-    clients = conversation.transport.clients
-    answers = conversation.ask(Enrol, clients, Enrolment)
-    answers = conversation.drop(
-        answers, lambda answer: None if answer.n_rows > 0 else "enrolled without a row"
-    )
-    return {name: a.n_rows for name, a in conversation.require_quorum(answers).items()}
+def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
+    """Training rows by client, which nobody can change from here on, and shared outcome models.
 
-
-def _outcome_models(conversation: Conversation, rows: dict[str, int]) -> OutcomeModels:
-    """Federated outcome models, or none where the study wants each client's own."""
+    Both are asked for on one trip: whoever does not enrol has its sums left out.
+    """
     study = conversation.study
-    if study.nuisances.kind == "local":
-        return OutcomeModels.none(study)
-    answers = conversation.drop(
-        conversation.ask(SumOutcomes, rows, OutcomeSums), fault_in_outcome_sums
+    questions = [Question(Enrol, Enrolment, {})]
+    if study.nuisances.kind == "federated":
+        questions.append(Question(SumOutcomes, OutcomeSums, {}))
+    enrolled, *sums = conversation.ask_together(conversation.transport.clients, *questions)
+    enrolled = conversation.drop(
+        enrolled, lambda answer: None if answer.n_rows > 0 else "enrolled without a row"
+    )
+    rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
+    if not sums:
+        return rows, OutcomeModels.none(study)
+    usable = conversation.drop_by_name(
+        sums[0],
+        lambda name, answer: fault_in_outcome_sums(answer) if name in rows else "did not enrol",
     )
     # One client is enough: whoever cannot add to the models may still use them.
-    return solve_outcomes(study, conversation.require_quorum(answers, share=0))
+    return rows, solve_outcomes(study, conversation.require_quorum(usable, share=0))
 
 
 def _score(conversation: Conversation, rows: dict[str, int], models: OutcomeModels) -> Statistics:

@@ -98,5 +98,6 @@ def _pays(
         return False
     contrasts = np.eye(2 + N_OWN_CANDIDATES)
     gain = mixture_estimate(answers, setting.weights, contrasts[1] - contrasts[0])
-    conversation.measure(value=mixture_estimate(answers, setting.weights, contrasts[1]).value)
+    value = mixture_estimate(answers, setting.weights, contrasts[1]).value
+    conversation.measure(answers.exchange, value=value)
     return gain.value > SURELY * gain.standard_error

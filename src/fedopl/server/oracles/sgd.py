@@ -9,7 +9,7 @@ from fedopl.mixture import renormalised
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.seeds import generator_for
 from fedopl.server.aggregation import weighted_sum
-from fedopl.server.conversation import Conversation
+from fedopl.server.conversation import Answers, Conversation
 from fedopl.server.oracles.setting import Setting
 from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy
 
@@ -31,12 +31,15 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     velocity, total, kept = np.zeros_like(parameters), np.zeros_like(parameters), 0
     for turn in range(plan.rounds):
         query = {"round": turn, "parameters": parameters, "centre": centre, "scale": scale}
-        improved = _improved(conversation, sampled(setting, turn), query)  # θ_c for c ∈ S ⊂ C
+        answers = _improved(conversation, sampled(setting, turn), query)
+        improved = {name: answer.parameters for name, answer in answers.items()}  # θ_c, c ∈ S ⊂ C
         weights = renormalised(setting.weights, improved)
         average = weighted_sum(weights, improved)  # Σ λ_c θ_c / Σ λ_c
         velocity = plan.momentum * velocity + (average - parameters)
         parameters = parameters + velocity
-        conversation.measure(loss=loss(on_raw_features(parameters, centre, scale)))
+        conversation.measure(
+            answers.exchange, loss=loss(on_raw_features(parameters, centre, scale))
+        )
         if 2 * turn >= plan.rounds - 1:
             total, kept = total + parameters, kept + 1
     learned = on_raw_features(total / kept, centre, scale)
@@ -45,18 +48,19 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
 
 def _improved(
     conversation: Conversation, clients: list[str], query: dict[str, Any]
-) -> dict[str, FloatArray]:
-    """The parameters of those who answered, without steps that nobody else would take."""
+) -> Answers[ImprovedPolicy]:
+    """The answers, without steps that nobody else would take."""
     answers = conversation.ask(ImprovePolicy, clients, ImprovedPolicy, **query)
     start = query["parameters"]
     steps = {name: float(np.linalg.norm(a.parameters - start)) for name, a in answers.items()}
     usual = float(np.median(list(steps.values()))) if len(steps) >= ENOUGH_TO_COMPARE else 0.0
     for name, length in steps.items():
         if length > FAR_ABOVE * usual > 0:
-            conversation.reject(name, f"its step is {length / usual:.0f} times as long as most")
+            conversation.reject(
+                answers.exchange, name, f"its step is {length / usual:.0f} times as long as most"
+            )
             del answers[name]
-    conversation.require_quorum(answers, of=len(clients))
-    return {name: answer.parameters for name, answer in answers.items()}
+    return conversation.require_quorum(answers, of=len(clients))
 
 
 def without_unknown(parameters: FloatArray, setting: Setting) -> FloatArray:

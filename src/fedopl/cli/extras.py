@@ -1,0 +1,11 @@
+"""Verbs that need an optional package say so before they start."""
+
+from importlib.util import find_spec
+
+from fedopl.errors import OptionError
+
+
+def need(package: str, extra: str) -> None:
+    """Refuse in words where the package is not installed."""
+    if find_spec(package) is None:
+        raise OptionError(f"{package} is not installed; pip install 'fedopl[{extra}]'")

@@ -1,0 +1,61 @@
+"""The five-minute proof: the study run by a real federation of processes on this machine."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedopl.client.client_file import Client
+from fedopl.engines.flower_app import write_flower_app
+from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
+from fedopl.errors import FederationError
+from fedopl.server.record import Record
+from fedopl.server.run_folder import is_finished, load_record
+
+STATUS_SECONDS = 5.0
+FAILURE = "failed.txt"
+Told = Callable[[str], None]
+
+
+def run_over_flower(
+    study: Path,
+    clients: Mapping[str, Client],
+    *,
+    out: Path,
+    arrival: float,
+    deadline: float,
+    tell: Told,
+) -> Record:
+    """Start everything, run the study, stop everything; the record says how it went."""
+    work = out / "flower"
+    app = work / f"app-{int(time.time())}"
+    write_flower_app(app, study, list(clients), out=out, arrival=arrival, deadline=deadline)
+    folders = {name: client.path.parent for name, client in clients.items()}
+    tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
+    with LocalFederation(work, folders, study) as federation:
+        tell("everybody is started; submitting the run")
+        wait_for_run(federation, federation.run(app), out, tell)
+    tell("everything is stopped")
+    return load_record(out)
+
+
+def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Told) -> None:
+    """Until the run's folder is finished, or Flower says that the run is over without one."""
+    trips, asked = 0, time.monotonic()
+    while not is_finished(out):
+        done = len(list((out / "exchanges").glob("*.bin")))
+        if done > trips:
+            trips = done
+            tell(f"trip {trips} is done")
+        if time.monotonic() - asked > STATUS_SECONDS:
+            asked = time.monotonic()
+            status = federation.status(run)
+            if status.startswith("finished") and not is_finished(out):
+                raise FederationError(_why(out, status))
+        time.sleep(POLL_SECONDS)
+
+
+def _why(out: Path, status: str) -> str:
+    failure = out / FAILURE
+    if failure.is_file():
+        return failure.read_text(encoding="utf-8").strip()
+    return f"the run ended as '{status}' without a result; see {out / 'flower' / 'logs'}"

@@ -1,0 +1,255 @@
+"""A whole Flower federation on this machine: real processes, TLS, authenticated nodes.
+
+Everything listens on 127.0.0.1 alone, and nothing that was started is left behind.
+"""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedopl.engines.certificates import make_certificates, make_client_key
+from fedopl.errors import FederationError
+from fedopl.files import write_atomically
+
+HOST = "127.0.0.1"
+MARK = "FEDOPL_FEDERATION"  # in the environment of every process that we start, and of theirs
+START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
+CONNECTION = "local-federation"
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+
+
+@dataclass
+class LocalFederation:
+    """A SuperLink and a SuperNode for each client, as a context: they stop when it ends.
+
+    Args:
+        folder: where keys, logs and Flower's own files go.
+        clients: each client's folder, by name.
+        study: each client's own copy of the study.
+
+    """
+
+    folder: Path
+    clients: Mapping[str, Path]
+    study: Path
+    port: int = 0
+    _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
+
+    def __enter__(self) -> Self:
+        try:
+            self.port = self.port or free_port()
+            self._make_keys()
+            self.start_superlink()
+            for name in self.clients:
+                self.register(name)
+                self.start_node(name)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # --- its parts -----------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> Path:
+        """The folder of keys and certificates."""
+        return self.folder / "keys"
+
+    def start_superlink(self) -> None:
+        """Start the server, and wait until it listens."""
+        self._start(
+            "superlink",
+            "flower-superlink",
+            *("--host", HOST, "--port", str(self.port), "--enable-supernode-auth"),
+            *("--ssl-ca-certfile", str(self.keys / "ca.crt")),
+            *("--ssl-certfile", str(self.keys / "server.crt")),
+            *("--ssl-keyfile", str(self.keys / "server.key")),
+            "--disable-runtime-dependency-installation",
+        )
+        self._until(lambda: _listens(self.port), "superlink")
+
+    def register(self, name: str) -> None:
+        """Tell the server which key belongs to which name."""
+        self.flwr(
+            "supernode", "register", str(self.keys / f"{name}.pub"), CONNECTION, "--name", name
+        )
+
+    def start_node(
+        self, name: str, *, key: str | None = None, study: Path | None = None, **environment: str
+    ) -> None:
+        """Start a client's node; its files are named to it alone."""
+        config = (
+            f'client="{self.clients[name].resolve()}" study="{(study or self.study).resolve()}"'
+        )
+        self._start(
+            f"node-{name}",
+            "flower-supernode",
+            *("--superlink", f"{HOST}:{self.port}", "--host", HOST, "--port", str(free_port())),
+            *("--root-certificates", str(self.keys / "ca.crt")),
+            *("--auth-supernode-private-key", str(self.keys / f"{key or name}.key")),
+            *("--node-config", config),
+            environment=environment,
+        )
+
+    def kill(self, part: str) -> None:
+        """End one part at once, with everything it started, as a power cut would."""
+        process = self._processes.pop(part)
+        for pid in [process.pid, *_children_of(process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def run(self, app: Path) -> str:
+        """Submit an app; its run number comes back."""
+        return str(self.flwr("run", str(app), CONNECTION)["run-id"])
+
+    def status(self, run: str) -> str:
+        """What Flower says of a run, such as 'running' or 'finished:failed'."""
+        (found,) = self.flwr("list", "--run-id", run, CONNECTION)["runs"]
+        return str(found["status"])
+
+    def flwr(self, *arguments: str) -> dict[str, Any]:
+        """A command of Flower's own, and the JSON it prints."""
+        done = subprocess.run(
+            [_program("flwr"), *arguments, "--format", "json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=self._environment(),
+        )
+        start = done.stdout.find("{")
+        if done.returncode or start < 0:
+            said = (done.stdout + done.stderr).strip().splitlines()
+            raise FederationError(f"flwr {arguments[0]} failed: {said[-1] if said else 'no word'}")
+        content, _ = json.JSONDecoder().raw_decode(done.stdout[start:])
+        return dict(content)
+
+    def stop(self) -> None:
+        """End what we started, and what that started; nothing else."""
+        for process in self._processes.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+        end = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < end and (_marked(self._token) or self._alive()):
+            time.sleep(POLL_SECONDS)
+        for pid in _marked(self._token):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+    # --- how they are started ------------------------------------------------------------------
+
+    def _make_keys(self) -> None:
+        if not (self.keys / "ca.key").exists():
+            make_certificates(self.keys, [HOST, "localhost"])
+        for name in self.clients:
+            if not (self.keys / f"{name}.key").exists():
+                make_client_key(self.keys, name)
+        config = (
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
+            f'address = "{HOST}:{self.port}"\n'
+            f'root-certificates = "{(self.keys / "ca.crt").resolve().as_posix()}"\n'
+        )
+        write_atomically(self.folder / "home" / "config.toml", config.encode())
+
+    def _start(
+        self, part: str, program: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        path = self.folder / "logs" / f"{part}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as log:
+            self._processes[part] = subprocess.Popen(
+                [_program(program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**self._environment(), **(environment or {})},
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        beside = str(Path(sys.executable).parent)
+        return {
+            **os.environ,
+            **QUIET,
+            "PATH": f"{beside}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str((self.folder / "home").resolve()),
+            MARK: self._token,
+        }
+
+    def _alive(self) -> bool:
+        return any(process.poll() is None for process in self._processes.values())
+
+    def _until(self, ready: Callable[[], bool], part: str) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not ready():
+            if self._processes[part].poll() is not None or time.monotonic() > end:
+                log = self.folder / "logs" / f"{part}.log"
+                raise FederationError(f"{part} did not start; its log is {log}")
+            time.sleep(POLL_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return int(listener.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _program(name: str) -> str:
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise FederationError(f"{name} is not installed here; pip install 'fedopl[flower]'")
+    return str(path)
+
+
+def _marked(token: str) -> list[int]:
+    """The processes that carry our mark, whoever started them; Linux tells, others do not."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{MARK}={token}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def _children_of(pid: int) -> list[int]:
+    """Children, and theirs."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, path.read_text().split()):
+                found += [child, *_children_of(child)]
+    return found
