@@ -72,8 +72,8 @@ def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = N
         ]
         where = f"{bad.any(axis=1).sum():,} of {len(array):,} rows (by column: {shortlist(named)})"
     raise DataError(
-        f"{name}: missing or infinite values in {where}; "
-        "drop those rows, or read the table with a schema that says missing='drop' or 'indicator'"
+        f"{name}: missing or infinite values in {where}; correct or drop those rows, or read the "
+        "table with a schema that says missing='drop' or 'indicator' for missing ones"
     )
 
 

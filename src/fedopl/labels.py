@@ -1,13 +1,14 @@
 """Labels of actions, levels and groups: one spelling for each, however it was stored."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.arrays import IntArray, shortlist
-from fedopl.errors import DataError
+from fedopl.errors import DataError, OptionError
 
 
 def label_text(label: object) -> str:
@@ -16,7 +17,7 @@ def label_text(label: object) -> str:
         return "true" if label else "false"
     if isinstance(label, Integral):
         return str(int(label))
-    if isinstance(label, Real) and float(label).is_integer():
+    if isinstance(label, Real | Decimal) and float(label).is_integer():
         return str(int(float(label)))
     return str(label)
 
@@ -67,6 +68,20 @@ def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:
     if repeated:
         raise DataError(f"{what}: named more than once: {quoted(repeated)}")
     return texts
+
+
+# What the mixture of all clients is called in tables, so that no client can be.
+GLOBAL = "global"
+
+
+def check_client_name(name: str, where: str) -> None:
+    """Refuse a name that cannot be told from another, or cannot be printed."""
+    if name == GLOBAL:
+        raise OptionError(
+            f"{where}: '{GLOBAL}' stands for all clients together; choose another name"
+        )
+    if not name.strip() or not name.isprintable():
+        raise OptionError(f"{where}: expected a name of printable characters, came {name!r}")
 
 
 def quoted(texts: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
 """The schema: what the columns of a table mean, agreed before anybody reads one."""
 
+from decimal import Decimal
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from fedopl.errors import DataError, FedoplError, SchemaError
 from fedopl.labels import label_text, unique_names
@@ -10,7 +11,17 @@ from fedopl.validation import Checked
 
 Direction = Literal["higher", "lower"]
 MissingRule = Literal["error", "drop", "indicator"]
-Label = Annotated[str, BeforeValidator(label_text)]
+
+
+def _label(value: object) -> str:
+    if not isinstance(value, str | int | float | Decimal):
+        raise ValueError(f"expected a label, text or a number, came {value!r}")  # noqa: TRY004
+    return label_text(value)
+
+
+Label = Annotated[
+    str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
 
 
 class Encoding(Checked):
@@ -87,6 +98,8 @@ class Schema(Encoding):
                 "propensity: name one column for the logged action, or a column for each of "
                 f"{', '.join(self.actions)}"
             )
+        single = [c for c in (self.action, self.reward, self.weight, self.group) if c]
+        _distinct((*single, *self.propensity_columns), "roles of columns")
         leaks = {self.action, self.reward} & set(self.feature_columns)
         if leaks:
             raise ValueError(

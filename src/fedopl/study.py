@@ -105,6 +105,10 @@ class Study(Checked):
             )
         if self.policy_features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise ValueError(f"oracle: {self.oracle} works on shared features, not on blocks")
+        if self.nuisances.propensity == "known" and self.table and not self.table.propensity:
+            raise ValueError(
+                "nuisances.propensity: 'known', but no column of propensities is named"
+            )
         if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
             raise ValueError("precision: only csoaa-exact and direct can weigh clients by it")
         return self

@@ -1,5 +1,6 @@
 """`study.toml`: what every party agrees on, as people write it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -133,7 +134,9 @@ class StudyFile(Checked):
             reward=self.outcome.column,
             direction=self.outcome.direction,
             numeric=tuple(name for name, levels in self.features.items() if levels is None),
-            categorical={name: levels for name, levels in self.features.items() if levels},
+            categorical={
+                name: levels for name, levels in self.features.items() if levels is not None
+            },
             propensity=self.action.propensity,
             weight=self.rows.weight,
             group=self.rows.group,
@@ -169,11 +172,22 @@ class StudyFile(Checked):
 _PLACES: dict[str, tuple[str, ...]] = {
     "actions": ("action", "levels"),
     "propensity": ("action", "propensity"),
+    "roles of columns": ("action", "column"),
+    "nuisances.propensity": ("nuisances", "propensity"),
     "numeric, categorical": ("features",),
     "policy_features": ("policy", "features"),
     "oracle": ("policy", "oracle"),
     "precision": ("policy", "precision"),
 }
+
+
+def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> None:
+    """Refuse a mixture that names other clients than there are, and say in which line."""
+    try:
+        study.mixture.weights(dict.fromkeys(clients, 1))
+    except OptionError as error:
+        message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
+        raise OptionError(message) from None
 
 
 def read_study(path: str | Path) -> tuple[Study, dict[str, LinearPolicy]]:
@@ -184,6 +198,9 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, LinearPolicy]]:
         study = parsed.study
     except FedoplError as error:
         raise OptionError(_placed(file, str(error))) from None
+    if parsed.policy.candidates and study.policy != "finite":
+        message = 'candidates: only kind = "finite" chooses among candidates'
+        raise OptionError(file.complaint(("policy", "candidates"), message))
     candidates = {}
     for name, saved in parsed.policy.candidates.items():
         policy = load_policy(file.path.parent / saved)
@@ -191,9 +208,6 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, LinearPolicy]]:
             message = f"candidate '{name}': its actions or features are not the study's"
             raise OptionError(file.complaint(("policy", "candidates", name), message))
         candidates[name] = policy
-    if candidates and study.policy != "finite":
-        message = 'candidates: only kind = "finite" chooses among candidates'
-        raise OptionError(file.complaint(("policy", "candidates"), message))
     return study, candidates
 
 

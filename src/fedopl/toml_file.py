@@ -1,6 +1,7 @@
 """TOML files written by people: read strictly, and every mistake named with its line."""
 
 import difflib
+import json
 import re
 import tomllib
 import typing
@@ -36,7 +37,7 @@ class TomlFile:
     def read(cls, path: Path) -> "TomlFile":
         """Read and parse; a mistake in the syntax is named with its line."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except IsADirectoryError:
             raise OptionError(f"{path}: expected a file, came a folder") from None
         except OSError as error:
@@ -45,6 +46,8 @@ class TomlFile:
             raise OptionError(f"{path}: expected UTF-8 text; save it as UTF-8") from None
         try:
             return cls(path, text, tomllib.loads(text))
+        except RecursionError:
+            raise OptionError(f"{path}: brackets within brackets, too deep to be read") from None
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
             where = f", line {found[2]}, column {found[3]}" if found else ""
@@ -53,7 +56,7 @@ class TomlFile:
     def parsed(self, model: type[Parsed]) -> Parsed:
         """The content as this model; otherwise one line for each mistake."""
         try:
-            return model.model_validate(self.content)
+            return model.model_validate_json(_as_json(self.content), strict=True)
         except ValidationError as error:
             mistakes = sorted(error.errors(include_url=False), key=self._position)
             raise OptionError("\n".join(self._line(model, m) for m in mistakes)) from None
@@ -65,7 +68,7 @@ class TomlFile:
 
     def line_of(self, keys: Iterable[str | int]) -> int | None:
         """The line of the deepest of these keys that the file names."""
-        lines = dict(_keys_in(self.text))
+        lines = _lines_of(self.text)
         known: Keys = ()
         for key in map(str, keys):
             if (*known, key) in lines:
@@ -94,6 +97,13 @@ class TomlFile:
             message = f"unknown key '{name}'; {_nearest(str(keys[-1]), offered)}"
         elif mistake["type"] == "missing":
             message = f"'{name}' is missing; add it"
+        elif mistake["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            offered = _tags_at(model, keys)
+            came = mistake["ctx"].get("tag")
+            keys = (*keys, "kind")
+            name = self._as_written(keys)
+            said = f"{name}: came {came!r}" if came else f"'{name}' is missing"
+            message = f"{said}; {_nearest(came or '', offered)}"
         elif mistake["type"] == "literal_error":
             offered = re.findall(r"'([^']*)'", mistake["ctx"]["expected"])
             came = mistake["input"]
@@ -101,6 +111,21 @@ class TomlFile:
         else:
             message = f"{name}: {complaint(mistake)}" if name else complaint(mistake)
         return self.complaint(keys, message)
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    """What TOML says as JSON, in which nothing is taken for what it is not; dates become text."""
+    return json.dumps(content, default=str)
+
+
+def _lines_of(text: str) -> dict[Keys, int]:
+    """The line of every key; a table that is only named in another's name has that one's line."""
+    lines: dict[Keys, int] = {}
+    for keys, number in _keys_in(text):
+        for depth in range(1, len(keys) + 1):
+            lines.setdefault(keys[:depth], number)
+        lines[keys] = number
+    return lines
 
 
 def _keys_in(text: str) -> Iterator[tuple[Keys, int]]:
@@ -125,6 +150,14 @@ def _keys_in(text: str) -> Iterator[tuple[Keys, int]]:
 
 def _split(dotted: str) -> Keys:
     return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
+
+
+def _tags_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[str]:
+    """The kinds that may stand in this place."""
+    here: list[Any] = [model]
+    for key in keys:
+        here = list(_models_in(m.model_fields[key].annotation for m in here))
+    return [str(_tag(known)) for known in here]
 
 
 def _names_at(model: type[BaseModel], keys: Iterable[str | int]) -> Iterator[str]:

@@ -27,7 +27,7 @@ class _SaysInWords(ModelMetaclass):
 class Checked(BaseModel, metaclass=_SaysInWords):
     """Frozen, closed, and checked where it is made."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     error: ClassVar[type[FedoplError]] = OptionError
 

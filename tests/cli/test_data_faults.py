@@ -259,7 +259,9 @@ def test_a_client_with_one_row_does_not_speak_and_check_says_what_run_does(tiny)
     found = tiny.check("--json").json()
     done = tiny.run("--json")
     assert found["ready"] == (done.code == 0)
-    assert found["clients"]["north"]["refusals"] == [{"query": "Enrol", "code": "TOO_FEW_ROWS"}]
+    assert found["clients"]["north"]["refusals"] == [
+        {"query": query, "code": "TOO_FEW_ROWS"} for query in ("Enrol", "SumOutcomes")
+    ]
     assert {"exchange": 0, "client": "north", "why": "TOO_FEW_ROWS"} in done.json()["refusals"]
 
 

@@ -36,7 +36,7 @@ def test_the_demo_leaves_another_study_alone(tiny):
     before = everything_in(tiny.folder)
     done = fedopl("demo", tiny.folder)
     assert done.code == 1
-    assert "is there already, and is another study; name a new folder" in done.err
+    assert "is there already, and is another; name a new folder" in done.err
     assert everything_in(tiny.folder) == before
 
 

@@ -269,7 +269,7 @@ def test_a_run_of_another_study_is_not_gone_on_with_and_not_changed(tiny):
     tiny.edit('"Tiny"', '"Another"')
     done = tiny.run("--resume")
     assert done.code == 1
-    assert "belongs to another run" in done.err
+    assert "holds a run of another study" in done.err
     assert everything_in(tiny.out) == before
 
 

@@ -36,7 +36,7 @@ def tiny(tmp_path):
 def rehearsed(tiny, name="north"):
     study, _ = read_study(tiny.study)
     client = read_client(tiny.clients / name)
-    return rehearse(study, name, client.read(study.table), client.settings.limits)
+    return rehearse(study, client, client.read(study.table))
 
 
 def answers(tiny, name, names):

@@ -43,7 +43,7 @@ def hostile():
     """Forty features, ten actions and names that would like to be more than names."""
     actions = tuple(f"<b>a{place}</b> & \"q\" '$x_{place}$'" for place in range(10))
     features = tuple(f"<script>alert({place})</script>{'long' * 15}" for place in range(40))
-    names = ("<script>alert('c')</script>", "\u202elive\x07 http://x.example " + "W" * 90, "東京")
+    names = ("<script>alert('c')</script>", "live http://x.example " + "W" * 90, "東京")
     return fedopl.learn(
         {name: patients(seed, 500, actions, features) for seed, name in enumerate(names)},
         nuisances=fedopl.NuisancePlan(propensity="marginal", folds=2),

@@ -7,8 +7,9 @@ import pandas as pd
 
 import fedopl
 from fedopl.estimates import Estimate
+from fedopl.labels import GLOBAL
 from fedopl.server.candidates import LEARNED, LOCAL, LOGGING, arm_name
-from fedopl.server.evaluation import GLOBAL, GainRow, GainTable
+from fedopl.server.evaluation import GainRow, GainTable
 
 ACTIONS = ("usual care", "new drug", "coaching")
 FEATURES = ("age", "severity", "lives alone")

@@ -119,12 +119,16 @@ def _luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_letters_that_control_are_shown_as_such(html_of):
+def test_names_are_shown_as_they_are(html_of):
     text = html_of("hostile")
-    assert "\u202e" not in text
-    assert "\x07" not in text
     assert "&lt;script&gt;alert(&#39;c&#39;)&lt;/script&gt;" in text
     assert "$x_1$" in text
+
+
+def test_letters_that_control_are_not_let_through(run):
+    text = render(replace(run, study=run.study.model_copy(update={"name": "\u202eevil\x07"})))
+    assert "�evil�" in text
+    assert not set(text) & {"\u202e", "\x07"}
 
 
 def test_a_curve_is_drawn_where_rounds_have_a_loss(run):

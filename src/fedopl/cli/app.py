@@ -1,11 +1,14 @@
 """`fedopl`: the verbs, gathered; heavy imports wait until a verb is called."""
 
+import io
 import sys
+import warnings
+from typing import TextIO
 
 import typer
 
 from fedopl.cli import flower, looking, reproducing, results, running
-from fedopl.errors import FedoplError
+from fedopl.errors import FedoplError, FedoplWarning
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
@@ -50,10 +53,31 @@ def about(
     """One good decision policy from logged data that nobody may share."""
 
 
+def _say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings are for the user, in one line; those of libraries are not."""
+    del filename, lineno, file, line
+    if issubclass(category, FedoplWarning):
+        typer.echo(f"fedopl: note: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends in one line and a non-zero exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A pipe may want another encoding; a sign it cannot show is no reason to stop.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", FedoplWarning)
+            warnings.showwarning = _say_warning
+            app()
     except FedoplError as error:
         typer.echo(f"fedopl: {error}", err=True)
         sys.exit(1)

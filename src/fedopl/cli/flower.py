@@ -88,7 +88,7 @@ def up(
     from fedopl.study_file import read_study
 
     agreed, _ = read_study(study)
-    check_folder(out, resume=resume)
+    check_folder(out, agreed, resume=resume)
     trips = expected_trips(agreed)
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
     record = run_over_flower(

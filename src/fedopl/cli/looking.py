@@ -41,7 +41,11 @@ def schema(
     from fedopl.study_file import StudyFile
 
     model = {FileKind.study: StudyFile, FileKind.client: ClientFile}[kind]
-    say_json(model.model_json_schema() | {"title": f"fedopl {kind.value}.toml"})
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"fedopl {kind.value}.toml",
+    }
+    say_json(model.model_json_schema() | head)
 
 
 def check(
@@ -99,7 +103,9 @@ def preview(
     study: StudyPath,
     client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
     *,
-    brief: Annotated[bool, typer.Option(help="shapes alone, without the numbers")] = False,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="shapes alone, without the numbers")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show every number that would leave one client in this study; nothing is sent."""
@@ -112,7 +118,7 @@ def preview(
     here = read_client(client)
     if agreed.table is None:
         raise StudyError(f"{study}: says nothing about tables")
-    leaving = rehearse(agreed, here.name, here.read(agreed.table), here.settings.limits)
+    leaving = rehearse(agreed, here, here.read(agreed.table))
     if as_json:
         say_json([_leaving_as_json(left) for left in leaving])
         return

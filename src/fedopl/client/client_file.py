@@ -16,6 +16,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.queries import run_query
 from fedopl.client.read import read_logged
 from fedopl.errors import DataError, OptionError
+from fedopl.labels import check_client_name
 from fedopl.schema import Schema
 from fedopl.toml_file import TomlFile
 from fedopl.validation import Checked
@@ -112,7 +113,8 @@ class Client:
         ):
             for name in names:
                 if name not in known:
-                    message = f"'{name}' is no column of the study; it has {', '.join(known)}"
+                    kind = "column of labels" if section == "labels" else "column"
+                    message = f"'{name}' is no {kind} of the study; it has {', '.join(known)}"
                     raise OptionError(self.file.complaint((section, name), message))
 
 
@@ -122,9 +124,9 @@ def read_client(path: str | Path) -> Client:
     path = path / FILE_NAME if path.is_dir() else path
     file = TomlFile.read(path)
     settings = file.parsed(ClientFile)
-    return Client(
-        name=settings.name or path.resolve().parent.name, path=path, settings=settings, file=file
-    )
+    name = settings.name or path.resolve().parent.name
+    check_client_name(name, file.complaint(("name",), "name"))
+    return Client(name=name, path=path, settings=settings, file=file)
 
 
 def read_clients(folder: str | Path) -> dict[str, Client]:

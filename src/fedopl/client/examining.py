@@ -56,8 +56,8 @@ def examine(client: Client, study: Study) -> Examined:
     told = [str(warning.message) for warning in caught]
     try:
         found = overlap(data, _cross_fitted(data, study))
-    except FedoplError as error:
-        problems.append(f"{client.name}: {error}")
+    except FedoplError as error:  # it may still borrow from others, or be refused
+        told.append(f"cannot be scored alone: {error}")
         found = None
     features = _features(data)
     return Examined(

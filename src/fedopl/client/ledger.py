@@ -69,7 +69,7 @@ class FileLedger:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._take_back_half_a_line()
-            with self.path.open("ab", buffering=0) as file:
+            with open(self.path, "ab", buffering=0, opener=_for_its_owner) as file:
                 size = file.tell()
                 written = file.write(line)
                 os.fsync(file.fileno())
@@ -99,6 +99,10 @@ class FileLedger:
             return [Entry(**json.loads(line)) for line in lines]
         except (ValueError, TypeError):
             raise StorageError(f"{self.path}: was changed by something else") from None
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def entry_for(query: Message | None, asked: bytes, answer: Message, content: bytes) -> Entry:

@@ -3,7 +3,7 @@
 import math
 from typing import Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from fedopl.errors import OptionError
 from fedopl.study import Grants
@@ -21,6 +21,8 @@ class RefusedError(Exception):
 
 class Limits(Checked):
     """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
 
     minimum_rows: int = Field(default=50, ge=1, description="fewer rows than this, and no answer")
     minimum_cell: int = Field(

@@ -66,7 +66,13 @@ def _encode(
     table: Columns, schema: Schema, own: Mapping[str, Mapping[str, str]], names: dict[str, str]
 ) -> _Encoded:
     def numbers(column: str) -> FloatArray:
-        return encode.numbers(table[column], names[column])
+        values = encode.numbers(table[column], names[column])
+        infinite = int(np.isinf(values).sum())
+        if infinite:
+            raise DataError(
+                f"{names[column]}: infinite in {infinite:,} of {len(values):,} rows; correct them"
+            )
+        return values
 
     def codes(column: str, levels: tuple[str, ...]) -> IntArray:
         return encode.codes(table[column], levels, names[column], own.get(column, {}))
@@ -98,7 +104,7 @@ def _rows_to_keep(encoded: _Encoded, schema: Schema, name: str) -> BoolArray | s
         remedy = "missing='drop'" if missing.keys() & needed else "missing='drop' or 'indicator'"
         raise DataError(
             f"{name}: missing values in {rows} (by column: {counts}); complete them, or say "
-            f"{remedy} in the schema"
+            f"{remedy} in the schema ([rows] of the study file)"
         )
     if anywhere.all():
         raise DataError(f"{name}: every row has a missing value (by column: {counts})")

@@ -31,10 +31,13 @@ class Example:
     def write(self, folder: Path) -> Path:
         """Write everything; what is there already must be this very example."""
         study = folder / "study.toml"
-        if study.is_file() and study.read_text(encoding="utf-8") != self.study:
-            raise StorageError(
-                f"{study}: is there already, and is another study; name a new folder"
-            )
+        texts = {study: self.study} | {
+            folder / "clients" / name / "client.toml": client.settings
+            for name, client in self.clients.items()
+        }
+        for path, text in texts.items():
+            if path.exists() and path.read_text(encoding="utf-8") != text:
+                raise StorageError(f"{path}: is there already, and is another; name a new folder")
         for name, client in self.clients.items():
             home = folder / "clients" / name
             write_atomically(home / "client.toml", client.settings.encode())

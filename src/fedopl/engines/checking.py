@@ -9,12 +9,12 @@ import numpy as np
 
 from fedopl.client.client_file import Client, read_clients
 from fedopl.client.examining import Examined, Feature, examine
+from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
-from fedopl.errors import FedoplError
-from fedopl.mixture import Empirical
+from fedopl.policies.linear import LinearPolicy
 from fedopl.server.refusals import in_words
 from fedopl.study import Study
-from fedopl.study_file import read_study
+from fedopl.study_file import check_mixture, read_study
 
 # Means of a feature that lie this many standard deviations apart suggest another unit.
 FAR_APART = 3.0
@@ -68,45 +68,45 @@ def _marked(lines: Iterable[str], mark: str) -> str:
 
 def check(study: str | Path, clients: str | Path) -> Readiness:
     """Hold every client's data against a study file, before anything is learned."""
-    agreed, _ = read_study(study)
-    return check_clients(agreed, read_clients(clients))
+    agreed, candidates = read_study(study)
+    check_packages(agreed)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    return check_clients(agreed, found, candidates)
 
 
-def check_clients(study: Study, clients: Mapping[str, Client]) -> Readiness:
-    """Examine every client by itself, then side by side."""
+def check_clients(
+    study: Study, clients: Mapping[str, Client], candidates: Mapping[str, LinearPolicy]
+) -> Readiness:
+    """Examine every client by itself, then side by side, then rehearse."""
     examined = {name: examine(client, study) for name, client in sorted(clients.items())}
+    refusals, failure = _rehearsal(study, examined, clients, candidates)
+    never = _never_taken(study, examined)
+    problems = [f"nobody ever took '{a}': take it out of the study's actions" for a in never]
     return Readiness(
         clients=examined,
-        refusals=_refusals(study, examined, clients),
+        refusals=refusals,
         differences=tuple(_differences(study, examined)),
-        problems=tuple(_problems(study, examined)),
+        problems=(*problems, *([f"the study would fail: {failure}"] if failure else [])),
     )
 
 
-def _refusals(
-    study: Study, examined: Mapping[str, Examined], clients: Mapping[str, Client]
-) -> dict[str, tuple[tuple[str, str], ...]]:
-    """What doors say no to when those who can take part rehearse the study together."""
-    able = {name: e.data for name, e in examined.items() if e.data and not e.problems}
-    limits = {name: clients[name].settings.limits for name in able}
+def _rehearsal(
+    study: Study,
+    examined: Mapping[str, Examined],
+    clients: Mapping[str, Client],
+    candidates: Mapping[str, LinearPolicy],
+) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
+    """What doors say no to when everybody rehearses together; without all, there is no telling."""
     told: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
-    everybody = study.mixture if len(able) == len(examined) else Empirical()
-    rehearsed = study.model_copy(update={"mixture": everybody, "candidates": ()})
-    for latest in rehearse_together(rehearsed, able, limits) if able else ():
-        for name, code in latest.refused.items():
-            told[name][latest.query, code] = None
-    return {name: tuple(refusals) for name, refusals in told.items()}
-
-
-def _problems(study: Study, examined: Mapping[str, Examined]) -> list[str]:
-    sizes = {name: found.data.n_rows for name, found in examined.items() if found.data}
-    try:
-        if len(sizes) == len(examined):
-            study.mixture.weights(sizes)
-    except FedoplError as error:
-        return [str(error)]
-    never = _never_taken(study, examined)
-    return [f"nobody ever took '{action}': take it out of the study's actions" for action in never]
+    data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
+    failure = ""
+    if len(data) == len(examined):
+        rounds, failure = rehearse_together(study, clients, data, candidates)
+        for latest in rounds:
+            for name, code in latest.refused.items():
+                told[name][latest.query, code] = None
+    return {name: tuple(refusals) for name, refusals in told.items()}, failure
 
 
 def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 from fedopl.engines.runs import Run
 from fedopl.errors import OptionError
 from fedopl.estimates import Estimate
+from fedopl.labels import GLOBAL
 from fedopl.server.candidates import arm_name
-from fedopl.server.evaluation import GLOBAL
 from fedopl.tables import text_table
 
 

@@ -44,7 +44,7 @@ def client_app() -> ClientApp:
     """The ClientApp of a node; its node-config names `client` and `study`, both its own files."""
     app = ClientApp()
 
-    @app.query()  # type: ignore[untyped-decorator]
+    @app.query()
     def answer(message: Message, context: Context) -> Message:
         return Message(_packed(_answer(message, context)), reply_to=message)
 
@@ -86,7 +86,7 @@ def server_app(study: Path) -> ServerApp:
     """The ServerApp that runs this study; its run-config says where to write and how to wait."""
     app = ServerApp()
 
-    @app.main()  # type: ignore[untyped-decorator]
+    @app.main()
     def main(grid: Grid, context: Context) -> None:
         serve(grid, study, context.run_config)
 
@@ -222,6 +222,6 @@ def _packed(content: bytes) -> RecordDict:
 
 def _unpacked(message: Message) -> bytes:
     """Our bytes, or none: whoever sends something else is no client of ours."""
-    record = message.content.config_records.get(RECORD, {})
+    record = message.content.config_records.get(RECORD) or ConfigRecord()
     content = record.get(PAYLOAD)
     return content if isinstance(content, bytes) else b""

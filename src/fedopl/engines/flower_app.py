@@ -1,9 +1,9 @@
 """A Flower App folder that `flwr run` accepts: our two apps, the study, and how to run it."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-from fedopl import __version__
 from fedopl.errors import OptionError, StorageError
 from fedopl.files import write_atomically
 from fedopl.study_file import read_study
@@ -93,7 +93,7 @@ def write_flower_app(
     settings = {"clients": ",".join(sorted(clients)), "arrival": arrival, "deadline": deadline}
     place = out.resolve().as_posix()
     files = {
-        "pyproject.toml": PYPROJECT.format(version=__version__, out=place, **settings),
+        "pyproject.toml": PYPROJECT.format(version=version("fedopl"), out=place, **settings),
         "README.md": README.format(name=agreed.name, out=place),
         "study.toml": study.read_text(encoding="utf-8"),
         "fedopl_app/__init__.py": '"""A fedopl study as a Flower App."""\n',

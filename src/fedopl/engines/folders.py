@@ -10,7 +10,7 @@ from fedopl.client.door import Door
 from fedopl.client.ledger import FileLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import FolderStore
-from fedopl.engines.in_process import InProcess, fingerprint_of
+from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of
 from fedopl.engines.runs import Run
 from fedopl.errors import StorageError, StudyError
 from fedopl.files import write_atomically
@@ -23,7 +23,7 @@ from fedopl.server.federation import (
     run_study,
 )
 from fedopl.study import Study
-from fedopl.study_file import read_study
+from fedopl.study_file import check_mixture, read_study
 
 Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
 
@@ -46,13 +46,13 @@ def open_clients(study: Study, clients: Mapping[str, Client]) -> Clients:
     """Read everybody's rows; limits that allow less than the study requires are an error."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
+    check_packages(study)
     for client in clients.values():
         lacking = client.settings.limits.lacking(study.requires)
         if lacking:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
     data = {name: client.read(study.table) for name, client in clients.items()}
-    study.mixture.weights({name: rows.n_rows for name, rows in data.items()})  # names them all
     return Clients(data=data, doors={n: door_of(study, clients[n], data[n]) for n in clients})
 
 
@@ -91,8 +91,11 @@ def run(
     """
     agreed, candidates = read_study(study)
     folder = Path(out)
-    check_folder(folder, resume=resume)
-    opened = open_clients(agreed, read_clients(clients))
+    check_folder(folder, agreed, resume=resume)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    opened = open_clients(agreed, found)
+    write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
     write_atomically(folder / "study.toml", Path(study).read_bytes())
     with watch(agreed, tuple(sorted(opened.doors)), expected_exchanges(agreed)) as progress:
         record = run_study(
@@ -108,7 +111,7 @@ def run(
     return finished
 
 
-def check_folder(folder: Path, *, resume: bool) -> None:
+def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
     """Refuse to write over what is there, unless it is to be gone on with."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
@@ -116,6 +119,12 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         raise StorageError(
             f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
         )
+    known = folder / "study.json"
+    if (
+        known.is_file()
+        and known.read_text(encoding="utf-8") != f"{study.model_dump_json(indent=1)}\n"
+    ):
+        raise StorageError(f"{folder}: holds a run of another study; --out names another folder")
 
 
 def evaluate(
@@ -130,10 +139,14 @@ def evaluate(
 
     The arguments are those of `run`; nothing is written but the clients' ledgers and scores.
     """
-    agreed, _ = read_study(study)
-    opened = open_clients(agreed, read_clients(clients))
+    agreed, candidates = read_study(study)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    opened = open_clients(agreed, found)
     names = tuple(sorted(opened.doors))
     with watch(agreed, names, exchanges_to_evaluate(agreed)) as progress:
         transport = InProcess(opened.doors, threads)
-        record = evaluate_policies(agreed, transport, policies, progress)
+        record = evaluate_policies(
+            agreed, transport, policies, candidates=candidates, progress=progress
+        )
     return Run.of(record, opened.doors)

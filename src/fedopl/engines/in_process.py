@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 from fedopl.client.door import Door
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import fingerprint
+from fedopl.errors import OptionError
 from fedopl.options import check_whole
+from fedopl.study import Study
 
 MOST_THREADS = 1000
 
@@ -32,6 +35,12 @@ class InProcess:
         with ThreadPoolExecutor(self.threads) as pool:
             answers = pool.map(lambda name: self.doors[name].handle(queries[name]), queries)
             yield from zip(queries, answers, strict=True)
+
+
+def check_packages(study: Study) -> None:
+    """Refuse a study whose oracle needs a package that is not here."""
+    if study.oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
+        raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
 
 
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:

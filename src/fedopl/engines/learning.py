@@ -1,7 +1,6 @@
 """One call: several clients' data in, a policy and its honest value out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ from fedopl.client.limits import as_limits
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import FolderStore
 from fedopl.client.workspace import Rule
-from fedopl.engines.in_process import InProcess, fingerprint_of
+from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of
 from fedopl.engines.runs import Run
 from fedopl.errors import OptionError, StudyError
-from fedopl.labels import quoted
+from fedopl.labels import check_client_name, quoted
 from fedopl.mixture import as_mixture
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.conversation import Progress
@@ -86,9 +85,8 @@ def learn(
         "quorum": quorum,
         "seed": seed,
     }
-    if oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
-        raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
     study = Study(**agreed)
+    check_packages(study)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
@@ -116,6 +114,7 @@ def _check_clients(clients: Mapping[str, LoggedData]) -> None:
             raise OptionError(
                 f"clients: expected LoggedData by name, came {type(data).__name__} for {name!r}"
             )
+        check_client_name(name, "clients")
     first_name, first = next(iter(clients.items()))
     for name, data in clients.items():
         _check_same(first_name, first.action_names, name, data.action_names, "action_names")

@@ -5,17 +5,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fedopl.arrays import FloatArray
+from fedopl.client.client_file import Client
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
+from fedopl.client.ledger import FileLedger, MemoryLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
 from fedopl.errors import FederationError
 from fedopl.mixture import Empirical
-from fedopl.policies.linear import action_pairs
+from fedopl.policies.linear import LinearPolicy, action_pairs
 from fedopl.server.conversation import Round
 from fedopl.server.federation import run_study
 from fedopl.study import Study
 from fedopl.wire import codec
+from fedopl.wire.bundle import unbundled
 from fedopl.wire.vocabulary import Axis, Message, Refusal, axis_sizes
 
 
@@ -58,36 +60,56 @@ class _Listening:
             yield name, answer
 
 
-def rehearse(study: Study, name: str, data: LoggedData, limits: Limits) -> list[Leaving]:
+def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     """Everything the client would answer, were it alone; its real ledger is not touched.
 
     Sums over its own rows are those it would send. What depends on others, the scores by shared
     outcome models and the learned policy, is made from this client's rows alone.
     """
     alone = study.model_copy(update={"mixture": Empirical(), "candidates": ()})
-    transport = _Listening(InProcess({name: Door(name, data, alone, limits=limits)}))
+    transport = _Listening(InProcess({client.name: _rehearsing(alone, client, data)}))
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
         run_study(alone, transport)
     sizes = axis_sizes(alone)
     return [
         _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
-        for query, answer in transport.heard
+        for queries, answers in transport.heard
+        for query, answer in zip(unbundled(queries), unbundled(answers), strict=True)
     ]
 
 
 def rehearse_together(
-    study: Study, clients: Mapping[str, LoggedData], limits: Mapping[str, Limits]
-) -> list[Round]:
-    """How the study would go with all of them; nothing is kept or written down."""
-    doors = {name: Door(name, clients[name], study, limits=limits[name]) for name in clients}
+    study: Study,
+    clients: Mapping[str, Client],
+    data: Mapping[str, LoggedData],
+    policies: Mapping[str, LinearPolicy],
+) -> tuple[list[Round], str]:
+    """How the study would go with all of them, and what it would fail at; nothing is kept."""
+    doors = {name: _rehearsing(study, clients[name], data[name]) for name in data}
     rounds: dict[int, Round] = {}
 
     def tell(latest: Round) -> None:
         rounds[latest.exchange] = latest
 
-    with contextlib.suppress(FederationError):  # too many refusals end it, and were told
-        run_study(study, InProcess(doors), progress=tell)
-    return list(rounds.values())
+    failure = ""
+    try:
+        run_study(study, InProcess(doors), policies=policies, progress=tell)
+    except FederationError as error:
+        failure = str(error)
+    return list(rounds.values()), failure
+
+
+def _rehearsing(study: Study, client: Client, data: LoggedData) -> Door:
+    """The client's door, with its budgets as they are and a ledger that is thrown away."""
+    entries = FileLedger(client.ledger_path).entries()
+    return Door(
+        client.name,
+        data,
+        study,
+        limits=client.settings.limits,
+        ledger=MemoryLedger(entries),
+        secret=client.settings.secret,
+    )
 
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:

@@ -9,9 +9,10 @@ from typing import Self
 from fedopl.client.door import Door
 from fedopl.client.ledger import Entry
 from fedopl.errors import StorageError
-from fedopl.files import write_atomically
 from fedopl.server.record import Record
 from fedopl.server.run_folder import load_record, save_record
+
+LEDGER = "ledger.jsonl"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,21 +33,20 @@ class Run(Record):
 
     def save(self, folder: str | Path) -> None:
         """Write the run as files; `fedopl.load_run` reads them."""
-        folder = Path(folder)
         lines = [
             json.dumps({"client": name, **asdict(entry)}, ensure_ascii=False)
             for name, entries in sorted(self.ledger.items())
             for entry in entries
         ]
-        write_atomically(folder / "ledger.jsonl", "".join(f"{line}\n" for line in lines).encode())
-        save_record(self, folder)
+        text = "".join(f"{line}\n" for line in lines)
+        save_record(self, Path(folder), private={LEDGER: text.encode()})
 
 
 def load_run(folder: str | Path) -> Run:
     """The run that was saved in this folder, as `learn` returned it."""
     folder = Path(folder)
     record = load_record(folder)
-    return Run(**vars(record), ledger=_entries(folder / "ledger.jsonl"))
+    return Run(**vars(record), ledger=_entries(folder / LEDGER))
 
 
 def _entries(path: Path) -> dict[str, list[Entry]]:

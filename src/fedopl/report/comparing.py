@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from fedopl.labels import GLOBAL
 from fedopl.report.numbers import Span, decimal
 from fedopl.server.candidates import LEARNED, LOCAL, LOGGING, arm_name
-from fedopl.server.evaluation import GLOBAL
 from fedopl.server.record import Record
 from fedopl.study import Study
 

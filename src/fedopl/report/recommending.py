@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from fedopl.labels import GLOBAL
 from fedopl.report.comparing import (
     SO_FAR,
     Outcome,
@@ -15,7 +16,6 @@ from fedopl.report.comparing import (
 )
 from fedopl.report.numbers import Span, count, percent
 from fedopl.server.candidates import LEARNED, LOGGING, arm_name
-from fedopl.server.evaluation import GLOBAL
 from fedopl.server.record import Record
 
 Tone = Literal["change", "keep", "nothing"]

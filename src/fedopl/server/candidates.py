@@ -71,7 +71,7 @@ class Candidates:
         return chosen, self.policies.get(chosen)
 
     def evaluate(
-        self, setting: Setting, conversation: Conversation, chosen: str
+        self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
     ) -> tuple[ValueTable, GainTable, Descriptions | None]:
         """Values on rows that nothing was learned from, and how decisions split, on one trip.
 
@@ -80,7 +80,7 @@ class Candidates:
         questions = {}
         if self.study.evaluation_share:
             questions["values"] = self._question(Split.EVALUATION)
-        if self.study.describe:
+        if describe:
             questions["described"] = describing(setting, self._fields([chosen]))
         if not questions:
             return ValueTable(()), GainTable(()), None

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedopl.errors import FederationError, WireError
-from fedopl.labels import quoted
 from fedopl.server.journal import Journal, Replies
+from fedopl.server.refusals import in_words
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire import codec
@@ -18,6 +18,8 @@ from fedopl.wire.vocabulary import ANSWERS, Message, Refusal, axis_sizes
 
 # Larger numbers than this cannot be squared and added up.
 LARGEST_NUMBER = 1e100
+# How many clients' reasons an error tells.
+MOST_REASONS = 10
 
 Answer = TypeVar("Answer", bound=Message)
 Progress = Callable[["Round"], None]
@@ -215,12 +217,19 @@ class Conversation:
         share = self.study.quorum if share is None else share
         if len(answers) < max(1, share * n_clients):
             latest = self.rounds[answers.exchange]
-            reasons = [f"{name}: refused ({code})" for name, code in sorted(latest.refused.items())]
+            self.journal.forget(latest.trip)
+            reasons = [
+                f"{name} refused ({code}): {in_words(code).why}. {in_words(code).remedy}"
+                for name, code in sorted(latest.refused.items())
+            ]
             reasons += [f"{name}: {why}" for name, why in sorted(latest.rejected.items())]
             reasons += [f"{name}: no answer" for name in latest.silent]
+            needed = f"; the quorum is {share:.0%}" if share else ""
+            told = "".join(f"\n  {reason}" for reason in reasons[:MOST_REASONS])
+            told += "\n  …" if len(reasons) > MOST_REASONS else ""
             raise FederationError(
                 f"{latest.query}: {len(answers)} of {n_clients} clients gave an answer that can be "
-                f"used, the quorum is {share:.0%}; {quoted(reasons)}"
+                f"used{needed}{told}"
             )
         return answers
 

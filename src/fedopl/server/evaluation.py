@@ -9,12 +9,10 @@ import numpy as np
 from fedopl.arrays import FloatArray
 from fedopl.errors import OptionError
 from fedopl.estimates import Estimate
-from fedopl.labels import quoted
+from fedopl.labels import GLOBAL, quoted
 from fedopl.mixture import Weights, renormalised
 from fedopl.tables import html_table, text_table
 from fedopl.wire.vocabulary import Values
-
-GLOBAL = "global"
 
 Cells = tuple[list[str], list[list[str]]]  # headers and rows
 

@@ -55,7 +55,7 @@ def run_study(
         chosen, policy = LEARNED, ORACLES[study.oracle](setting, conversation)
         candidates.add(LEARNED, policy)
         candidates.add_arm(setting.best_arm)
-    return _finish(setting, conversation, candidates, chosen, policy)
+    return _finish(setting, conversation, candidates, chosen, policy, describe=study.describe)
 
 
 def expected_exchanges(study: Study) -> int:
@@ -67,7 +67,7 @@ def expected_exchanges(study: Study) -> int:
         "direct": direct.MOST_EXCHANGES,
     }
     oracle = 1 if study.policy == "finite" else extra.get(study.oracle, 0)
-    return exchanges_to_evaluate(study) + oracle
+    return exchanges_to_evaluate(study) + oracle + study.describe
 
 
 def expected_trips(study: Study) -> int:
@@ -81,16 +81,22 @@ def expected_trips(study: Study) -> int:
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + (study.nuisances.kind == "federated")
-    return scoring + (study.evaluation_share > 0) + study.describe
+    return scoring + (study.evaluation_share > 0)
 
 
 def evaluate_policies(
     study: Study,
     transport: Transport,
     policies: Mapping[str, LinearPolicy],
+    *,
+    candidates: Mapping[str, LinearPolicy] | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Value policies that are there already, as the study would; gains are those of the first."""
+    """Value policies that are there already, as the study would; gains are those of the first.
+
+    `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
+    has a budget of its own, and is for what was learned.
+    """
     if not policies or not study.evaluation_share:
         raise OptionError("policies: expected at least one, and rows held out to value it on")
     for name, policy in policies.items():
@@ -98,13 +104,13 @@ def evaluate_policies(
             raise OptionError(f"policy '{name}': its actions or features are not the study's")
     conversation = Conversation(study, transport, Journal(), progress)
     setting = _prepare(conversation)
-    candidates = Candidates(study, {})
+    compared = Candidates(study, candidates or {})
     for name, policy in policies.items():
-        candidates.add(name, policy)
+        compared.add(name, policy)
     if study.policy != "finite":
-        candidates.add_arm(setting.best_arm)
+        compared.add_arm(setting.best_arm)
     chosen = next(iter(policies))
-    return _finish(setting, conversation, candidates, chosen, policies[chosen])
+    return _finish(setting, conversation, compared, chosen, policies[chosen], describe=False)
 
 
 def _prepare(conversation: Conversation) -> Setting:
@@ -124,12 +130,14 @@ def _finish(
     candidates: Candidates,
     chosen: str,
     policy: LinearPolicy | None,
+    *,
+    describe: bool,
 ) -> Record:
     """Evaluate, describe, and write down what there is."""
     study = setting.study
     if policy and study.table:
         policy = replace(policy, encoding=study.table.encoding)
-    values, gains, described = candidates.evaluate(setting, conversation, chosen)
+    values, gains, described = candidates.evaluate(setting, conversation, chosen, describe=describe)
     return Record(
         study=study,
         policy=policy,

@@ -58,6 +58,11 @@ class Journal:
         write_atomically(self._path(exchange), digest.encode() + b"\n" + body, mode=0o600)
         self._previous = digest
 
+    def forget(self, exchange: int) -> None:
+        """Drop an exchange that the run failed at, so that going on means asking again."""
+        if self.folder is not None:
+            self._path(exchange).unlink(missing_ok=True)
+
     def _path(self, exchange: int) -> Path:
         assert self.folder is not None  # noqa: S101
         return self.folder / f"exchange-{exchange:05d}.bin"

@@ -11,10 +11,11 @@ exchanges/     the journal, from which a killed run goes on
 """
 
 import csv
+import hashlib
 import io
 import json
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +28,7 @@ from fedopl.errors import FedoplError, StorageError
 from fedopl.estimates import Estimate
 from fedopl.files import write_atomically
 from fedopl.policies.kinds import load_policy
+from fedopl.policies.linear import policy_json
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainRow, GainTable, ValueRow, ValueTable
@@ -43,8 +45,11 @@ Found = TypeVar("Found")
 Told = TypeVar("Told", bound=Message)
 
 
-def save_record(record: Record, folder: Path) -> None:
-    """Write the record; `run.json` comes last, so whoever finds it finds the rest."""
+def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | None = None) -> None:
+    """Write the record; `run.json` comes last, so whoever finds it finds the rest.
+
+    `private` files are written with it, to be read by their owner alone.
+    """
     files = {
         "study.json": record.study.model_dump_json(indent=1) + "\n",
         "values.csv": _csv(
@@ -60,12 +65,16 @@ def save_record(record: Record, folder: Path) -> None:
         ),
         "rounds.jsonl": "".join(json.dumps(asdict(latest)) + "\n" for latest in record.rounds),
     }
-    for name, text in files.items():
-        write_atomically(folder / name, text.encode())
     if record.policy:
-        record.policy.save(folder / "policy.json")
-    write_atomically(folder / "sums.npz", _sums(record))
-    write_atomically(folder / "run.json", _summary(record).encode())
+        files["policy.json"] = policy_json(record.policy)
+    contents = {name: text.encode() for name, text in files.items()} | {"sums.npz": _sums(record)}
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+    for name, content in (private or {}).items():
+        write_atomically(folder / name, content, mode=0o600)
+    contents |= private or {}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    write_atomically(folder / "run.json", _summary(record, hashes).encode())
 
 
 def load_record(folder: Path) -> Record:
@@ -78,6 +87,7 @@ def load_record(folder: Path) -> Record:
             f"{folder / 'run.json'}: expected version {VERSION}, came {summary.get('version')!r}; "
             "load it with the fedopl that saved it"
         )
+    _check_files(folder, summary)
     study = _read(folder / "study.json", Study.model_validate_json)
     if study.digest.hex() != summary.get("study"):
         raise StorageError(f"{folder / 'study.json'}: was changed since the run; its hash differs")
@@ -100,6 +110,18 @@ def load_record(folder: Path) -> Record:
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
 
 
+def _check_files(folder: Path, summary: dict[str, Any]) -> None:
+    """Every file of the run has to be what was written."""
+    for name, expected in dict(summary.get("files") or {}).items():
+        path = folder / name
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from None
+        if found != expected:
+            raise StorageError(f"{path}: was changed or cut off since it was written")
+
+
 def is_finished(folder: Path) -> bool:
     """Whether a run ended here."""
     return (folder / "run.json").is_file()
@@ -116,7 +138,7 @@ def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     return text.getvalue()
 
 
-def _summary(record: Record) -> str:
+def _summary(record: Record, hashes: dict[str, str]) -> str:
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -134,6 +156,7 @@ def _summary(record: Record) -> str:
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "files": hashes,
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
@@ -224,7 +247,7 @@ def _load_sums(
         return message(study=study.digest, exchange=0, **content)
 
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = {name: told(ScoreSums, "sums", k) for k, name in enumerate(summary["clients"])}
             if summary["described"] is None:
                 return sums, None

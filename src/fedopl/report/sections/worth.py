@@ -1,10 +1,10 @@
 """What it is worth: values of policies beside each other, and paired gains."""
 
+from fedopl.labels import GLOBAL
 from fedopl.report.comparing import Outcome, gain_over, is_arm, label, opened, value_of, verdict
 from fedopl.report.figures.forest import KEYS, Panel, gains_forest, values_forest
 from fedopl.report.numbers import Span, alike, count, percent
 from fedopl.report.parts import Part, Picture, Section, Table, Text
-from fedopl.server.evaluation import GLOBAL
 from fedopl.server.record import Record
 
 MOST_DRAWN = 30
