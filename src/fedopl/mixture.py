@@ -37,7 +37,7 @@ class Given(Checked):
     """Weights somebody decided on; they must add up to one."""
 
     kind: Literal["given"] = "given"
-    shares: dict[str, float]
+    shares: dict[str, float] = Field(description="by client; they add up to 1")
 
     @model_validator(mode="after")
     def _is_a_distribution(self) -> Self:
@@ -63,8 +63,8 @@ class Skewed(Checked):
     """λ = n̄ + ε̄ with ε̄_c = −α·n̄_c, and α·(1 − n̄_t) for the target t, as in the experiments."""
 
     kind: Literal["skewed"] = "skewed"
-    toward: str
-    alpha: float = Field(ge=0, le=1)
+    toward: str = Field(description="the target client")
+    alpha: float = Field(ge=0, le=1, description="of everybody else's weight that goes to it")
 
     def weights(self, rows: Mapping[str, int]) -> Weights:
         """The weight of each client."""

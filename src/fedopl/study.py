@@ -16,11 +16,15 @@ OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 class TrainingPlan(Checked):
     """How the iterative oracles go about it (Algorithms 1 and 2)."""
 
-    rounds: int = Field(default=40, ge=1, le=100_000)
-    local_steps: int = Field(default=20, ge=1)
-    batch_size: int = Field(default=128, ge=1)
-    clients_per_round: int | None = Field(default=None, ge=1)
-    rate: float = Field(default=0.5, gt=0, le=2, description="of the largest stable step")
+    rounds: int = Field(default=40, ge=1, le=100_000, description="how often clients are asked")
+    local_steps: int = Field(default=20, ge=1, description="a client takes in each round")
+    batch_size: int = Field(default=128, ge=1, description="rows behind each step")
+    clients_per_round: int | None = Field(
+        default=None, ge=1, description="drawn by seed and round; all of them if not said"
+    )
+    rate: float = Field(
+        default=0.5, gt=0, le=2, description="length of a step, of the largest stable one"
+    )
     proximal: float = Field(default=0.0, ge=0, description="FedProx: pull to the round's start")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
 
@@ -28,11 +32,17 @@ class TrainingPlan(Checked):
 class NuisancePlan(Checked):
     """How scores come about."""
 
-    kind: Literal["federated", "local"] = "federated"
-    outcome: Literal["ridge", "ols"] = "ridge"
-    propensity: Literal["auto", "known", "marginal", "logistic"] = "auto"
-    folds: int = Field(default=5, ge=2, le=1000)
-    clip: float | None = Field(default=None, gt=0, lt=1)
+    kind: Literal["federated", "local"] = Field(
+        default="federated", description="outcome models from everybody's sums, or each its own"
+    )
+    outcome: Literal["ridge", "ols"] = Field(default="ridge", description="the outcome model")
+    propensity: Literal["auto", "known", "marginal", "logistic"] = Field(
+        default="auto", description="the propensity model; auto is known, else what fits best"
+    )
+    folds: int = Field(default=5, ge=2, le=1000, description="of cross-fitting")
+    clip: float | None = Field(
+        default=None, gt=0, lt=1, description="smallest propensity; nothing is clipped if not said"
+    )
     unseen: Literal["borrow", "mask", "refuse"] | None = Field(
         default=None, description="an action a client never took; borrow needs federated nuisances"
     )

@@ -76,7 +76,7 @@ def _slug(name: str) -> str:
 def evaluate(
     policies: Annotated[
         list[Path],
-        typer.Argument(metavar="POLICY...", help="saved policies; the first is compared"),
+        typer.Argument(metavar="POLICY", help="policy.json files or run folders; the first counts"),
     ],
     *,
     study: Annotated[Path, typer.Option(help="the study file")] = Path("study.toml"),
@@ -88,6 +88,6 @@ def evaluate(
     from fedopl.engines.folders import evaluate as evaluate_folders
     from fedopl.policies.kinds import load_policy
 
-    named = {str(path): load_policy(path) for path in policies}
+    named = {str(p): load_policy(p / "policy.json" if p.is_dir() else p) for p in policies}
     valued = evaluate_folders(named, study, clients, threads=threads, watch=watched)
     say_run(valued, None, as_json=as_json)

@@ -117,7 +117,8 @@ def _cautions(data: LoggedData, features: dict[str, Feature], minimum_cell: int)
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
     repeated = _repeated_rows(data)
     if repeated:
-        cautions.append(f"{repeated:,} rows repeat another row exactly; check for duplicates")
+        rows = "1 row repeats" if repeated == 1 else f"{repeated:,} rows repeat"
+        cautions.append(f"{rows} another row exactly; check for duplicates")
     return cautions
 
 

@@ -42,8 +42,8 @@ column = "log_spending"        # log(1 + dollars of medical spending in year 1)
 direction = "lower"
 
 [action]
-column = "coinsurance"         # the share of a bill, in percent, that the family paid
-levels = [0, 25, 50, 95]       # Dayton had 100 for 95, and says so; Seattle had no 50
+column = "plan"                # the share of a bill, in percent, that the family paid
+levels = [0, 25, 50, 95, "deductible"]   # Dayton had no 95, Seattle had no 50
 
 [features]
 age = "number"
@@ -74,10 +74,10 @@ file = "year1.csv"
 """
 DAYTON = f"""\
 {CLIENT}
-# The highest coinsurance was 100 % here and 95 % at the other sites. The study takes them for the
-# same; take this section out, and 100 is refused as an action that nobody agreed on.
-[labels.coinsurance]
-100 = "95"
+# Dayton recorded most of its individual deductible plan as a coinsurance of 100 %. Take this
+# section out, and 100 is refused as an action that nobody agreed on.
+[labels.plan]
+100 = "deductible"
 """
 
 
@@ -113,13 +113,19 @@ def _table(people: list[dict[str, str]]) -> Table:
             for name, own in YES_OR_NO.items()
         },
         "health": [_health(person) for person in people],
-        "coinsurance": [int(float(person["coins"])) for person in people],
+        "plan": [_plan(person) for person in people],
         "log_spending": [round(math.log1p(float(person["meddol"])), 4) for person in people],
     }
 
 
 def _family(person: dict[str, str]) -> tuple[str, ...]:
     return tuple(person[column] for column in ("site", "plan", "income", "num"))
+
+
+def _plan(person: dict[str, str]) -> str:
+    """The coinsurance; the individual deductible plan has none of its own, but at Dayton."""
+    coinsurance = int(float(person["coins"]))
+    return "deductible" if float(person["idp"]) and not coinsurance else str(coinsurance)
 
 
 def _health(person: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fedopl.arrays import FloatArray
 from fedopl.client.client_file import Client
 from fedopl.client.door import Door
-from fedopl.client.ledger import FileLedger, MemoryLedger
+from fedopl.client.ledger import Entry, FileLedger, MemoryLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
 from fedopl.errors import FederationError
@@ -61,13 +61,13 @@ class _Listening:
 
 
 def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
-    """Everything the client would answer, were it alone; its real ledger is not touched.
+    """Everything the client would answer, were it alone and had answered nothing yet.
 
     Sums over its own rows are those it would send. What depends on others, the scores by shared
     outcome models and the learned policy, is made from this client's rows alone.
     """
     alone = study.model_copy(update={"mixture": Empirical(), "candidates": ()})
-    transport = _Listening(InProcess({client.name: _rehearsing(alone, client, data)}))
+    transport = _Listening(InProcess({client.name: _rehearsing(alone, client, data, [])}))
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
         run_study(alone, transport)
     sizes = axis_sizes(alone)
@@ -85,7 +85,12 @@ def rehearse_together(
     policies: Mapping[str, LinearPolicy],
 ) -> tuple[list[Round], str]:
     """How the study would go with all of them, and what it would fail at; nothing is kept."""
-    doors = {name: _rehearsing(study, clients[name], data[name]) for name in data}
+    doors = {
+        name: _rehearsing(
+            study, clients[name], rows, FileLedger(clients[name].ledger_path).entries()
+        )
+        for name, rows in data.items()
+    }
     rounds: dict[int, Round] = {}
 
     def tell(latest: Round) -> None:
@@ -99,9 +104,8 @@ def rehearse_together(
     return list(rounds.values()), failure
 
 
-def _rehearsing(study: Study, client: Client, data: LoggedData) -> Door:
-    """The client's door, with its budgets as they are and a ledger that is thrown away."""
-    entries = FileLedger(client.ledger_path).entries()
+def _rehearsing(study: Study, client: Client, data: LoggedData, entries: list[Entry]) -> Door:
+    """The client's door, with a ledger that starts with these entries and is thrown away."""
     return Door(
         client.name,
         data,

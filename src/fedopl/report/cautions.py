@@ -27,6 +27,7 @@ def cautions(record: Record) -> list[Caution]:
     return [
         *_unclear_gain(record),
         *_unseen(record),
+        *_borrowed(record),
         *_without_values(record),
         *_not_heard(record),
         *_thin(record),
@@ -72,6 +73,28 @@ def _unseen(record: Record) -> list[Caution]:
     return found
 
 
+def _borrowed(record: Record) -> list[Caution]:
+    """Actions that some clients tried and others did not, where those borrow an outcome model."""
+    if not record.described or record.study.nuisances.unseen_rule != "borrow":
+        return []
+    tried = record.described.taken()[-1].sum(axis=0) > 0
+    where = []
+    for client, told in sorted(record.described.by_client.items()):
+        never = tried & (told.taken[-1].sum(axis=0) == 0)
+        names = [f"'{a}'" for a, is_it in zip(record.study.actions, never, strict=True) if is_it]
+        where += [f"at {client} {listed(names, 3, joint='or')}"] if names else []
+    if not where:
+        return []
+    return [
+        Caution(
+            title="Judged by others",
+            what=f"Nobody, or next to nobody, took {listed(where)}.",
+            advice="What these would do there is taken from the other clients' outcome model; the "
+            "intervals do not know how wrong that may be there.",
+        )
+    ]
+
+
 def _without_values(record: Record) -> list[Caution]:
     told = valued_clients(record)
     missing = sorted(set(record.mixture) - set(told))
@@ -114,7 +137,7 @@ def _not_heard_of(query: str, why: str, who: dict[str, list[int]]) -> Caution:
 def _thin(record: Record) -> list[Caution]:
     by_client: dict[str, list[str]] = {}
     for support in supports(record):
-        if support.effective_rows < THIN:
+        if 0 < support.effective_rows < THIN:
             by_client.setdefault(support.client, []).append(f"'{support.action}'")
     if not by_client:
         return []

@@ -24,8 +24,9 @@ from fedopl.server.record import Record
 SECTIONS = (worth, by_client, decisions, overlap, course, weighing, left, settings)
 
 
-def write_report(record: Record, path: Path) -> Path:
+def write_report(record: Record, path: str | Path) -> Path:
     """Write the report as one HTML file; the same record gives the same bytes."""
+    path = Path(path)
     write_atomically(path, render(record).encode())
     return path
 

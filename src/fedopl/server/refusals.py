@@ -32,7 +32,8 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.SMALL_CELLS: Refused(
         "the answer would have told of a group of rows too small to be told of",
-        "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
+        "Join rare actions or levels; do not compare policies that decide alike for all but a few; "
+        "or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
         "it has too few rows for as many numbers as were asked for",
@@ -44,7 +45,8 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.BUDGET_SPENT: Refused(
         "it has answered as many questions of this kind as it is willing to",
-        "Ask in fewer rounds, or let the client raise its own limit.",
+        "Let the client raise its own limit (value_queries, score_queries, slope_queries or "
+        "descriptions), or agree on a new study.",
     ),
     RefusalCode.NORM_TOO_LARGE: Refused(
         "its numbers were larger than it is willing to send",
@@ -68,7 +70,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.FAILED: Refused(
         "something went wrong on its side",
-        "Its own log says what; a failure never crosses the door.",
+        "Let it run `fedopl check` or `fedopl preview`; no error text crosses the door.",
     ),
     RefusalCode.NOT_IN_STUDY: Refused(
         "this study has no such question",
