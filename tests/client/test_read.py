@@ -215,7 +215,10 @@ BAD_TABLES = {
         {**TABLE, "cost": ["low", "high", "low", "low"]},
         "column 'cost': expected numbers",
     ),
-    "an infinite feature": ({**TABLE, "age": [30.0, np.inf, 52.0, 63.0]}, "'age': infinite in 1 of 4 rows"),
+    "an infinite feature": (
+        {**TABLE, "age": [30.0, np.inf, 52.0, 63.0]},
+        "'age': infinite in 1 of 4 rows",
+    ),
     "a propensity above one": ({**TABLE, "p": [0.5, 0.5, 2.5, 0.5]}, "outside 0 to 1"),
 }
 

@@ -9,8 +9,8 @@ from fedopl.engines.in_process import InProcess
 from fedopl.policies.linear import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import Study
-from fedopl.wire import codec
-from fedopl.wire.vocabulary import Description, axis_sizes
+from fedopl.wire.vocabulary import Description
+from trips import Edited
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")
 NAMES = ("north", "south", "west")
@@ -137,26 +137,16 @@ def test_who_does_not_describe_is_left_out_of_the_description_alone(doors):
 # --- answers that cannot be true ----------------------------------------------------------------
 
 
-class Tampered(InProcess):
-    """A transport on which one client's description is changed."""
-
-    def __init__(self, doors, study, change):
-        super().__init__(doors)
-        self.sizes, self.change = axis_sizes(study), change
-
-    def exchange(self, queries):
-        for name, content in super().exchange(queries):
-            message = codec.decode(content, self.sizes)
-            if name == "south" and isinstance(message, Description):
-                message = replace(message, **self.change(message))
-            yield name, codec.encode(message)
-
-
 @pytest.mark.parametrize("field", ["decided", "taken", "chances", "effective_rows"])
 def test_a_description_with_a_negative_count_is_rejected_by_name(doors, field):
     study, doors = doors
-    negative = Tampered(doors(), study, lambda message: {field: getattr(message, field) - 1e4})
-    run = run_study(study, negative)
+
+    def negative(message):
+        if isinstance(message, Description):
+            return replace(message, **{field: getattr(message, field) - 1e4})
+        return message
+
+    run = run_study(study, Edited(doors(), study, "south", negative))
     ((exchange, name, why),) = run.refusals
     assert (exchange, name) == (4, "south")
     assert why.startswith("rejected: a count is")

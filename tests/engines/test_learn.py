@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.server.federation import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")
@@ -31,7 +32,7 @@ def test_every_oracle_learns_a_good_policy(clients, oracle):
 
 
 def test_vowpal_wabbit_is_asked_for_by_name_if_it_is_not_there(clients, monkeypatch):
-    monkeypatch.setattr("fedopl.engines.learning.find_spec", lambda name: None)
+    monkeypatch.setattr("fedopl.engines.in_process.find_spec", lambda name: None)
     with pytest.raises(fedopl.OptionError, match=r"pip install 'fedopl\[vw\]'"):
         fedopl.learn(clients, oracle="csoaa-vw")
 
@@ -148,6 +149,54 @@ def test_exchanges_are_four_for_the_exact_oracle_and_one_more_to_describe(client
     assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues", *last]
 
 
+def trips_of(run):
+    """What was asked, apart for each trip."""
+    asked = {}
+    for latest in run.rounds:
+        asked.setdefault(latest.trip, []).append(latest.query)
+    assert list(asked) == list(range(len(asked)))
+    return list(asked.values())
+
+
+ENROL, SCORE = ["Enrol", "SumOutcomes"], ["SumScores"]
+END = ["EstimateValues", "Describe"]
+LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
+TRIPS = {
+    "exact": ({}, [ENROL, SCORE, END]),
+    "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], SCORE, END]),
+    "exact without values": ({"evaluation_share": 0}, [ENROL, SCORE, ["Describe"]]),
+    "exact without descriptions": ({"describe": False}, [ENROL, SCORE, ["EstimateValues"]]),
+    "exact without either": ({"evaluation_share": 0, "describe": False}, [ENROL, SCORE]),
+    "wap": ({"oracle": "wap"}, [ENROL, SCORE, ["SumPairs"], END]),
+    "finite": ({"policy": "finite"}, [ENROL, SCORE, ["EstimateValues"], END]),
+    **{
+        f"{oracle} in {rounds} rounds": (
+            {"oracle": oracle, "plan": fedopl.TrainingPlan(rounds=rounds)},
+            [ENROL, SCORE, *[["ImprovePolicy"]] * rounds, END],
+        )
+        for oracle in ("csoaa-sgd", "csoaa-vw")
+        for rounds in (1, 4)
+    },
+}
+
+
+@pytest.mark.parametrize(("options", "trips"), TRIPS.values(), ids=TRIPS)
+def test_what_can_be_asked_together_travels_together(clients, tmp_path, options, trips):
+    run = fedopl.learn(clients, **{"nuisances": QUICK, "journal": tmp_path, **options})
+    assert trips_of(run) == trips
+    assert len(list(tmp_path.glob("exchange-*.bin"))) == len(trips) == expected_trips(run.study)
+    assert [latest.exchange for latest in run.rounds] == list(range(sum(map(len, trips))))
+    assert len(run.rounds) == expected_exchanges(run.study)
+
+
+def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
+    run = fedopl.learn(clients, oracle="direct", nuisances=QUICK)
+    first, second, *slopes, validation, last = trips_of(run)
+    assert (first, second, validation, last) == (ENROL, SCORE, ["EstimateValues"], END)
+    assert slopes == [["SlopeOfValue"]] * len(slopes)
+    assert len(slopes) + 4 <= expected_trips(run.study)
+
+
 def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):
     full = draw(300, seed=1)
     plain = draw(300, seed=2)
@@ -216,7 +265,8 @@ def test_guarded_clients_refuse_what_open_ones_tell(draw):
     clients = {"large": draw(800, seed=1), "small": draw(40, seed=2)}
     assert fedopl.learn(clients, nuisances=QUICK).refusals == ()
     guarded = fedopl.learn(clients, nuisances=QUICK, limits="guarded")
-    assert guarded.refusals == ((0, "small", "TOO_FEW_ROWS"),)
+    assert guarded.refusals == ((0, "small", "TOO_FEW_ROWS"), (1, "small", "TOO_FEW_ROWS"))
+    assert set(guarded.mixture) == {"large"}
     assert set(guarded.ledger) == {"large", "small"}
 
 
@@ -224,7 +274,7 @@ def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, progress=seen.append)
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
-    assert [told.exchange for told in seen] == [0, 1, 2, 3, 3, 4]  # what a value came to is told
+    assert [told.exchange for told in seen] == [0, 1, 2, 3, 4, 3]  # what a value came to is told
 
 
 BAD = {
@@ -264,7 +314,8 @@ BAD = {
         None,
         {"limits": fedopl.Limits(minimum_rows=10**6)},
         fedopl.FederationError,
-        "Enrol: 0 of 3 clients .* refused .TOO_FEW_ROWS",
+        r"(?s)Enrol: 0 of 3 clients .*\n  north refused \(TOO_FEW_ROWS\): it has fewer rows"
+        r".*\n  south refused \(TOO_FEW_ROWS\).*\n  west refused \(TOO_FEW_ROWS\)",
     ),
 }
 

@@ -11,11 +11,11 @@ from tiny_study import write_tiny
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
-from fedopl.engines.in_process import InProcess
 from fedopl.errors import StorageError
 from fedopl.policies.linear import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
+from trips import Counted, n_trips
 
 NAMES = ("east", "north", "south")
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
@@ -33,34 +33,17 @@ def study_of(**changes):
     return Study(**{**options, **changes})
 
 
-class Counted:
-    """A transport that counts exchanges, and that can break at one of them."""
-
-    def __init__(self, doors, breaks_at=None):
-        self.inner, self.asked, self.breaks_at = InProcess(doors), 0, breaks_at
-
-    @property
-    def clients(self):
-        return self.inner.clients
-
-    def exchange(self, queries):
-        if self.asked == self.breaks_at:
-            raise KeyboardInterrupt
-        self.asked += 1
-        return self.inner.exchange(queries)
-
-
 @pytest.fixture
 def transport(draw, tmp_path):
     """A function that makes a transport to new doors, as a new process would."""
 
-    def _transport(study, **options):
+    def _transport(study, limits=None, **options):
         doors = {
             name: Door(
                 name,
                 draw(90 + 20 * turn, seed=turn, n_features=3),
                 study,
-                limits=Limits.open(),
+                limits=(limits or {}).get(name, Limits.open()),
                 store=FolderStore(tmp_path / "stores" / name),
             )
             for turn, name in enumerate(NAMES)
@@ -94,7 +77,7 @@ def test_a_journal_changes_nothing(transport, tmp_path, study):
     assert everything(run_study(study, transport(study), journal=tmp_path / "j")) == everything(
         plain
     )
-    assert len(content_of(tmp_path / "j")) == len(plain.rounds)
+    assert len(content_of(tmp_path / "j")) == n_trips(plain.rounds)
 
 
 @every_study
@@ -103,33 +86,34 @@ def test_a_finished_run_is_replayed_without_asking_anybody(transport, tmp_path, 
     before = content_of(tmp_path / "j")
     again = transport(study)
     assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(first)
-    assert again.asked == 0
+    assert again.trips == 0
     assert content_of(tmp_path / "j") == before
 
 
 @every_study
 def test_a_run_that_stopped_anywhere_goes_on_from_there_to_the_same_end(transport, tmp_path, study):
     whole = run_study(study, transport(study))
-    for stop in range(len(whole.rounds)):
-        if 4 < stop < len(whole.rounds) - 1:
+    trips = n_trips(whole.rounds)
+    for stop in range(trips):
+        if 4 < stop < trips - 1:
             continue
         journal = tmp_path / f"stopped at {stop}"
         with pytest.raises(KeyboardInterrupt):
             run_study(study, transport(study, breaks_at=stop), journal=journal)
         again = transport(study)
         assert everything(run_study(study, again, journal=journal)) == everything(whole)
-        assert again.asked == len(whole.rounds) - stop
+        assert again.trips == trips - stop
 
 
 def test_a_run_can_stop_and_go_on_more_than_once(transport, tmp_path):
-    study = study_of()
+    study = study_of(plan=TrainingPlan(rounds=6, local_steps=4, batch_size=16))
     whole = run_study(study, transport(study))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             run_study(study, transport(study, breaks_at=2), journal=tmp_path / "j")
     again = transport(study)
     assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(whole)
-    assert again.asked == len(whole.rounds) - 6
+    assert again.trips == n_trips(whole.rounds) - 6 > 0
 
 
 # --- journals that are not what was written -----------------------------------------------------
@@ -157,19 +141,19 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("exchange", [2, -1], ids=["middle", "last"])
+@pytest.mark.parametrize("trip", [0, 1, -1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_journal_is_noticed_and_left_as_it_is(transport, tmp_path, damage, exchange):
+def test_a_damaged_journal_is_noticed_and_left_as_it_is(transport, tmp_path, damage, trip):
     study = study_of(oracle="csoaa-exact")
     run_study(study, transport(study), journal=tmp_path / "j")
-    path = sorted((tmp_path / "j").glob("*.bin"))[exchange]
+    path = sorted((tmp_path / "j").glob("*.bin"))[trip]
     path.write_bytes(damage(path.read_bytes()))
     before = content_of(tmp_path / "j")
     again = transport(study)
     with pytest.raises(StorageError, match=r"was changed or cut off .* delete it") as caught:
         run_study(study, again, journal=tmp_path / "j")
     assert str(path) in str(caught.value)
-    assert again.asked == 0
+    assert again.trips == 0
     assert content_of(tmp_path / "j") == before
 
 
@@ -203,11 +187,11 @@ def test_a_journal_of_another_study_is_refused_and_left_as_it_is(transport, tmp_
     again = transport(other)
     with pytest.raises(StorageError, match=r"belongs to another run .* an empty folder"):
         run_study(other, again, journal=tmp_path / "j")
-    assert again.asked == 0
+    assert again.trips == 0
     assert content_of(tmp_path / "j") == before
 
 
-def test_exchanges_in_another_order_are_refused(transport, tmp_path):
+def test_trips_in_another_order_are_refused(transport, tmp_path):
     study = study_of()
     run_study(study, transport(study), journal=tmp_path / "j")
     third, fourth = sorted((tmp_path / "j").glob("*.bin"))[3:5]
@@ -233,7 +217,7 @@ def test_a_journal_that_cannot_be_written_is_said_so(transport, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_an_exchange_that_is_a_folder_is_said_so(transport, tmp_path):
+def test_a_trip_that_is_a_folder_is_said_so(transport, tmp_path):
     (tmp_path / "j" / "exchange-00000.bin").mkdir(parents=True)
     study = study_of()
     with pytest.raises(StorageError, match="cannot be read"):
@@ -270,13 +254,15 @@ def resumed(how, oracle, folder):
     return (folder / "result").read_text(encoding="utf-8"), content_of(folder / "journal")
 
 
-# Three clients answer each exchange: 10 is in the middle of values, 13 of a round of training.
+# Three clients answer each trip: 1 is in the middle of enrolment, 4 of scores, 7 of values where
+# the oracle is exact, 13 of a round of training.
 @pytest.mark.parametrize(
     ("how", "oracle", "after", "kept"),
     [
         ("stores", "csoaa-sgd", 13, 4),
+        ("learn", "csoaa-exact", 1, 0),
+        ("learn", "csoaa-exact", 4, 1),
         ("learn", "csoaa-exact", 7, 2),
-        ("learn", "csoaa-exact", 10, 3),
         ("learn", "csoaa-sgd", 13, 4),
     ],
 )
@@ -288,21 +274,25 @@ def test_a_killed_run_called_again_ends_with_the_same_bytes(
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "result").exists()
     journal = content_of(folder / "journal")
-    assert list(journal) == [f"exchange-{exchange:05d}.bin" for exchange in range(kept)]
+    assert list(journal) == [f"exchange-{trip:05d}.bin" for trip in range(kept)]
     assert resumed(how, oracle, folder) == whole(how, oracle)
 
 
-def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(tmp_path, whole):
+@pytest.mark.parametrize(("after", "kept"), [(0, 0), (7, 2)], ids=["first trip", "last trip"])
+def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(
+    tmp_path, whole, after, kept
+):
     expected, files = whole("stores", "csoaa-exact")
-    sizes = [len(content) for content in files.values()]
-    assert sizes[0] < 1500 < sizes[1]
+    names = list(files)
+    assert len(files[names[kept]]) > 1500
     folder = tmp_path / "full"
+    ran("stores", "csoaa-exact", folder, KILL_AFTER=str(after))
     full = ran("stores", "csoaa-exact", folder, LARGEST_FILE="1500")
     assert full.returncode == 1
     assert full.stderr.startswith("StorageError: ")
-    assert "exchange-00001.bin: cannot be written: File too large" in full.stderr
+    assert f"{names[kept]}: cannot be written: File too large" in full.stderr
     assert "what was there before is untouched" in full.stderr
-    assert content_of(folder / "journal") == {"exchange-00000.bin": files["exchange-00000.bin"]}
+    assert content_of(folder / "journal") == {name: files[name] for name in names[:kept]}
     assert resumed("stores", "csoaa-exact", folder) == (expected, files)
 
 
@@ -335,8 +325,9 @@ def undisturbed(tmp_path_factory):
     return {name: (tiny.out / name).read_bytes() for name in RESULTS}
 
 
-# Three clients answer each exchange: 4 is in the middle of sums, 17 of rounds, 29 of values.
-@pytest.mark.parametrize("after", [4, 17, 29])
+# Three clients answer each trip: 1 is in the middle of enrolment, 4 of scores, 17 of rounds, 25 of
+# values.
+@pytest.mark.parametrize("after", [1, 4, 17, 25])
 def test_a_killed_command_that_resumes_ends_with_the_same_files(tmp_path, undisturbed, after):
     tiny = small_study(tmp_path / "tiny")
     assert commanded(tiny, KILL_AFTER=str(after)).returncode == -signal.SIGKILL

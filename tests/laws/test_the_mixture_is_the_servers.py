@@ -8,11 +8,11 @@ import pytest
 import fedopl
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
-from fedopl.engines.in_process import InProcess
 from fedopl.policies.linear import policy_json
 from fedopl.server.federation import run_study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import ImprovedPolicy, ScoreSums, Values, axis_sizes
+from fedopl.wire.vocabulary import ImprovedPolicy, ScoreSums, Values
+from trips import Edited
 
 
 @pytest.fixture
@@ -23,16 +23,8 @@ def run(draw):
 
     def _run(edit, **options):
         study = fedopl.Study(actions=first.action_names, features=first.feature_names, **options)
-
-        class Greedy(InProcess):
-            def exchange(self, queries):
-                for name, content in super().exchange(queries):
-                    message = codec.decode(content, axis_sizes(study))
-                    changed = edit(message) if name == "west" else message
-                    yield name, codec.encode(changed)
-
         doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
-        return run_study(study, Greedy(doors))
+        return run_study(study, Edited(doors, study, "west", edit))
 
     return _run
 

@@ -82,7 +82,7 @@ def _borrowed(record: Record) -> list[Caution]:
     for client, told in sorted(record.described.by_client.items()):
         never = tried & (told.taken[-1].sum(axis=0) == 0)
         names = [f"'{a}'" for a, is_it in zip(record.study.actions, never, strict=True) if is_it]
-        where += [f"at {client} {listed(names, 3, joint='or')}"] if names else []
+        where += [f"{listed(names, 3, joint='or')} at {client}"] if names else []
     if not where:
         return []
     return [
@@ -154,7 +154,7 @@ def _thin(record: Record) -> list[Caution]:
 def _rare(record: Record) -> list[Caution]:
     by_client: dict[str, list[str]] = {}
     for support in supports(record):
-        if support.rare_share > MOST_RARE:
+        if support.taken and support.rare_share > MOST_RARE:
             text = f"'{support.action}' (for {percent(support.rare_share)} of rows)"
             by_client.setdefault(support.client, []).append(text)
     if not by_client:
