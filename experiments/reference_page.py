@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
@@ -27,19 +28,7 @@ BOUNDS = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
 
 # What the models do not say themselves.
 MEANINGS = {
-    "plan.rounds": "how often parameters are exchanged",
-    "plan.local_steps": "steps that each client takes in a round",
-    "plan.batch_size": "rows drawn for a step",
-    "plan.clients_per_round": "how many clients a round asks; all if not said",
     "mixture.kind": "every row counts the same, every client does, as given, or moved toward one",
-    "mixture.shares": "`given`: the weight of each client, adding up to 1",
-    "mixture.toward": "`skewed`: the target client",
-    "mixture.alpha": "`skewed`: the share of everybody's weight that moves to it",
-    "nuisances.kind": "outcome models from everybody's sums, or each client's own",
-    "nuisances.outcome": "the outcome model",
-    "nuisances.propensity": "where propensities come from; `auto` chooses",
-    "nuisances.folds": "folds for cross-fitting",
-    "nuisances.clip": "propensities below this are raised to it; none are if not said",
 }
 
 
@@ -121,8 +110,19 @@ def _default(field: FieldInfo) -> str:
 
 def commands() -> dict[str, Callable[..., None]]:
     """The function behind every command of `fedopl`, in the order in which they are offered."""
-    callbacks = [command.callback for command in app.registered_commands]
-    return {callback.__name__: callback for callback in callbacks if callback}
+    found = _commands_of(app)
+    for group in app.registered_groups:
+        named = _commands_of(group.typer_instance).items()
+        found |= {f"{group.name} {name}": command for name, command in named}
+    return found
+
+
+def _commands_of(group: typer.Typer) -> dict[str, Callable[..., None]]:
+    return {
+        command.name or command.callback.__name__: command.callback
+        for command in group.registered_commands
+        if command.callback
+    }
 
 
 def arguments_of(command: Callable[..., None]) -> Iterator[str]:

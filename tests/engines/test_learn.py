@@ -350,3 +350,16 @@ def test_sgd_without_tuning_loses_little_more_than_the_exact_solver(scale):
             )
             lost[oracle] += world.regret(run.policy, run.mixture, n_test=20_000)
     assert lost["csoaa-sgd"] < 1.3 * lost["csoaa-exact"]
+
+
+def test_notebooks_get_tables_in_which_every_name_is_text(draw):
+    hostile = "<script>alert('x')</script>"
+    run = fedopl.learn({hostile: draw(200), "south": draw(150, seed=1)}, nuisances=QUICK)
+    for shown in (run, run.values, run.gains):
+        html = shown._repr_html_()
+        assert "<table>" in html
+        assert "<script>" not in html
+        assert "&lt;script&gt;" in html
+    assert run.verdict in run._repr_html_()
+    data = draw(120)
+    assert "<table>" in fedopl.overlap(data, fedopl.cross_fit(data))._repr_html_()

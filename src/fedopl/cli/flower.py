@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
-from fedopl.cli.printing import note, say
+from fedopl.cli.printing import note, say_paths
 from fedopl.cli.saying import say_run
 
 app = typer.Typer(
@@ -26,14 +26,14 @@ def write_app(
     out: Annotated[Path, typer.Option(help="the run's folder, at the server")] = Path("run"),
     arrival: Arrival = 120.0,
     deadline: Deadline = 120.0,
+    as_json: AsJson = False,
 ) -> None:
     """Write a Flower App that `flwr run` accepts."""
     from fedopl.engines.flower_app import write_flower_app
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     written = write_flower_app(folder, study, names, out=out, arrival=arrival, deadline=deadline)
-    for path in written:
-        say(str(path))
+    say_paths(written, as_json=as_json)
 
 
 @app.command()
@@ -46,6 +46,7 @@ def certs(
     client: Annotated[
         list[str] | None, typer.Option(help="make this client's key; may be repeated")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make the CA and the server's certificate, and keys of clients."""
     from fedopl.cli.extras import need
@@ -59,8 +60,7 @@ def certs(
     written = make_certificates(folder, host) if host else []
     for name in client or ():
         written += make_client_key(folder, name)
-    for path in written:
-        say(str(path))
+    say_paths(written, as_json=as_json)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
-from fedopl.cli.printing import note, say, say_json
+from fedopl.cli.printing import note, say, say_json, say_paths
 
 if TYPE_CHECKING:
     from fedopl.client.examining import Examined
@@ -24,12 +24,13 @@ class FileKind(StrEnum):
 
 def init(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path(),
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented study.toml, and a client.toml to start from."""
     from fedopl.cli.starting import write_examples
 
-    for path in write_examples(folder):
-        say(str(path))
+    say_paths(write_examples(folder), as_json=as_json)
     note("Edit both, then: fedopl check study.toml --clients clients")
 
 

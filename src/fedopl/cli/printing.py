@@ -3,7 +3,8 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -23,6 +24,16 @@ def note(text: str) -> None:
 def say_json(content: object) -> None:
     """The result for a program; what is not a finite number is null."""
     typer.echo(json.dumps(_plain(content), ensure_ascii=False, indent=1))
+
+
+def say_paths(paths: Iterable[Path], *, as_json: bool) -> None:
+    """The files that were written, a line each or as a list."""
+    named = [str(path) for path in paths]
+    if as_json:
+        say_json(named)
+        return
+    for name in named:
+        say(name)
 
 
 def _plain(content: Any) -> Any:

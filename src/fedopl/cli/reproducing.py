@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedopl.cli.arguments import AsJson
+from fedopl.cli.printing import say_paths
+
 if TYPE_CHECKING:
     from fedopl.reproduction.running import Progress
 
@@ -65,6 +68,7 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=1, help="processes; all cores if not said")] = (
         None
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Regenerate the paper's figures, and judge its claims."""
     from fedopl.reproduction.command import reproduce as run
@@ -81,8 +85,7 @@ def reproduce(
         workers=workers,
         tell=_tell,
     )
-    for path in written:
-        typer.echo(path)
+    say_paths(written, as_json=as_json)
 
 
 def _tell(progress: "Progress") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedopl.cli.arguments import AsJson, RunFolder
-from fedopl.cli.printing import say, say_json
+from fedopl.cli.printing import say, say_json, say_paths
 
 if TYPE_CHECKING:
     from fedopl.arrays import FloatArray
@@ -30,12 +30,13 @@ def report(
         Path | None,
         typer.Option(help="where to write; report.html in the run's folder if not said"),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the report of a finished run again, and name it."""
     from fedopl.engines.runs import load_run
     from fedopl.report.page import write_report
 
-    say(str(write_report(load_run(run), out or run / "report.html")))
+    say_paths([write_report(load_run(run), out or run / "report.html")], as_json=as_json)
 
 
 def compare(
