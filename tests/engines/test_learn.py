@@ -184,7 +184,7 @@ TRIPS = {
 def test_what_can_be_asked_together_travels_together(clients, tmp_path, options, trips):
     run = fedopl.learn(clients, **{"nuisances": QUICK, "journal": tmp_path, **options})
     assert trips_of(run) == trips
-    assert len(list(tmp_path.glob("exchange-*.bin"))) == len(trips) == expected_trips(run.study)
+    assert len(list(tmp_path.glob("trip-*.bin"))) == len(trips) == expected_trips(run.study)
     assert [latest.exchange for latest in run.rounds] == list(range(sum(map(len, trips))))
     assert len(run.rounds) == expected_exchanges(run.study)
 

@@ -1,4 +1,5 @@
 import random
+import struct
 from dataclasses import fields
 
 import numpy as np
@@ -12,7 +13,8 @@ from fedopl.errors import FederationError
 from fedopl.policies.linear import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
-from fedopl.wire import codec
+from fedopl.wire import bundle, codec
+from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     MESSAGES,
     Enrolment,
@@ -22,6 +24,7 @@ from fedopl.wire.vocabulary import (
     Values,
     axis_sizes,
 )
+from trips import Tampered, in_one_message, travelled_with
 
 NAMES = ("east", "north", "south", "west")
 BAD = "south"
@@ -54,31 +57,22 @@ def doors(draw):
     return _doors
 
 
-class Tampered:
-    """A transport on which the replies of one exchange are tampered with."""
-
-    def __init__(self, doors, exchange, tamper):
-        self.inner, self.at, self.tamper = InProcess(doors), exchange, tamper
-        self.earlier = []
-
-    @property
-    def clients(self):
-        return self.inner.clients
-
-    def exchange(self, queries):
-        replies = dict(self.inner.exchange(queries))
-        turn, before = len(self.earlier), list(self.earlier)
-        self.earlier.append(replies)
-        return self.tamper(replies, before) if turn == self.at else list(replies.items())
-
-
 def to_bad(change):
-    """A tampering that changes the bytes of the bad client's reply."""
-    return lambda replies, earlier: list({**replies, BAD: change(replies[BAD])}.items())
+    """A tampering that changes the bytes of one of the bad client's answers."""
+    return in_one_message(lambda answers, earlier: {**answers, BAD: change(answers[BAD])})
 
 
-def silence(replies, _earlier):
-    return [(name, content) for name, content in replies.items() if name != BAD]
+def to_bad_trip(change):
+    """A tampering that changes the bad client's reply to the whole trip, given as its messages."""
+
+    def _tamper(trip):
+        return list({**trip.replies, BAD: change(unbundled(trip.replies[BAD]))}.items())
+
+    return _tamper
+
+
+def silence(trip):
+    return [(name, content) for name, content in trip.replies.items() if name != BAD]
 
 
 def reencoded(study, change):
@@ -124,13 +118,14 @@ def with_short_floats(content):
     return content[:-16] + np.frombuffer(content[-16:], "<f8").astype("<f4").tobytes()
 
 
-def replayed(replies, earlier):
+@in_one_message
+def replayed(answers, earlier):
     """Last exchange's answer again; where there was none, one of an exchange yet to come."""
     if earlier:
-        return list({**replies, BAD: earlier[-1][BAD]}.items())
-    later = bytearray(replies[BAD])
+        return {**answers, BAD: earlier[-1][BAD]}
+    later = bytearray(answers[BAD])
     later[8 + 32] += 1
-    return list({**replies, BAD: bytes(later)}.items())
+    return {**answers, BAD: bytes(later)}
 
 
 def another_kind(study):
@@ -148,16 +143,20 @@ def another_kind(study):
     return to_bad(lambda content: _other(codec.decode(content, axis_sizes(study))))
 
 
-def twice(replies, _earlier):
-    return [*replies.items(), (BAD, replies[BAD])]
+def twice(trip):
+    return [*trip.replies.items(), (BAD, trip.replies[BAD])]
 
 
-def twice_with_another_answer(replies, _earlier):
-    return [*replies.items(), (BAD, replies["north"])]
+def twice_with_another_answer(trip):
+    return [*trip.replies.items(), (BAD, trip.replies["north"])]
 
 
-def under_an_unknown_name(replies, _earlier):
-    return [*silence(replies, _earlier), ("nowhere", replies[BAD])]
+def under_an_unknown_name(trip):
+    return [*silence(trip), ("nowhere", trip.replies[BAD])]
+
+
+def from_a_stranger_too(trip):
+    return [*trip.replies.items(), ("nowhere", trip.replies[BAD])]
 
 
 def refusal(code):
@@ -166,7 +165,7 @@ def refusal(code):
     )
 
 
-# What is done to the reply, and what the run says of it.
+# What is done to one answer, and what the run says of it.
 FAULTS = {
     "nan": (spoiled(np.nan), "not all numbers are finite"),
     "infinity": (spoiled(-np.inf), "not all numbers are finite"),
@@ -193,11 +192,14 @@ FAULTS = {
         "answers for another study",
     ),
     "another kind": (another_kind, "answers with"),
-    "twice": (lambda study: twice, "answered 2 times"),
-    "twice, differently": (lambda study: twice_with_another_answer, "answered 2 times"),
-    "under an unknown name": (lambda study: under_an_unknown_name, "no answer"),
-    "silent": (lambda study: silence, "no answer"),
     "refused": (refusal(RefusalCode.SMALL_CELLS), "SMALL_CELLS"),
+}
+# What is done to the reply to a whole trip.
+TRIP_FAULTS = {
+    "twice": (twice, "answered 2 times"),
+    "twice, differently": (twice_with_another_answer, "answered 2 times"),
+    "under an unknown name": (under_an_unknown_name, "no answer"),
+    "silent": (silence, "no answer"),
 }
 
 
@@ -212,16 +214,19 @@ EXCHANGES = {
     "outcome sums": (quick(EXACT), 1),
     "score sums": (quick(EXACT), 2),
     "values": (EXACT, 3),
+    "description": (EXACT, 4),
     "improved policy": (quick(SGD), 4),
     "pair sums": (quick(WAP), 3),
     "slope": (quick(DIRECT), 5),
     "validation": (quick(DIRECT), 18),
     "finite": (quick(FINITE), 3),
 }
+RIDES_ALONG = ("outcome sums", "description")
+TRIPS = {name: at for name, at in EXCHANGES.items() if name not in RIDES_ALONG}
 
 
 def outcome(doors, study, exchange, tamper):
-    return run_study(study, Tampered(doors(study), exchange, tamper))
+    return run_study(study, Tampered(doors(study), {exchange: tamper}))
 
 
 def assert_same(run, expected):
@@ -234,17 +239,30 @@ def assert_same(run, expected):
 RUNS_WITHOUT = {}
 
 
+def left_out(study):
+    """The bad client does not contribute: it is silent, or refuses what rides along with more."""
+    refused = refusal(RefusalCode.FAILED)(study)
+    return lambda trip: refused(trip) if trip.place else silence(trip)
+
+
 @pytest.fixture
 def without(doors):
-    """Runs in which the bad client was silent, each made once."""
+    """Runs to which the bad client did not contribute, each made once."""
 
     def _without(study, exchange):
         key = (study.digest, exchange)
         if key not in RUNS_WITHOUT:
-            RUNS_WITHOUT[key] = outcome(doors, study, exchange, silence)
+            RUNS_WITHOUT[key] = outcome(doors, study, exchange, left_out(study))
         return RUNS_WITHOUT[key]
 
     return _without
+
+
+def said_of_bad(run):
+    """Why the bad client did not contribute, by exchange."""
+    said = [(exchange, why) for exchange, name, why in run.refusals if name == BAD]
+    assert len(said) == len(dict(said))
+    return dict(said)
 
 
 @pytest.mark.parametrize(("make", "why"), FAULTS.values(), ids=FAULTS)
@@ -252,15 +270,156 @@ def without(doors):
 def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exchange, make, why):
     run = outcome(doors, study, exchange, make(study))
     assert BAD not in run.rounds[exchange].answered
-    (named,) = [refusal for refusal in run.refusals if refusal[1] == BAD]
-    assert named[0] == exchange
-    assert why in named[2]
+    named = said_of_bad(run)
+    assert why in named.pop(exchange)
+    assert named == ({} if exchange else {1: "rejected: did not enrol"})
     assert_same(run, without(study, exchange))
 
 
-# Left out are choices between policies, which one client need not change.
+def assert_named_on_the_whole_trip(run, exchange, why):
+    named = said_of_bad(run)
+    assert list(named) == travelled_with(run.rounds, exchange)
+    for at, said in named.items():
+        assert why in said
+        assert BAD not in run.rounds[at].answered
+
+
+@pytest.mark.parametrize(("tamper", "why"), TRIP_FAULTS.values(), ids=TRIP_FAULTS)
+@pytest.mark.parametrize(("study", "exchange"), TRIPS.values(), ids=TRIPS)
+def test_a_faulty_reply_is_named_for_each_question_and_counts_as_none(
+    doors, without, study, exchange, tamper, why
+):
+    run = outcome(doors, study, exchange, tamper)
+    assert_named_on_the_whole_trip(run, exchange, why)
+    assert_same(run, without(study, exchange))
+
+
+# --- bundles ------------------------------------------------------------------------------------
+
+
+def raw_bundle(messages):
+    """A bundle of any number of messages, also of numbers that may not be."""
+    parts = [struct.pack("<4sI", bundle.MAGIC, len(messages))]
+    parts += [struct.pack("<I", len(message)) + message for message in messages]
+    return b"".join(parts)
+
+
+def of_another_count(count):
+    return lambda parts: raw_bundle(parts)[:4] + struct.pack("<I", count) + raw_bundle(parts)[8:]
+
+
+def of_another_length(length):
+    return lambda parts: raw_bundle(parts)[:8] + struct.pack("<I", length) + raw_bundle(parts)[12:]
+
+
+# What is replied where two messages were expected, and what the run says to each question.
+BUNDLES = {
+    "cut off": (lambda parts: bundled(parts)[:-1], "rejected"),
+    "cut off after a part": (lambda parts: bundled(parts)[: 12 + len(parts[0])], "rejected"),
+    "cut off in its header": (lambda parts: bundled(parts)[:6], "rejected"),
+    "nothing but its magic": (lambda parts: bundle.MAGIC, "rejected"),
+    "too long": (lambda parts: bundled(parts) + b"\0", "rejected"),
+    "no part": (lambda parts: raw_bundle([]), "rejected"),
+    "a part too few": (lambda parts: raw_bundle(parts[:-1]), "rejected"),
+    "a part too many": (lambda parts: bundled([*parts, parts[-1]]), "rejected"),
+    "more parts than any": (lambda parts: raw_bundle(9 * parts), "rejected"),
+    "said to have one part": (of_another_count(1), "rejected"),
+    "said to have three parts": (of_another_count(3), "rejected"),
+    "said to have billions of parts": (of_another_count(2**32 - 1), "rejected"),
+    "said to have an empty part": (of_another_length(0), "rejected"),
+    "said to have a part of gigabytes": (of_another_length(2**32 - 1), "rejected"),
+    "the first message alone": (lambda parts: parts[0], "rejected"),
+    "the last message alone": (lambda parts: parts[-1], "rejected"),
+    "its messages without a bundle": (b"".join, "rejected"),
+    "bundles for parts": (lambda parts: bundled([bundled(parts)] * 2), "not a message of ours"),
+    "a bundle in another": (lambda parts: raw_bundle([bundled(parts)]), "rejected"),
+    "swapped": (lambda parts: bundled(parts[::-1]), "answers exchange"),
+    "empty parts": (lambda parts: bundled([b"", b""]), "too short"),
+}
+TOGETHER = {
+    "enrolment with outcome sums": (quick(EXACT), 0),
+    "values with a description": (EXACT, 3),
+    "values with a description of finite policies": (FINITE, 4),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), BUNDLES.values(), ids=BUNDLES)
+@pytest.mark.parametrize(("study", "exchange"), TOGETHER.values(), ids=TOGETHER)
+def test_a_faulty_bundle_is_named_for_each_question_and_counts_as_none(
+    doors, without, study, exchange, change, why
+):
+    run = outcome(doors, study, exchange, to_bad_trip(change))
+    assert travelled_with(run.rounds, exchange) == [exchange, exchange + 1]
+    assert_named_on_the_whole_trip(run, exchange, why)
+    assert_same(run, without(study, exchange))
+
+
+def test_the_replies_of_an_earlier_trip_are_named_for_each_question_and_count_as_none(
+    doors, without
+):
+    def earlier_trip(trip):
+        again = bundled([answers[BAD] for answers in trip.earlier[:2]])
+        return list({**trip.replies, BAD: again}.items())
+
+    run = outcome(doors, EXACT, 3, earlier_trip)
+    assert_named_on_the_whole_trip(run, 3, "answers exchange")
+    assert_same(run, without(EXACT, 3))
+
+
+# What is replied where one message was expected.
+NOT_ASKED_TOGETHER = {
+    "twice in a bundle": lambda parts: bundled(2 * parts),
+    "alone in a bundle": raw_bundle,
+    "in a bundle with nothing": lambda parts: bundled([*parts, b""]),
+    "in two halves": lambda parts: bundled([parts[0][:50], parts[0][50:]]),
+    "an empty bundle": lambda parts: raw_bundle([]),
+    "a bundle that is cut off": lambda parts: bundled(2 * parts)[:-1],
+}
+ALONE = {name: at for name, at in TRIPS.items() if at not in TOGETHER.values()}
+
+
+@pytest.mark.parametrize("change", NOT_ASKED_TOGETHER.values(), ids=NOT_ASKED_TOGETHER)
+@pytest.mark.parametrize(("study", "exchange"), ALONE.values(), ids=ALONE)
+def test_a_bundle_where_one_message_was_expected_is_named_and_counts_as_none(
+    doors, without, study, exchange, change
+):
+    run = outcome(doors, study, exchange, to_bad_trip(change))
+    assert travelled_with(run.rounds, exchange) == [exchange]
+    assert_named_on_the_whole_trip(run, exchange, "rejected")
+    assert_same(run, without(study, exchange))
+
+
+def counts_told(run):
+    return {
+        name: (told.decided.tolist(), told.taken.tolist(), told.chances.tolist())
+        for name, told in run.described.by_client.items()
+    }
+
+
+def test_a_faulty_answer_takes_no_other_answer_of_its_trip_with_it(doors):
+    plain = run_study(EXACT, InProcess(doors(EXACT)))
+    garbage = to_bad(lambda content: bytes(range(256)))
+    without_values = outcome(doors, EXACT, 3, garbage)
+    assert counts_told(without_values) == counts_told(plain)
+    assert str(without_values.values) != str(plain.values)
+    undescribed = outcome(doors, EXACT, 4, garbage)
+    assert_same(undescribed, plain)
+    others = {name: told for name, told in counts_told(plain).items() if name != BAD}
+    assert counts_told(undescribed) == others
+    without_sums = outcome(doors, EXACT, 1, garbage)
+    assert (without_sums.mixture, without_sums.rows) == (plain.mixture, plain.rows)
+    assert BAD in without_sums.rounds[2].answered
+
+
+# --- what counts, and who is heard --------------------------------------------------------------
+
+
+# Left out are choices between policies, which one client need not change, and descriptions,
+# which change no policy and no value.
 WEIGHED = {
-    name: at for name, at in EXCHANGES.items() if name not in {"slope", "validation", "finite"}
+    name: at
+    for name, at in EXCHANGES.items()
+    if name not in {"slope", "validation", "finite", "description"}
 }
 
 
@@ -276,30 +435,32 @@ def test_an_answer_with_nothing_wrong_counts(doors, without, study, exchange):
     )
 
 
-def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without):
-    run = outcome(doors, EXACT, 2, under_an_unknown_name)
-    assert run.rounds[2].rejected == {"nowhere": "was not asked"}
-    assert run.rounds[2].silent == (BAD,)
-    assert (2, "nowhere", "rejected: was not asked") in run.refusals
+@pytest.mark.parametrize("trip", [[0, 1], [2], [3, 4]], ids=["enrolment", "scores", "values"])
+def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without, trip):
+    run = outcome(doors, EXACT, trip[0], under_an_unknown_name)
+    for exchange in trip:
+        assert run.rounds[exchange].rejected == {"nowhere": "was not asked"}
+        assert run.rounds[exchange].silent == (BAD,)
+    strangers = [(at, why) for at, name, why in run.refusals if name == "nowhere"]
+    assert strangers == [(exchange, "rejected: was not asked") for exchange in trip]
+    assert_same(run, without(EXACT, trip[0]))
 
 
-def test_an_extra_reply_from_a_stranger_changes_nothing(doors):
+@pytest.mark.parametrize("trip", [[0, 1], [2], [3, 4]], ids=["enrolment", "scores", "values"])
+def test_an_extra_reply_from_a_stranger_changes_nothing(doors, trip):
     plain = run_study(EXACT, InProcess(doors(EXACT)))
-    run = outcome(doors, EXACT, 2, lambda replies, _: [*replies.items(), ("nowhere", replies[BAD])])
+    run = outcome(doors, EXACT, trip[0], from_a_stranger_too)
     assert_same(run, plain)
-    assert run.refusals == ((2, "nowhere", "rejected: was not asked"),)
+    assert counts_told(run) == counts_told(plain)
+    assert run.refusals == tuple((at, "nowhere", "rejected: was not asked") for at in trip)
 
 
-def test_a_client_that_did_not_enrol_is_not_asked_again_and_not_heard(doors):
-    def eager(replies, earlier):
-        return [*replies.items(), (BAD, earlier[0][BAD])]
+@pytest.mark.parametrize("fault", [silence, to_bad(lambda content: b"")], ids=["silent", "faulty"])
+def test_a_client_that_did_not_enrol_is_not_asked_again_and_not_heard(doors, fault):
+    def eager(trip):
+        return [*trip.replies.items(), (BAD, trip.earlier[0][BAD])]
 
-    class Eager(Tampered):
-        def exchange(self, queries):
-            replies = super().exchange(queries)
-            return eager(dict(replies), self.earlier) if len(self.earlier) == 3 else replies
-
-    run = run_study(EXACT, Eager(doors(EXACT), 0, silence))
+    run = run_study(EXACT, Tampered(doors(EXACT), {0: fault, 2: eager}))
     assert BAD not in run.mixture
     assert BAD not in run.rounds[2].asked
     assert run.rounds[2].rejected == {BAD: "was not asked"}
@@ -371,6 +532,7 @@ def test_sums_of_squares_that_are_not_symmetric_are_named_and_count_as_none(
 def test_an_enrolment_without_rows_is_named_and_counts_as_none(doors, without, n_rows):
     run = outcome(doors, EXACT, 0, reencoded(EXACT, lambda _: {"n_rows": n_rows}))
     assert run.rounds[0].rejected == {BAD: "enrolled without a row"}
+    assert run.rounds[1].rejected == {BAD: "did not enrol"}
     assert_same(run, without(EXACT, 0))
 
 
@@ -394,12 +556,17 @@ def test_values_whose_covariances_do_not_fit_their_means_are_named_and_count_as_
 # --- quorum -------------------------------------------------------------------------------------
 
 
-def only_east(replies, _earlier):
-    """East answers, north is silent, south sends garbage, west refuses."""
-    content = replies["east"]
-    study = content[8:40]
-    no = Refusal(study=study, exchange=0, reason=RefusalCode.TOO_FEW_ROWS)
-    return [("east", content), ("south", b"garbage!"), ("west", codec.encode(no))]
+def only_east(trip):
+    """East answers, north is silent, south sends garbage, west refuses, each to every question."""
+    content = trip.replies["east"]
+    study = unbundled(content)[0][8:40]
+    no = codec.encode(Refusal(study=study, exchange=0, reason=RefusalCode.TOO_FEW_ROWS))
+    questions = len(unbundled(content))
+    return [
+        ("east", content),
+        ("south", bundled([b"garbage!"] * questions)),
+        ("west", bundled([no] * questions)),
+    ]
 
 
 QUORUM = {
@@ -419,13 +586,12 @@ def test_a_lost_quorum_ends_the_run_and_names_who_is_missing_and_why(doors, stud
     message = str(caught.value)
     assert "1 of 4 clients" in message
     assert "50%" in message
-    for part in (
-        "north: no answer",
-        "south: not a message of ours",
-        "west: refused (TOO_FEW_ROWS)",
-    ):
-        assert part in message
-    assert "east" not in message
+    assert message.splitlines()[1:] == [
+        "  west refused (TOO_FEW_ROWS): it has fewer rows than it is willing to speak for. "
+        "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
+        "  south: not a message of ours",
+        "  north: no answer",
+    ]
 
 
 @pytest.mark.parametrize(("study", "exchange"), QUORUM.values(), ids=QUORUM)
@@ -435,19 +601,40 @@ def test_a_quorum_of_one_client_is_one_client(doors, study, exchange):
     assert run.rounds[exchange].answered == ("east",)
 
 
-@pytest.mark.parametrize("exchange", [0, 1, 2])
-def test_if_nobody_answers_the_run_ends_and_names_everybody(doors, exchange):
+def nobody(trip):
+    return []
+
+
+@in_one_message
+def nobody_usable(answers, earlier):
+    return dict.fromkeys(answers, b"garbage!")
+
+
+@pytest.mark.parametrize(
+    ("exchange", "tamper", "query", "why"),
+    [
+        (0, nobody, "Enrol", "no answer"),
+        (0, nobody_usable, "Enrol", "not a message of ours"),
+        (1, nobody_usable, "SumOutcomes", "not a message of ours"),
+        (2, nobody, "SumScores", "no answer"),
+    ],
+)
+def test_if_nobody_answers_the_run_ends_and_names_everybody(doors, exchange, tamper, query, why):
     with pytest.raises(FederationError) as caught:
-        outcome(doors, EXACT, exchange, lambda replies, earlier: [])
-    for name in NAMES:
-        assert name in str(caught.value)
+        outcome(doors, EXACT, exchange, tamper)
+    first, *reasons = str(caught.value).splitlines()
+    assert first.startswith(f"{query}: 0 of 4 clients gave an answer that can be used")
+    assert first.endswith("used" if query == "SumOutcomes" else "the quorum is 50%")
+    assert reasons == [f"  {name}: {why}" for name in NAMES]
 
 
-def test_without_an_answer_on_values_no_value_is_claimed(doors):
-    run = outcome(doors, EXACT, 3, lambda replies, earlier: [])
+@pytest.mark.parametrize("tamper", [nobody, nobody_usable])
+def test_without_an_answer_on_values_no_value_is_claimed(doors, tamper):
+    run = outcome(doors, EXACT, 3, tamper)
     assert run.values.rows == ()
     assert run.gains.rows == ()
     assert "nothing is claimed" in run.verdict
+    assert (run.described is None) == (tamper is nobody)
 
 
 def test_learn_reports_refusals_by_name(draw):
@@ -455,7 +642,7 @@ def test_learn_reports_refusals_by_name(draw):
     run = fedopl.learn(
         clients, limits="guarded", nuisances=NuisancePlan(propensity="marginal"), seed=3
     )
-    assert run.refusals == ((0, "small", "TOO_FEW_ROWS"),)
+    assert run.refusals == ((0, "small", "TOO_FEW_ROWS"), (1, "small", "TOO_FEW_ROWS"))
     assert set(run.mixture) == {"large", "other"}
 
 
@@ -463,7 +650,7 @@ def test_learn_reports_refusals_by_name(draw):
 
 
 class Shuffled:
-    """A transport whose replies come in another order in every exchange."""
+    """A transport whose replies come in another order on every trip."""
 
     def __init__(self, doors, seed):
         self.inner, self.random = InProcess(doors), random.Random(seed)

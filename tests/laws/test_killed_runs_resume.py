@@ -8,14 +8,16 @@ import pytest
 import resumable_run
 from tiny_study import write_tiny
 
+import fedopl
 from fedopl.client.door import Door
+from fedopl.client.ledger import FileLedger
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
-from fedopl.errors import StorageError
+from fedopl.errors import FederationError, StorageError
 from fedopl.policies.linear import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
-from trips import Counted, n_trips
+from trips import Counted, Tampered, n_trips
 
 NAMES = ("east", "north", "south")
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
@@ -45,6 +47,7 @@ def transport(draw, tmp_path):
                 study,
                 limits=(limits or {}).get(name, Limits.open()),
                 store=FolderStore(tmp_path / "stores" / name),
+                ledger=FileLedger(tmp_path / "ledgers" / name),
             )
             for turn, name in enumerate(NAMES)
         }
@@ -59,6 +62,11 @@ def everything(run):
 
 def content_of(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
+
+
+def trip_files(count):
+    """The journal's files after as many trips."""
+    return [f"trip-{trip:05d}.bin" for trip in range(count)]
 
 
 STUDIES = {
@@ -114,6 +122,69 @@ def test_a_run_can_stop_and_go_on_more_than_once(transport, tmp_path):
     again = transport(study)
     assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(whole)
     assert again.trips == n_trips(whole.rounds) - 6 > 0
+
+
+# --- runs that lost their quorum ----------------------------------------------------------------
+
+
+def limited(**limits):
+    """Limits that two of three clients set, so that too few answer."""
+    return dict.fromkeys(("north", "south"), Limits.open().model_copy(update=limits))
+
+
+# A study, what two clients forbid, the query where it fails, and how many trips are kept.
+LOST = {
+    "enrolment": (study_of(), limited(minimum_rows=1000), "Enrol", 0),
+    "scores": (study_of(), limited(score_queries=0), "SumScores", 1),
+    "a slope": (study_of(oracle="direct"), limited(slope_queries=4), "SlopeOfValue", 6),
+    "candidates": (study_of(policy="finite"), limited(values=False), "EstimateValues", 2),
+}
+
+
+@pytest.mark.parametrize(("study", "limits", "query", "kept"), LOST.values(), ids=LOST)
+def test_a_run_that_lost_its_quorum_goes_on_once_clients_raise_their_limits(
+    transport, tmp_path, study, limits, query, kept
+):
+    for trips in (kept + 1, 1):
+        lost = transport(study, limits)
+        with pytest.raises(FederationError, match=f"{query}: 1 of 3 clients"):
+            run_study(study, lost, journal=tmp_path / "j")
+        assert lost.trips == trips
+        assert list(content_of(tmp_path / "j")) == trip_files(kept)
+    raised = transport(study)
+    run = run_study(study, raised, journal=tmp_path / "j")
+    whole = run_study(study, transport(study), journal=tmp_path / "whole")
+    assert everything(run) == everything(whole)
+    assert raised.trips == n_trips(whole.rounds) - kept
+    assert content_of(tmp_path / "j") == content_of(tmp_path / "whole")
+
+
+# An exchange, and how many trips come before its own.
+@pytest.mark.parametrize(("exchange", "kept"), [(0, 0), (2, 1), (4, 3)])
+def test_a_run_whose_clients_fell_silent_goes_on_once_they_are_back(
+    transport, tmp_path, exchange, kept
+):
+    study = study_of()
+    deaf = Tampered(transport(study).doors, {exchange: lambda trip: []})
+    with pytest.raises(FederationError, match="0 of 3 clients"):
+        run_study(study, deaf, journal=tmp_path / "j")
+    assert list(content_of(tmp_path / "j")) == trip_files(kept)
+    back = transport(study)
+    run = run_study(study, back, journal=tmp_path / "j")
+    assert everything(run) == everything(run_study(study, transport(study)))
+    assert back.trips == n_trips(run.rounds) - kept
+
+
+def test_a_call_that_lost_its_quorum_goes_on_with_other_limits(draw, tmp_path):
+    clients = {name: draw(600, seed=turn) for turn, name in enumerate(NAMES)}
+    options = {"nuisances": NuisancePlan(propensity="marginal"), "journal": tmp_path}
+    with pytest.raises(FederationError, match="SumScores: 0 of 3 clients"):
+        fedopl.learn(clients, limits=Limits(score_queries=0), **options)
+    assert list(content_of(tmp_path)) == trip_files(1)
+    run = fedopl.learn(clients, limits=Limits(score_queries=1), **options)
+    assert run.refusals == ()
+    plain = fedopl.learn(clients, limits=Limits(), nuisances=options["nuisances"])
+    assert everything(run) == everything(plain)
 
 
 # --- journals that are not what was written -----------------------------------------------------
@@ -204,7 +275,7 @@ def test_a_journal_of_other_clients_is_refused(transport, tmp_path):
     study = study_of()
     run_study(study, transport(study), journal=tmp_path / "j")
     fewer = transport(study)
-    del fewer.inner.doors["north"]
+    del fewer.doors["north"]
     with pytest.raises(StorageError, match="belongs to another run"):
         run_study(study, fewer, journal=tmp_path / "j")
 
@@ -218,7 +289,7 @@ def test_a_journal_that_cannot_be_written_is_said_so(transport, tmp_path):
 
 
 def test_a_trip_that_is_a_folder_is_said_so(transport, tmp_path):
-    (tmp_path / "j" / "exchange-00000.bin").mkdir(parents=True)
+    (tmp_path / "j" / "trip-00000.bin").mkdir(parents=True)
     study = study_of()
     with pytest.raises(StorageError, match="cannot be read"):
         run_study(study, transport(study), journal=tmp_path / "j")
@@ -273,8 +344,7 @@ def test_a_killed_run_called_again_ends_with_the_same_bytes(
     killed = ran(how, oracle, folder, KILL_AFTER=str(after))
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "result").exists()
-    journal = content_of(folder / "journal")
-    assert list(journal) == [f"exchange-{trip:05d}.bin" for trip in range(kept)]
+    assert list(content_of(folder / "journal")) == trip_files(kept)
     assert resumed(how, oracle, folder) == whole(how, oracle)
 
 
@@ -334,6 +404,24 @@ def test_a_killed_command_that_resumes_ends_with_the_same_files(tmp_path, undist
     assert not (tiny.out / "run.json").exists()
     ledger = tiny.clients / "north" / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes() + b'{"when": "cut o')
+    done = commanded(tiny, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed
+
+
+def test_a_command_that_lost_its_quorum_resumes_once_clients_raise_their_limits(
+    tmp_path, undisturbed
+):
+    tiny = small_study(tmp_path / "tiny")
+    for name in ("north", "south"):
+        tiny.add("[limits]\nscore_queries = 0\n", tiny.settings(name))
+    for more in ([], ["--resume"]):
+        lost = commanded(tiny, *more)
+        assert lost.returncode != 0
+        assert "north refused (BUDGET_SPENT)" in " ".join(lost.stderr.split())
+        assert not (tiny.out / "run.json").exists()
+    for name in ("north", "south"):
+        tiny.edit("score_queries = 0", "score_queries = 1", tiny.settings(name))
     done = commanded(tiny, "--resume")
     assert done.returncode == 0, done.stderr
     assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed

@@ -242,9 +242,10 @@ def _apart(replies: Replies, n_questions: int) -> list[Replies]:
             parts = unbundled(content)
         except WireError:
             parts = []
-        for place in range(n_questions):
-            whole = len(parts) == n_questions
-            apart[place].append((name, parts[place] if whole else b""))
+        if len(parts) != n_questions:
+            parts = [content, *[b""] * (n_questions - 1)]
+        for place, part in enumerate(parts):
+            apart[place].append((name, part))
     return apart
 
 

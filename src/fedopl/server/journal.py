@@ -1,6 +1,6 @@
-"""The journal: what was answered in every exchange so far, so that a killed run can go on.
+"""The journal: what was answered on every trip so far, so that a killed run can go on.
 
-One file for each exchange, written whole or not at all. Each holds the hash of its own content, of
+One file for each trip, written whole or not at all. Each holds the hash of its own content, of
 the queries it answers and of the file before it, so a file that was changed, or that belongs to
 another run, is noticed. Resuming replays the journal: the server computes everything again from the
 same answers and ends with the same bytes.
@@ -16,22 +16,22 @@ from fedopl.errors import StorageError
 from fedopl.files import write_atomically
 
 Replies = list[tuple[str, bytes]]
-FORMAT = "fedopl-exchange-1"
+FORMAT = "fedopl-trip-1"
 
 
 @dataclass
 class Journal:
-    """A folder of exchanges; without a folder nothing is kept."""
+    """A folder of trips; without a folder nothing is kept."""
 
     folder: Path | None = None
     rows: str = ""  # a fingerprint of the clients' rows, where one process holds them all
     _previous: str = field(default="", init=False)
 
-    def replay(self, exchange: int, queries: Mapping[str, bytes]) -> Replies | None:
-        """What was answered to these queries, if this exchange was journalled."""
-        if self.folder is None or not self._path(exchange).exists():
+    def replay(self, trip: int, queries: Mapping[str, bytes]) -> Replies | None:
+        """What was answered to these queries, if this trip was journalled."""
+        if self.folder is None or not self._path(trip).exists():
             return None
-        path = self._path(exchange)
+        path = self._path(trip)
         header, replies, digest = _read(path)
         expected = (self._previous, _digest_of(queries), self.rows)
         if (header["previous"], header["queries"], header["rows"]) != expected:
@@ -42,8 +42,8 @@ class Journal:
         self._previous = digest
         return replies
 
-    def keep(self, exchange: int, queries: Mapping[str, bytes], replies: Replies) -> None:
-        """Write an exchange down."""
+    def keep(self, trip: int, queries: Mapping[str, bytes], replies: Replies) -> None:
+        """Write a trip down."""
         if self.folder is None:
             return
         header = {
@@ -55,17 +55,17 @@ class Journal:
         }
         body = json.dumps(header).encode() + b"\n" + b"".join(content for _, content in replies)
         digest = hashlib.sha256(body).hexdigest()
-        write_atomically(self._path(exchange), digest.encode() + b"\n" + body, mode=0o600)
+        write_atomically(self._path(trip), digest.encode() + b"\n" + body, mode=0o600)
         self._previous = digest
 
-    def forget(self, exchange: int) -> None:
-        """Drop an exchange that the run failed at, so that going on means asking again."""
+    def forget(self, trip: int) -> None:
+        """Drop a trip that the run failed at, so that going on means asking again."""
         if self.folder is not None:
-            self._path(exchange).unlink(missing_ok=True)
+            self._path(trip).unlink(missing_ok=True)
 
-    def _path(self, exchange: int) -> Path:
+    def _path(self, trip: int) -> Path:
         assert self.folder is not None  # noqa: S101
-        return self.folder / f"exchange-{exchange:05d}.bin"
+        return self.folder / f"trip-{trip:05d}.bin"
 
 
 def _digest_of(queries: Mapping[str, bytes]) -> str:
@@ -84,7 +84,7 @@ def _read(path: Path) -> tuple[dict[str, object], Replies, str]:
     except (ValueError, KeyError, TypeError):
         raise StorageError(
             f"{path}: was changed or cut off since it was written; delete it and all later ones "
-            "in its folder to resume from the exchange before"
+            "in its folder to resume from the trip before"
         ) from None
 
 
