@@ -70,17 +70,25 @@ def test_every_site_is_a_client_with_its_own_arms(rand):
         name: read_client(rand / "clients" / name).read(study.table).rows_per_action
         for name in SITES.values()
     }
-    assert {name for name, counts in taken.items() if not counts.all()} == {"seattle"}
+    never = {
+        name: [action for action, n in zip(study.actions, counts, strict=True) if not n]
+        for name, counts in taken.items()
+    }
+    assert {name: arms for name, arms in never.items() if arms} == {
+        "dayton": ["95"],
+        "seattle": ["50"],
+    }
     assert sum(int(counts.sum()) for counts in taken.values()) == 5638
 
 
-def test_dayton_calls_its_highest_coinsurance_by_another_name(rand):
-    own = pd.read_csv(rand / "clients" / "dayton" / "year1.csv")["coinsurance"]
-    assert 100 in set(own)
-    assert 95 not in set(own)
+def test_dayton_calls_its_deductible_plan_by_another_name(rand):
+    own = pd.read_csv(rand / "clients" / "dayton" / "year1.csv", dtype=str)["plan"]
+    assert {"100", "deductible"} < set(own)
+    assert "95" not in set(own)
     study, _ = read_study(rand / "study.toml")
     data = read_client(rand / "clients" / "dayton").read(study.table)
-    assert data.rows_per_action[study.actions.index("95")] == (own == 100).sum()
+    taken = data.rows_per_action[study.actions.index("deductible")]
+    assert taken == own.isin(["100", "deductible"]).sum()
 
 
 def test_families_share_a_plan_and_go_together(rand):
@@ -88,7 +96,7 @@ def test_families_share_a_plan_and_go_together(rand):
     for name in SITES.values():
         table = pd.read_csv(rand / "clients" / name / "year1.csv")
         by_family = table.groupby("family")
-        assert (by_family["coinsurance"].nunique() == 1).all()
+        assert (by_family["plan"].nunique() == 1).all()
         assert (by_family["income"].nunique() == 1).all()
         data = read_client(rand / "clients" / name).read(study.table)
         assert data.groups.max() + 1 == table["family"].nunique()
