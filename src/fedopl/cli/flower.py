@@ -1,6 +1,9 @@
 """`fedopl flower`: a real federation. Here, on this machine, or prepared for many."""
 
+import signal
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -87,6 +90,7 @@ def up(
     from fedopl.server.federation import expected_trips
     from fedopl.study_file import read_study
 
+    signal.signal(signal.SIGTERM, _stop)
     agreed, _ = read_study(study)
     check_folder(out, agreed, resume=resume)
     trips = expected_trips(agreed)
@@ -95,3 +99,8 @@ def up(
         study, read_clients(clients), out=out, arrival=arrival, deadline=deadline, tell=note
     )
     say_run(record, write_report(record, out / "report.html"), as_json=as_json)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does: what was started is stopped on the way out."""
+    sys.exit(128 + signal.SIGTERM)

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedopl.client.client_file import read_client
 from fedopl.client.door import Door
 from fedopl.engines.folders import door_of
-from fedopl.errors import FedoplError, OptionError, StudyError
+from fedopl.errors import FedoplError, OptionError, StudyError, WireError
 from fedopl.files import write_atomically
 from fedopl.server.conversation import Round
 from fedopl.server.federation import run_study
@@ -27,14 +27,16 @@ from fedopl.server.record import Record
 from fedopl.server.run_folder import save_record
 from fedopl.study_file import read_study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import Refusal, RefusalCode
+from fedopl.wire.bundle import bundled, unbundled
+from fedopl.wire.vocabulary import Axis, Refusal, RefusalCode
 
 RECORD, PAYLOAD = "fedopl", "bytes"
 FAILURE = "failed.txt"
 POLL_SECONDS = 0.3
 MOST_TRIES = 3  # of a node that answers with an error
 TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer
-log = logging.getLogger(__name__)
+ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
+log = logging.getLogger("flwr.fedopl")  # so that `flwr log` and a node's own log show it
 
 
 # --- a client ----------------------------------------------------------------------------------
@@ -58,8 +60,19 @@ def _answer(message: Message, context: Context) -> bytes:
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
         log.exception("fedopl: this node cannot answer")
-        refusal = Refusal(study=bytes(codec.DIGEST_BYTES), exchange=0, reason=RefusalCode.FAILED)
-        return codec.encode(refusal)
+        return _refused(_unpacked(message))
+
+
+def _refused(content: bytes) -> bytes:
+    """A refusal of each query; there is no study at hand, so they are read for their labels."""
+    try:
+        asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
+    except WireError:
+        asked = [Refusal(study=bytes(codec.DIGEST_BYTES), exchange=0, reason=RefusalCode.FAILED)]
+    failed = RefusalCode.FAILED
+    return bundled(
+        [codec.encode(Refusal(study=q.study, exchange=q.exchange, reason=failed)) for q in asked]
+    )
 
 
 def _door(context: Context) -> Door:
@@ -142,7 +155,8 @@ class FlowerTransport:
     """A transport over Flower's Grid; clients are known by the names they are registered with.
 
     Whoever fails or is started anew is asked again until the deadline: doors answer the same query
-    with the same bytes, however often. Who missed a deadline and is not there is not waited for.
+    with the same bytes, however often, and the first answer of a node counts. Who missed a deadline
+    and is not there is not waited for. Two nodes with one name both answer, for the server to see.
     """
 
     grid: Grid
@@ -168,7 +182,7 @@ class FlowerTransport:
         open_ = {name for name in queries if name in there or name not in self._missed}
         waiting: dict[str, _Node] = {}
         tries: Counter[_Node] = Counter()
-        while open_ and time.monotonic() < end:
+        while (open_ or waiting) and time.monotonic() < end:
             asked = set(waiting.values())
             fresh = [
                 node
@@ -178,9 +192,8 @@ class FlowerTransport:
             tries.update(fresh)
             waiting |= self._pushed(fresh, queries)
             for node, reply in self._replies(waiting):
-                if reply.has_content():
-                    open_.discard(node.name)
-                    yield node.name, _unpacked(reply)
+                open_.discard(node.name)
+                yield node.name, _unpacked(reply)
             time.sleep(POLL_SECONDS)
         self._missed = (self._missed - queries.keys()) | open_
 
@@ -212,7 +225,9 @@ class FlowerTransport:
             return
         for reply in self.grid.pull_messages(list(waiting)):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None:
+            if node is not None and reply.has_content():
+                for number in [key for key, same in waiting.items() if same.number == node.number]:
+                    del waiting[number]  # it was asked before it was started anew
                 yield node, reply
 
 
@@ -222,6 +237,6 @@ def _packed(content: bytes) -> RecordDict:
 
 def _unpacked(message: Message) -> bytes:
     """Our bytes, or none: whoever sends something else is no client of ours."""
-    record = message.content.config_records.get(RECORD) or ConfigRecord()
+    record: Mapping[str, object] = message.content.config_records.get(RECORD, {})
     content = record.get(PAYLOAD)
     return content if isinstance(content, bytes) else b""

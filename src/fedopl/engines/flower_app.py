@@ -63,8 +63,8 @@ where a run fails: look for `run.json` in that folder, or run `fedopl report {ou
 
 Every client starts its SuperNode with its own files, which never leave it:
 
-    flower-supernode --superlink HOST:PORT --root-certificates ca.crt \\\\
-      --auth-supernode-private-key NAME.key \\\\
+    flower-supernode --superlink HOST:PORT --root-certificates ca.crt \\
+      --auth-supernode-private-key NAME.key \\
       --node-config 'client="/path/to/its/folder" study="/path/to/study.toml"'
 
 The client reads the study from its own copy: compare `sha256sum study.toml` before you start.

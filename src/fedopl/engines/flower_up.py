@@ -11,7 +11,7 @@ from fedopl.errors import FederationError
 from fedopl.server.record import Record
 from fedopl.server.run_folder import is_finished, load_record
 
-STATUS_SECONDS = 5.0
+STATUS_SECONDS = 15.0  # each time costs a process of a second or two
 FAILURE = "failed.txt"
 Told = Callable[[str], None]
 
@@ -30,6 +30,8 @@ def run_over_flower(
     app = work / f"app-{int(time.time())}"
     write_flower_app(app, study, list(clients), out=out, arrival=arrival, deadline=deadline)
     folders = {name: client.path.parent for name, client in clients.items()}
+    for ending in ("run.json", FAILURE):  # of a run that is gone on with: it ends anew
+        (out / ending).unlink(missing_ok=True)
     tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
     with LocalFederation(work, folders, study) as federation:
         tell("everybody is started; submitting the run")
@@ -40,17 +42,17 @@ def run_over_flower(
 
 def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Told) -> None:
     """Until the run's folder is finished, or Flower says that the run is over without one."""
-    trips, asked = 0, time.monotonic()
+    trips, asked, status = 0, time.monotonic(), ""
     while not is_finished(out):
         done = len(list((out / "exchanges").glob("*.bin")))
         if done > trips:
             trips = done
             tell(f"trip {trips} is done")
         if time.monotonic() - asked > STATUS_SECONDS:
-            asked = time.monotonic()
-            status = federation.status(run)
-            if status.startswith("finished") and not is_finished(out):
-                raise FederationError(_why(out, status))
+            asked, status = time.monotonic(), federation.status(run)
+        ended = status.startswith("finished") or (out / FAILURE).is_file()
+        if ended and not is_finished(out):
+            raise FederationError(_why(out, status))
         time.sleep(POLL_SECONDS)
 
 

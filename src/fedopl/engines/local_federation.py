@@ -99,7 +99,7 @@ class LocalFederation:
         )
 
     def start_node(
-        self, name: str, *, key: str | None = None, study: Path | None = None, **environment: str
+        self, name: str, *, study: Path | None = None, ca: Path | None = None, **environment: str
     ) -> None:
         """Start a client's node; its files are named to it alone."""
         config = (
@@ -109,8 +109,8 @@ class LocalFederation:
             f"node-{name}",
             "flower-supernode",
             *("--superlink", f"{HOST}:{self.port}", "--host", HOST, "--port", str(free_port())),
-            *("--root-certificates", str(self.keys / "ca.crt")),
-            *("--auth-supernode-private-key", str(self.keys / f"{key or name}.key")),
+            *("--root-certificates", str(ca or self.keys / "ca.crt")),
+            *("--auth-supernode-private-key", str(self.keys / f"{name}.key")),
             *("--node-config", config),
             environment=environment,
         )
@@ -123,6 +123,12 @@ class LocalFederation:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
+    def end(self, part: str) -> None:
+        """End one part as whoever looks after it would, in order."""
+        process = self._processes.pop(part)
+        process.terminate()
+        process.wait(STOP_SECONDS)
+
     def run(self, app: Path) -> str:
         """Submit an app; its run number comes back."""
         return str(self.flwr("run", str(app), CONNECTION)["run-id"])
@@ -133,19 +139,24 @@ class LocalFederation:
         return str(found["status"])
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
-        """A command of Flower's own, and the JSON it prints."""
-        done = subprocess.run(
-            [_program("flwr"), *arguments, "--format", "json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self._environment(),
-        )
+        """A command of Flower's own, and the JSON it prints; its exit code says nothing."""
+        command = [_program("flwr"), *arguments, "--format", "json"]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=self._environment(),
+                timeout=START_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise FederationError(f"flwr {arguments[0]} did not end in time") from None
         start = done.stdout.find("{")
-        if done.returncode or start < 0:
-            said = (done.stdout + done.stderr).strip().splitlines()
+        content = json.JSONDecoder().raw_decode(done.stdout[start:])[0] if start >= 0 else {}
+        if not content.get("success"):
+            said = (content.get("error-message") or done.stdout + done.stderr).strip().splitlines()
             raise FederationError(f"flwr {arguments[0]} failed: {said[-1] if said else 'no word'}")
-        content, _ = json.JSONDecoder().raw_decode(done.stdout[start:])
         return dict(content)
 
     def stop(self) -> None:
@@ -154,11 +165,14 @@ class LocalFederation:
             with suppress(ProcessLookupError):
                 process.terminate()
         end = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < end and (_marked(self._token) or self._alive()):
+        while self._alive() and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
-        for pid in _marked(self._token):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # What they started would go on asking after them for a while.
+        while (left := _marked(self._token)) and time.monotonic() < end + STOP_SECONDS:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
         for process in self._processes.values():
             process.kill()
             process.wait()

@@ -1,0 +1,89 @@
+import ssl
+import tomllib
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+import fedopl
+from fedopl.demo.hospitals import hospitals
+from fedopl.engines.certificates import make_certificates, make_client_key
+from fedopl.engines.flower_app import write_flower_app
+from fedopl.errors import OptionError, StorageError
+
+NAMES = ["west", "north", "south"]
+
+
+@pytest.fixture
+def study(tmp_path):
+    return hospitals().write(tmp_path / "hospitals")
+
+
+def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", deadline=30)
+    content = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
+    assert content["tool"]["flwr"]["app"]["config"] == {
+        "clients": "north,south,west",
+        "out": str(tmp_path / "run"),
+        "arrival": 120.0,
+        "deadline": 30.0,
+    }
+    assert content["project"]["dependencies"] == [f"fedopl[flower]=={fedopl.__version__}"]
+
+
+def test_an_app_carries_the_study_as_it_was_agreed_on(study, tmp_path):
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+    assert (tmp_path / "app" / "study.toml").read_bytes() == study.read_bytes()
+
+
+def test_an_app_is_never_written_over_another(study, tmp_path):
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+    with pytest.raises(StorageError, match="is not empty"):
+        write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("names", [[], [""], ["north wing"], ['n"orth'], ["nörth"], ["a,b"]])
+def test_a_name_that_a_node_cannot_have_is_refused(study, tmp_path, names):
+    with pytest.raises(OptionError, match="clients"):
+        write_flower_app(tmp_path / "app", study, names, out=tmp_path / "run")
+    assert not (tmp_path / "app").exists()
+
+
+def test_the_servers_certificate_is_believed_by_whoever_has_the_authority(tmp_path):
+    make_certificates(tmp_path, ["superlink.example.org", "127.0.0.1"])
+    server = x509.load_pem_x509_certificate((tmp_path / "server.crt").read_bytes())
+    server.verify_directly_issued_by(
+        x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
+    )
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["superlink.example.org"]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+
+def test_private_keys_are_for_their_owner_and_public_ones_belong_to_them(tmp_path):
+    make_certificates(tmp_path, ["localhost"])
+    make_client_key(tmp_path, "north")
+    assert {path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077 == 0} == {
+        "ca.key",
+        "server.key",
+        "north.key",
+    }
+    private = load_ssh_private_key((tmp_path / "north.key").read_bytes(), None)
+    public = load_ssh_public_key((tmp_path / "north.pub").read_bytes())
+    assert private.public_key() == public
+
+
+def test_keys_are_never_written_over(tmp_path):
+    make_certificates(tmp_path, ["localhost"])
+    make_client_key(tmp_path, "north")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(StorageError, match="never written over"):
+        make_certificates(tmp_path, ["localhost"])
+    with pytest.raises(StorageError, match="never written over"):
+        make_client_key(tmp_path, "north")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
