@@ -28,6 +28,7 @@ test-lowest:
 
 bench: $(STAMP)-bench
 	$(BIN)/python benchmarks/federation.py --write
+	$(BIN)/python benchmarks/flower.py --write
 	$(BIN)/python benchmarks/reproduction.py --write
 	$(BIN)/python benchmarks/scores.py --write
 
