@@ -243,7 +243,7 @@ def _apart(replies: Replies, n_questions: int) -> list[Replies]:
         except WireError:
             parts = []
         if len(parts) != n_questions:
-            parts = [content, *[b""] * (n_questions - 1)]
+            parts = [b""] * n_questions
         for place, part in enumerate(parts):
             apart[place].append((name, part))
     return apart
