@@ -94,7 +94,7 @@ class Story:
         return (self.folder / "flower" / "logs" / f"node-{name}.log").read_text()
 
     def wait_for_trip(self, number):
-        path = self.out / "exchanges" / f"exchange-{number - 1:05d}.bin"
+        path = self.out / "exchanges" / f"trip-{number - 1:05d}.bin"
         wait_until(path.exists, PATIENCE, f"trip {number}")
 
     def stored_scores(self):
@@ -311,7 +311,7 @@ def test_the_exit_code_tells_that_the_quorum_was_lost_and_there_is_no_report(sma
     said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, said
     assert "1 of 2 clients gave an answer that can be used" in said
-    assert "west: refused (FAILED)" in said
+    assert "west refused (FAILED)" in said
     assert "export.csv" not in said
     assert not (tmp_path / "run" / "report.html").exists()
     assert not (tmp_path / "run" / "run.json").exists()

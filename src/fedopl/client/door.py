@@ -81,7 +81,8 @@ class Door:
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         needed = self.limits.rows_needed(study.n_features + 1)
-        self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed)
+        least = self.limits.minimum_cell
+        self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed, least)
         self._sizes, self._digest = axis_sizes(study), study.digest
         self._needed = queries_of(study)
 
@@ -171,10 +172,11 @@ class Door:
         return Enrolment, {"n_rows": int(counts.sum()), "rows_per_action": shown}
 
     def _outcome_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
-        enough = large_enough(self._space.rows_per_cell, self._space.rows_needed)
+        space = self._space
+        enough = large_enough(space.rows_per_cell, space.rows_needed, space.groups)
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
-        sums, squared = self._space.outcome_sums()
+        sums, squared = space.outcome_sums()
         return OutcomeSums, {
             "sums": sums * enough[..., None, None],
             "squared_weights": squared * enough,

@@ -108,8 +108,8 @@ def _cautions(data: LoggedData, features: dict[str, Feature], minimum_cell: int)
         if found.is_constant
     ]
     cautions += [
-        f"feature '{name}' is {_usual(column):g} in all but {few} rows: sums over so few tell of "
-        "them; join it with another level, or leave it out"
+        f"feature '{name}' is {_usual(column):g} in all but {few} rows: these are taken for the "
+        "same, as sums over so few would tell of them; join it with another level"
         for name, column in zip(data.feature_names, data.contexts.T, strict=True)
         if 0 < (few := _unusual(column)) < minimum_cell
     ]

@@ -17,6 +17,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances, fit_nuisances
 from fedopl.client.outcome import action_blocks
 from fedopl.client.propensity import Propensities, fit_propensities
+from fedopl.client.rarity import Groups, groups_of, without_rare_values
 from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
@@ -46,9 +47,11 @@ class Workspace:
         store: Store,
         rules: Mapping[str, Rule],
         rows_needed: int,
+        minimum_cell: int,
     ) -> None:
-        self.data, self.study, self.store, self.rules = data, study, store, rules
+        self._given, self.study, self.store, self.rules = data, study, store, rules
         self.rows_needed = rows_needed  # behind any sum of scores that may be told
+        self._minimum_cell = minimum_cell
         self._examples: tuple[bytes, Examples] | None = None
         self._vowpal: tuple[Examples, Vowpal] | None = None
 
@@ -57,8 +60,13 @@ class Workspace:
         """The fold of each row, and which rows are set apart; the seed decides, not the order."""
         study = self.study
         return assign_folds_and_set_apart(
-            self.data, study.nuisances.folds, study.evaluation_share, study.seed
+            self._given, study.nuisances.folds, study.evaluation_share, study.seed
         )
+
+    @cached_property
+    def data(self) -> LoggedData:
+        """The rows, without values that would give a few of them away."""
+        return without_rare_values(self._given, self.training, self._minimum_cell)
 
     @cached_property
     def training(self) -> BoolArray:  # (n_rows,)
@@ -87,10 +95,20 @@ class Workspace:
     @cached_property
     def rows_per_cell(self) -> IntArray:  # (n_folds, n_actions)
         """Training rows of each fold that took each action."""
-        cells = self.folds.of_row.astype(np.int64) * self.data.n_actions + self.data.actions
         shape = (self.folds.n_folds, self.data.n_actions)
-        counts = np.bincount(cells, minlength=shape[0] * shape[1])
-        return counts[: shape[0] * shape[1]].reshape(shape)
+        return np.bincount(self._cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Training rows that share a telling value, by cell."""
+        shape = (self.folds.n_folds, self.data.n_actions)
+        return groups_of(self.data, self.training, self._cells, shape, self._minimum_cell)
+
+    @cached_property
+    def _cells(self) -> IntArray:  # (n_training,)
+        """The fold and action of each training row, as one number."""
+        cells = self.folds.of_row.astype(np.int64) * self.data.n_actions + self.data.actions
+        return cells[self.training]
 
     @cached_property
     def blocks(self) -> list[IntArray] | None:
@@ -189,7 +207,7 @@ class Workspace:
     def _key(self) -> str:
         persistent = not isinstance(self.store, MemoryStore)
         rows = fingerprint(self.data) if persistent else ""
-        return f"{self.study.digest.hex()} {rows} {self.rows_needed}"
+        return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self._minimum_cell}"
 
     def _unseen(self, values: FloatArray) -> FloatArray:
         never = self.rows_per_action == 0
