@@ -24,14 +24,13 @@ from fedopl.files import write_atomically
 from fedopl.server.conversation import Round
 from fedopl.server.federation import run_study
 from fedopl.server.record import Record
-from fedopl.server.run_folder import save_record
+from fedopl.server.run_folder import FAILURE, save_record
 from fedopl.study_file import read_study
 from fedopl.wire import codec
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import Axis, Refusal, RefusalCode
 
 RECORD, PAYLOAD = "fedopl", "bytes"
-FAILURE = "failed.txt"
 POLL_SECONDS = 0.3
 MOST_TRIES = 3  # of a node that answers with an error
 TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer

@@ -9,10 +9,9 @@ from fedopl.engines.flower_app import write_flower_app
 from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.errors import FederationError
 from fedopl.server.record import Record
-from fedopl.server.run_folder import is_finished, load_record
+from fedopl.server.run_folder import FAILURE, is_finished, load_record
 
 STATUS_SECONDS = 15.0  # each time costs a process of a second or two
-FAILURE = "failed.txt"
 Told = Callable[[str], None]
 
 

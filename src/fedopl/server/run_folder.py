@@ -38,6 +38,7 @@ from fedopl.study import Study
 from fedopl.wire.vocabulary import Description, Message, ScoreSums
 
 FORMAT, VERSION = "fedopl-run", 1
+FAILURE = "failed.txt"
 PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
 
