@@ -173,7 +173,7 @@ class Door:
 
     def _outcome_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         space = self._space
-        enough = large_enough(space.rows_per_cell, space.rows_needed, space.groups)
+        enough = large_enough(space.rows_per_cell, space.rows_needed)
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = space.outcome_sums()

@@ -14,7 +14,6 @@ import numpy as np
 from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.ledger import Ledger
 from fedopl.client.limits import RefusedError
-from fedopl.client.rarity import Groups
 from fedopl.wire.vocabulary import Message, Refusal, RefusalCode
 
 
@@ -26,30 +25,18 @@ def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as count
     return shown
 
 
-def large_enough(
-    counts: IntArray, needed: int, groups: Groups | None = None
-) -> BoolArray:  # (n_folds, n_actions)
-    """The cells whose sums may be told, such that just a few rows are left out of no fold.
-
-    Nor may just a few rows of a group be told of, or be left out.
-    """
-    allowed = np.ones(counts.shape, bool) if groups is None else groups.allowed
-    enough = np.stack(
-        [_large_enough_in_fold(*fold, needed) for fold in zip(counts, allowed, strict=True)]
-    )
+def large_enough(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
+    """The cells whose sums may be told, such that just a few rows are left out of no fold."""
+    enough = np.stack([_large_enough_in_fold(fold, needed) for fold in counts])
     for fold in np.argsort(counts.sum(axis=1)):
         if not 0 < int(counts[~enough].sum()) < needed:
             break
         enough[fold] = False
-    while groups is not None and (few := groups.few_left_out(enough)).any():
-        enough[np.unravel_index(np.argmax(few), few.shape)] = False
     return enough
 
 
-def _large_enough_in_fold(
-    counts: IntArray, allowed: BoolArray, needed: int
-) -> BoolArray:  # (n_actions,)
-    enough: BoolArray = (counts >= needed) & allowed
+def _large_enough_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_actions,)
+    enough: BoolArray = counts >= needed
     for action in np.argsort(counts):
         left_out = int(counts[~enough].sum())
         if left_out == 0 or left_out >= needed:

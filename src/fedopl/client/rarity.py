@@ -1,11 +1,9 @@
 """Rare values: a feature that few rows have beside the usual value gives those rows away in sums.
 
 If one row of a cell has x_j = 1 and all others have 0, then Σ x_j·(x, 1, y) over the cell is that
-row. So a value that fewer than `minimum_cell` training rows have is taken for the usual one before
-anything is summed, and a cell is told only where such groups are empty or large enough.
+row. So before anything is summed, a value that fewer than `minimum_cell` rows of the sum have is
+taken for the one that the others have.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,17 +13,65 @@ from fedopl.client.logged_data import LoggedData
 
 def without_rare_values(data: LoggedData, rows: BoolArray, minimum: int) -> LoggedData:
     """The data, in which values that few of these rows have beside the usual one are that one."""
-    if minimum < 2:
-        return data
-    usual = _usual(data.contexts[rows])
-    unusual = (data.contexts != usual) & rows[:, None]  # (n_rows, n_features)
-    few = unusual.sum(axis=0)
-    rare = (few > 0) & (few < minimum)
-    if not rare.any():
-        return data
+    return without_rare_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
+
+
+def without_rare_cells(
+    data: LoggedData, rows: BoolArray, cells: IntArray, minimum: int
+) -> LoggedData:
+    """The same in each cell by itself; `cells` says which one each of these rows is in.
+
+    Sums over all cells are known, too, so what is changed must not be few rows either: then the
+    value is changed in further cells.
+    """
+    contexts = data.contexts[rows]
+    changed = False
+    for feature in range(data.n_features) if minimum > 1 and len(contexts) else ():
+        column = contexts[:, feature]
+        minority, other = _minority(column, cells)
+        few = np.bincount(cells[minority], minlength=cells.max() + 1)
+        rare = minority & _to_change(few, minimum)[cells]
+        if rare.any():
+            contexts[rare, feature] = other[rare]
+            changed = True
+    return _with_contexts(data, rows, contexts) if changed else data
+
+
+def _minority(column: FloatArray, cells: IntArray) -> tuple[BoolArray, FloatArray]:
+    """The rows with the rarer value of two in their cell, or that differ from what most have.
+
+    Beside them what they are taken for. Numbers that vary have no such rows.
+    """
+    low, high = column.min(), column.max()
+    is_high = column == high
+    if low < high and (is_high | (column == low)).all():
+        mostly_high = 2 * np.bincount(cells[is_high], minlength=cells.max() + 1) > np.bincount(
+            cells
+        )
+        return is_high != mostly_high[cells], np.where(mostly_high, high, low)[cells]
+    usual = np.median(column)
+    differs: BoolArray = column != usual
+    if 2 * differs.sum() >= len(column):
+        differs = np.zeros(len(column), bool)
+    return differs, np.full(len(column), usual)
+
+
+def _to_change(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
+    """The cells with a few such rows, and further ones until these are not few all together."""
+    chosen: BoolArray = (counts > 0) & (counts < minimum)
+    for cell in np.argsort(np.where(counts > 0, counts, np.iinfo(np.int64).max), kind="stable"):
+        if not 0 < counts[chosen].sum() < minimum:
+            break
+        chosen[cell] = counts[cell] > 0
+    return chosen
+
+
+def _with_contexts(data: LoggedData, rows: BoolArray, contexts: FloatArray) -> LoggedData:
+    whole = np.array(data.contexts)
+    whole[rows] = contexts
     return LoggedData(
-        np.where(unusual & rare, usual, data.contexts),
-        data.actions,
+        whole,
+        np.array(data.action_names)[data.actions],
         data.rewards,
         data.propensities,
         action_names=data.action_names,
@@ -33,52 +79,3 @@ def without_rare_values(data: LoggedData, rows: BoolArray, minimum: int) -> Logg
         weights=data.weights,
         groups=data.groups,
     )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Groups:
-    """Rows that share a value that sums could single out: how many there are in each cell."""
-
-    counts: IntArray  # (n_groups, n_folds, n_actions)
-    minimum: int
-
-    @property
-    def allowed(self) -> BoolArray:  # (n_folds, n_actions)
-        """The cells in which every group is empty or large enough."""
-        allowed: BoolArray = ((self.counts == 0) | (self.counts >= self.minimum)).all(axis=0)
-        return allowed
-
-    def few_left_out(self, told: BoolArray) -> IntArray:  # (n_folds, n_actions)
-        """In each told cell, how many rows of groups that only few rows are left out of."""
-        left_out = self.counts[:, ~told].sum(axis=1)
-        few = (left_out > 0) & (left_out < self.minimum)
-        return np.asarray(self.counts[few].sum(axis=0) * told)
-
-
-def groups_of(
-    data: LoggedData, rows: BoolArray, cells: IntArray, shape: tuple[int, int], minimum: int
-) -> Groups:
-    """Count the groups in each cell; `cells` says which one each of these rows is in."""
-    contexts = data.contexts[rows]
-    counts = [
-        np.bincount(cells[group], minlength=shape[0] * shape[1]).reshape(shape)
-        for column in (contexts.T if minimum > 1 else ())
-        for group in _groups_in(column)
-    ]
-    return Groups(counts=np.array(counts, np.int64).reshape(-1, *shape), minimum=minimum)
-
-
-def _groups_in(column: FloatArray) -> list[BoolArray]:
-    """Both sides of a column with two values; those who differ where most have the same."""
-    low, high = column.min(), column.max()
-    is_low, is_high = column == low, column == high
-    if low < high and (is_low | is_high).all():
-        return [is_low, is_high]
-    differs: BoolArray = column != np.median(column)
-    return [differs] if 0 < differs.sum() < len(column) / 2 else []
-
-
-def _usual(contexts: FloatArray) -> FloatArray:  # (n_features,)
-    """The value of most rows, where one has most: then it is the median."""
-    usual: FloatArray = np.median(contexts, axis=0)
-    return usual

@@ -17,7 +17,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances, fit_nuisances
 from fedopl.client.outcome import action_blocks
 from fedopl.client.propensity import Propensities, fit_propensities
-from fedopl.client.rarity import Groups, groups_of, without_rare_values
+from fedopl.client.rarity import without_rare_cells, without_rare_values
 from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
@@ -99,12 +99,6 @@ class Workspace:
         return np.bincount(self._cells, minlength=shape[0] * shape[1]).reshape(shape)
 
     @cached_property
-    def groups(self) -> Groups:
-        """Training rows that share a telling value, by cell."""
-        shape = (self.folds.n_folds, self.data.n_actions)
-        return groups_of(self.data, self.training, self._cells, shape, self._minimum_cell)
-
-    @cached_property
     def _cells(self) -> IntArray:  # (n_training,)
         """The fold and action of each training row, as one number."""
         cells = self.folds.of_row.astype(np.int64) * self.data.n_actions + self.data.actions
@@ -129,7 +123,8 @@ class Workspace:
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
-        sums = fold_sums(self.data, self.folds)
+        data = without_rare_cells(self.data, self.training, self._cells, self._minimum_cell)
+        sums = fold_sums(data, self.folds)
         to_zero = np.eye(self.data.n_features + 2)
         to_zero[:-2, -2], to_zero[-1, -2] = sums.origin[:-1], sums.origin[-1]
         return to_zero @ sums.sums @ to_zero.T, sums.squared_weights

@@ -8,6 +8,7 @@ rounds.jsonl   every exchange: who answered, who refused, how many bytes
 sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
 run.json       what was chosen, for whom, with which versions; written last
 exchanges/     the journal, from which a killed run goes on
+failed.txt     over a network: why there is no result
 """
 
 import csv
