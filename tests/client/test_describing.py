@@ -16,10 +16,19 @@ from test_door import (
 
 import fedopl
 from fedopl.client import workspace
+from fedopl.client.door import Door
+from fedopl.client.ledger import FileLedger
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
 from fedopl.study import Grants, NuisancePlan
-from fedopl.wire.vocabulary import CHANCE_CUTS, Describe, EstimateValues, Refusal, Split
+from fedopl.wire.vocabulary import (
+    CHANCE_CUTS,
+    Describe,
+    Description,
+    EstimateValues,
+    Refusal,
+    Split,
+)
 
 KNOWN = NuisancePlan(propensity="known")
 LEARNED = np.random.default_rng(3).standard_normal((3, 6))
@@ -256,6 +265,17 @@ def test_policies_that_differ_in_a_few_rows_are_not_told_apart(draw, first, seco
         refused = 0 < n_changed < 5
         assert isinstance(answer, Refusal) == refused
         assert not refused or reason(answer) == "SMALL_CELLS"
+
+
+def test_a_refusal_for_small_cells_is_paid_for_also_by_the_next_process(draw, tmp_path):
+    limits = Limits(minimum_cell=5, descriptions=2)
+    ledger, store = FileLedger(tmp_path / "ledger.jsonl"), FolderStore(tmp_path / "scores")
+    study, data = study_of(), draw(400)
+    door = scored(Door("north", data, study, limits=limits, ledger=ledger, store=store))
+    assert isinstance(ask(door, Describe, **always_but(door, 0)), Description)
+    assert reason(ask(door, Describe, **always_but(door, 2))) == "SMALL_CELLS"
+    again = Door("north", data, study, limits=limits, ledger=ledger, store=store)
+    assert reason(ask(again, Describe, **always_but(again, 3))) == "BUDGET_SPENT"
 
 
 def test_open_doors_describe_policies_that_differ_in_one_row(draw):

@@ -75,3 +75,17 @@ def test_every_refusal_has_words_and_a_way_out(code):
 def test_every_query_has_words():
     assert set(QUERIES) == set(ANSWERS)
     assert all(axes_of(query.__name__) for query in QUERIES)
+
+
+def test_an_action_that_one_client_never_took_is_judged_by_others_and_said_so(run):
+    told = dict(run.described.by_client)
+    taken = told["north"].taken.copy()
+    taken[..., 1] = 0
+    told["north"] = replace(told["north"], taken=taken)
+    changed = replace(run, described=replace(run.described, by_client=told))
+    found = {caution.title: caution for caution in cautions(changed)}
+    assert "'new drug' at north" in found["Judged by others"].what
+    assert "outcome model" in found["Judged by others"].advice
+    masking = run.study.nuisances.model_copy(update={"unseen": "mask"})
+    study = run.study.model_copy(update={"nuisances": masking})
+    assert "Judged by others" not in titles(replace(changed, study=study))
