@@ -84,6 +84,17 @@ def check_client_name(name: str, where: str) -> None:
         raise OptionError(f"{where}: expected a name of printable characters, came {name!r}")
 
 
+NODE_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+def check_node_name(name: str) -> None:
+    """Refuse a name that cannot go into file names, settings and lists with commas."""
+    if not name or not set(name) <= NODE_CHARACTERS:
+        raise OptionError(
+            f"clients: '{name}' cannot be the name of a node; use letters, digits, - and _"
+        )
+
+
 def quoted(texts: Sequence[str]) -> str:
     """The texts in quotation marks, shortened after the fifth."""
     return shortlist([f"'{text}'" for text in texts])

@@ -87,3 +87,10 @@ def test_keys_are_never_written_over(tmp_path):
     with pytest.raises(StorageError, match="never written over"):
         make_client_key(tmp_path, "north")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["", "../outside", "a b", "a,b", "ä"])
+def test_a_key_is_made_only_for_a_name_that_a_node_can_have(tmp_path, name):
+    with pytest.raises(OptionError, match="cannot be the name of a node"):
+        make_client_key(tmp_path / "keys", name)
+    assert not list(tmp_path.iterdir())

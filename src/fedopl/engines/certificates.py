@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedopl.errors import StorageError
 from fedopl.files import write_atomically
+from fedopl.labels import check_node_name
 
 PRIVATE = 0o600
 PEM, OPENSSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
@@ -50,6 +51,7 @@ def make_certificates(folder: Path, hosts: Iterable[str], days: int = 825) -> li
 
 def make_client_key(folder: Path, name: str) -> list[Path]:
     """A client's key pair: the private half stays with it, the public one is registered."""
+    check_node_name(name)
     path = folder / f"{name}.key"
     _refuse_to_replace(path)
     key = ec.generate_private_key(ec.SECP384R1())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedopl.errors import OptionError, StorageError
 from fedopl.files import write_atomically
+from fedopl.labels import check_node_name
 from fedopl.study_file import read_study
 
 PYPROJECT = """\
@@ -87,7 +88,10 @@ def write_flower_app(
         raise OptionError(
             f"{study}: candidates that are saved policies cannot go with a Flower App"
         )
-    _check_names(clients)
+    if not clients:
+        raise OptionError("clients: name at least one")
+    for name in clients:
+        check_node_name(name)
     if folder.exists() and any(folder.iterdir()):
         raise StorageError(f"{folder}: is not empty; name another folder")
     settings = {"clients": ",".join(sorted(clients)), "arrival": arrival, "deadline": deadline}
@@ -103,16 +107,3 @@ def write_flower_app(
     for name, text in files.items():
         write_atomically(folder / name, text.encode())
     return [folder / name for name in files]
-
-
-def _check_names(clients: Sequence[str]) -> None:
-    if not clients:
-        raise OptionError("clients: name at least one")
-    for name in clients:
-        if not name or not set(name) <= ALLOWED:
-            raise OptionError(
-                f"clients: '{name}' cannot be the name of a node; use letters, digits, - and _"
-            )
-
-
-ALLOWED = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")

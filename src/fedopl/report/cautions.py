@@ -1,5 +1,6 @@
 """What one should know before acting on the report."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,11 +135,19 @@ def _not_heard_of(query: str, why: str, who: dict[str, list[int]]) -> Caution:
     )
 
 
+def _by_client(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    gathered: dict[str, list[str]] = {}
+    for client, text in found:
+        gathered.setdefault(client, []).append(text)
+    return gathered
+
+
 def _thin(record: Record) -> list[Caution]:
-    by_client: dict[str, list[str]] = {}
-    for support in supports(record):
-        if 0 < support.effective_rows < THIN:
-            by_client.setdefault(support.client, []).append(f"'{support.action}'")
+    by_client = _by_client(
+        (support.client, f"'{support.action}'")
+        for support in supports(record)
+        if 0 < support.effective_rows < THIN
+    )
     if not by_client:
         return []
     where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
@@ -152,11 +161,11 @@ def _thin(record: Record) -> list[Caution]:
 
 
 def _rare(record: Record) -> list[Caution]:
-    by_client: dict[str, list[str]] = {}
-    for support in supports(record):
-        if support.taken and support.rare_share > MOST_RARE:
-            text = f"'{support.action}' (for {percent(support.rare_share)} of rows)"
-            by_client.setdefault(support.client, []).append(text)
+    by_client = _by_client(
+        (support.client, f"'{support.action}' (for {percent(support.rare_share)} of rows)")
+        for support in supports(record)
+        if support.taken and support.rare_share > MOST_RARE
+    )
     if not by_client:
         return []
     where = [f"at {client} {listed(texts, 3)}" for client, texts in by_client.items()]
