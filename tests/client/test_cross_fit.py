@@ -364,3 +364,14 @@ def test_rows_set_apart_teach_nothing(draw, outcome, propensity):
     np.testing.assert_array_equal(before.outcome_means, after.outcome_means)
     np.testing.assert_array_equal(before.propensities, after.propensities)
     assert np.isfinite(before.outcome_means[apart]).all()
+
+
+def test_rows_that_agree_are_set_apart_one_by_one():
+    """With a few kinds of rows, whole kinds must not be missing from either side."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 4, 2000).astype(float)
+    data = fedopl.LoggedData(kinds[:, None], rng.integers(0, 2, 2000), rng.random(2000))
+    apart = assign_folds_and_set_apart(data, 5, 0.25, 0).set_apart
+    assert apart.mean() == pytest.approx(0.25, abs=0.001)
+    for kind in range(4):
+        assert apart[kinds == kind].mean() == pytest.approx(0.25, abs=0.06)

@@ -75,13 +75,29 @@ def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, see
 def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:
     """Of each stratum, the share with the smallest keys; one at least stays to learn from."""
     apart = np.zeros(len(keys), np.bool_)
-    order = np.lexsort((keys, strata))
+    order = np.lexsort((_told_apart(keys, strata), strata))
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
     for start, count in zip(starts, counts, strict=True):
         apart[order[start : start + round(share * count)]] = True
     apart[order[-1]] &= not apart.all()
     return apart
+
+
+def _told_apart(keys: Keys, strata: IntArray) -> Keys:
+    """The keys, with others for the second and further items of a stratum with the same key.
+
+    Otherwise all rows that agree in contexts would be set apart together, or none of them.
+    """
+    order = np.lexsort((keys, strata))
+    same = (np.diff(keys[order]) == 0) & (np.diff(strata[order]) == 0)
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
+    lengths = np.diff(np.append(first, len(keys)))
+    again = np.arange(len(keys)) - np.repeat(first, lengths)
+    told = keys.copy()
+    repeated = order[again > 0]
+    told[repeated] = _scramble(keys[repeated] + again[again > 0].astype(np.uint64))
+    return told
 
 
 def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
