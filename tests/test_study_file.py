@@ -103,11 +103,82 @@ def test_candidates_are_read_relative_to_the_file(tmp_path, read):
     assert isinstance(candidates["protocol"], LinearPolicy)
 
 
+# --- trees ----------------------------------------------------------------------------------------
+
+TREE = STUDY + '\n[policy]\nkind = "tree"\n'
+
+
+def test_a_tree_is_agreed_on_in_the_file(read):
+    plan = """
+[tree]
+depth = 3
+cuts = { age = [40, 65.5] }
+columns = ["age", "living"]
+minimum_leaf = 20
+allowed = [{ column = "living", level = "alone", actions = ["usual"] }]
+"""
+    study = read(TREE + plan)
+    assert (study.policy, study.tree.depth, study.tree.minimum_leaf) == ("tree", 3, 20)
+    assert study.tree.cuts == {"age": (40.0, 65.5)}
+    assert study.tree.allowed[0].level == "alone"
+    assert study.cut_columns == ()  # age is agreed on, severity may not be asked about
+
+
+@pytest.mark.parametrize(
+    ("plan", "line", "message"),
+    [
+        ("depth = 7", "depth", "tree.depth: Input should be less than or equal to 6"),
+        ("cuts = { age = [65, 40] }", "cuts", "cuts: those of 'age' are not rising numbers"),
+        ("cuts = { height = [1] }", "[tree]", "tree: there is no column 'height'"),
+        ("cuts = { living = [1] }", "cuts", "tree.cuts: 'living' has levels"),
+        ('columns = ["height"]', "[tree]", "tree: there is no column 'height'"),
+        (
+            'allowed = [{ column = "living", level = "outside", actions = ["usual"] }]',
+            "allowed",
+            "tree.allowed: 'living' has no such level; it has 'with others', 'alone'",
+        ),
+        (
+            'allowed = [{ column = "age", level = "old", actions = ["usual"] }]',
+            "allowed",
+            "tree.allowed: 'age' is a number; say at_most or above",
+        ),
+        (
+            'allowed = [{ column = "age", above = 80, actions = ["unusual"] }]',
+            "allowed",
+            "tree.allowed: 'unusual' are not actions of the study",
+        ),
+        (
+            'allowed = [{ column = "age", actions = ["usual"] }]',
+            "allowed",
+            "say who by one of level, at_most and above",
+        ),
+        ('thresholds = "observed"\ndepth = 3', "[tree]", "observed ones are searched to depth 2"),
+    ],
+)
+def test_a_tree_that_cannot_be_is_refused_with_its_line(tmp_path, read, plan, line, message):
+    text = f"{TREE}\n[tree]\n{plan}\n"
+    number = 1 + next(k for k, told in enumerate(text.splitlines()) if told.startswith(line))
+    with pytest.raises(OptionError) as refused:
+        read(text)
+    assert message in str(refused.value)
+    assert f"line {number}" in str(refused.value)
+
+
+def test_only_a_tree_has_a_plan_for_one(read):
+    with pytest.raises(OptionError, match="the policy is linear, not a tree"):
+        read(STUDY + "\n[tree]\ndepth = 3\n")
+    with pytest.raises(OptionError, match=r"policy\.oracle: a tree is searched for"):
+        read(TREE.replace('kind = "tree"', 'kind = "tree"\noracle = "wap"'))
+
+
 # --- the example that `init` writes ---------------------------------------------------------------
 
 COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
-OFF = {"propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"}
+OFF = {
+    *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
+    *("cuts", "columns", "minimum_leaf", "split_cost", "allowed"),
+}
 
 
 def commented_settings():
@@ -131,12 +202,12 @@ def test_every_default_the_example_shows_is_the_default(read):
     assert read("\n".join(lines)) == read(template("study.toml"))
 
 
-@pytest.mark.parametrize(
-    ("number", "setting"), [(number, setting) for number, _, setting in commented_settings()]
-)
-def test_every_setting_the_example_shows_can_be_said(tmp_path, read, number, setting):
+@pytest.mark.parametrize(("number", "section", "setting"), list(commented_settings()))
+def test_every_setting_the_example_shows_can_be_said(tmp_path, read, number, section, setting):
     lines = template("study.toml").splitlines()
     lines[number] = setting
+    if section == "tree":
+        lines[lines.index("[policy]")] += '\nkind = "tree"'
     if setting.startswith("candidates"):
         lines[number] += '\nkind = "finite"'
         features = ("age", "severity", "living=alone")

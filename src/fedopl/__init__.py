@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         self_normalised_aipw_scores,
         self_normalised_ipw_scores,
     )
+    from fedopl.client.tree_alone import search_tree
     from fedopl.client.values import estimate_value
     from fedopl.engines.checking import check
     from fedopl.engines.estimator import PolicyLearner
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
     from fedopl.estimates import Estimate
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy, PairwisePolicy
+    from fedopl.policies.tree import TreePolicy
     from fedopl.report.page import write_report
     from fedopl.schema import Schema
     from fedopl.study import NuisancePlan, Study, TrainingPlan
     from fedopl.study_file import read_study
+    from fedopl.trees.plan import TreePlan
 
 __version__ = "0.1.0"
 
@@ -69,6 +72,7 @@ _HOMES = {
         "self_normalised_aipw_scores",
         "self_normalised_ipw_scores",
     ),
+    "fedopl.client.tree_alone": ("search_tree",),
     "fedopl.client.values": ("estimate_value",),
     "fedopl.engines.estimator": ("PolicyLearner",),
     "fedopl.engines.checking": ("check",),
@@ -91,10 +95,12 @@ _HOMES = {
     "fedopl.estimates": ("Estimate",),
     "fedopl.policies.kinds": ("load_policy",),
     "fedopl.policies.linear": ("LinearPolicy", "PairwisePolicy"),
+    "fedopl.policies.tree": ("TreePolicy",),
     "fedopl.report.page": ("write_report",),
     "fedopl.schema": ("Schema",),
     "fedopl.study_file": ("read_study",),
     "fedopl.study": ("NuisancePlan", "Study", "TrainingPlan"),
+    "fedopl.trees.plan": ("TreePlan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -124,6 +130,8 @@ __all__ = [
     "Study",
     "StudyError",
     "TrainingPlan",
+    "TreePlan",
+    "TreePolicy",
     "aipw_scores",
     "check",
     "cross_fit",
@@ -139,6 +147,7 @@ __all__ = [
     "read_logged",
     "read_study",
     "run",
+    "search_tree",
     "self_normalised_aipw_scores",
     "self_normalised_ipw_scores",
     "write_report",

@@ -1,15 +1,20 @@
 """The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
 
 import hashlib
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedopl.labels import quoted
 from fedopl.mixture import Empirical, Mixture
-from fedopl.schema import Schema
+from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
+from fedopl.schema import Encoding, Schema
+from fedopl.trees.plan import Restriction, TreePlan
 from fedopl.validation import Checked
 
-PolicyKind = Literal["linear", "finite"]
+PolicyKind = Literal["linear", "tree", "finite"]
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
@@ -76,6 +81,8 @@ class Grants(Checked):
     score_queries: int = Field(default=0, ge=0, description="at least this many sets of models")
     slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
     descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
+    count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
+    cell_queries: int = Field(default=0, ge=0, description="at least this many levels of a tree")
 
 
 class Study(Checked):
@@ -87,6 +94,7 @@ class Study(Checked):
     table: Schema | None = Field(default=None, description="what the columns of tables mean")
     policy: PolicyKind = "linear"
     policy_features: Literal["shared", "blocks"] = "shared"
+    tree: TreePlan = TreePlan()
     candidates: tuple[str, ...] = ()
     oracle: OracleName = "csoaa-exact"
     plan: TrainingPlan = TrainingPlan()
@@ -119,9 +127,82 @@ class Study(Checked):
             raise ValueError(
                 "nuisances.propensity: 'known', but no column of propensities is named"
             )
+        if self.policy == "tree" and self.oracle != "csoaa-exact":
+            raise ValueError("oracle: a tree is searched for; an oracle is for linear policies")
         if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
             raise ValueError("precision: only csoaa-exact and direct can weigh clients by it")
         return self
+
+    @model_validator(mode="after")
+    def _has_the_tree_it_says(self) -> Self:
+        if self.policy != "tree":
+            if self.tree != TreePlan():
+                raise ValueError(f"tree: the policy is {self.policy}, not a tree")
+            return self
+        if self.policy_features == "blocks" or self.precision == "clients":
+            raise ValueError("policy: a tree has neither blocks of features nor precision")
+        columns = {column.name: column for column in self.columns}
+        for name in (*self.tree.cuts, *self.tree.columns):
+            if name not in columns:
+                raise ValueError(
+                    f"tree: there is no column '{name}'; there are {quoted(list(columns))}"
+                )
+        for name in self.tree.cuts:
+            if isinstance(columns[name], LevelColumn):
+                raise ValueError(  # noqa: TRY004
+                    f"tree.cuts: '{name}' has levels, and is split at each of them"
+                )
+        for group in self.tree.allowed:
+            self._check_restriction(group, columns)
+        return self
+
+    def _check_restriction(self, group: Restriction, columns: Mapping[str, Column]) -> None:
+        column = columns.get(group.column)
+        if column is None:
+            raise ValueError(f"tree.allowed: there is no column '{group.column}'")
+        if isinstance(column, LevelColumn) and group.level not in column.levels:
+            expected = quoted([level for level in column.levels if level is not None])
+            raise ValueError(f"tree.allowed: '{column.name}' has no such level; it has {expected}")
+        if not isinstance(column, LevelColumn) and group.level is not None:
+            raise ValueError(f"tree.allowed: '{column.name}' is a number; say at_most or above")
+        unknown = [action for action in group.actions if action not in self.actions]
+        if unknown:
+            raise ValueError(f"tree.allowed: {quoted(unknown)} are not actions of the study")
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How tables become features, where the study reads tables."""
+        return self.table.encoding if self.table else None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What a tree may be asked about, if the plan does not say otherwise."""
+        return tree_columns(self.features, self.encoding)
+
+    @property
+    def cut_columns(self) -> tuple[NumberColumn, ...]:
+        """The numbers that a tree may ask about and whose thresholds have yet to be agreed."""
+        plan = self.tree
+        return tuple(
+            column
+            for column in self.columns
+            if isinstance(column, NumberColumn)
+            and column.name not in plan.cuts
+            and (not plan.columns or column.name in plan.columns)
+        )
+
+    @property
+    def most_cells(self) -> int:
+        """How many cells a grid for this study may have."""
+        bins = [self._most_bins(column) for column in self.columns]
+        return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
+
+    def _most_bins(self, column: Column) -> int:
+        if isinstance(column, LevelColumn):
+            return len(column.levels)
+        own = len(self.tree.cuts.get(column.name, ())) + 1
+        groups = sum(group.column == column.name for group in self.tree.allowed)
+        return max(own, self.tree.bins) + groups
 
     @property
     def n_actions(self) -> int:

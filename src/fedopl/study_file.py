@@ -8,11 +8,12 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from fedopl.errors import FedoplError, OptionError
 from fedopl.mixture import Empirical, Mixture
-from fedopl.policies.kinds import load_policy
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy, load_policy
+from fedopl.policies.tree import TreePolicy
 from fedopl.schema import Direction, Label, MissingRule, Schema
 from fedopl.study import Grants, NuisancePlan, OracleName, PolicyKind, Study, TrainingPlan
 from fedopl.toml_file import TomlFile
+from fedopl.trees.plan import TreePlan
 from fedopl.validation import Checked
 
 
@@ -77,7 +78,7 @@ class PolicySection(Checked):
     """What kind of policy is wanted, and how it is found."""
 
     kind: PolicyKind = Field(
-        default="linear", description="linear, or finite: the best of named candidates"
+        default="linear", description="linear, tree, or finite: the best of named candidates"
     )
     features: Literal["shared", "blocks"] = Field(
         default="shared", description="all features for each action, or equal blocks of them"
@@ -117,6 +118,7 @@ class StudyFile(Checked):
     )
     rows: Rows = Rows()
     policy: PolicySection = PolicySection()
+    tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
     plan: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
@@ -154,6 +156,7 @@ class StudyFile(Checked):
             table=table,
             policy=self.policy.kind,
             policy_features=self.policy.features,
+            tree=self.tree,
             candidates=tuple(self.policy.candidates),
             oracle=self.policy.oracle,
             plan=self.plan,
@@ -178,6 +181,10 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "policy_features": ("policy", "features"),
     "oracle": ("policy", "oracle"),
     "precision": ("policy", "precision"),
+    "policy": ("policy", "kind"),
+    "tree": ("tree",),
+    "tree.cuts": ("tree", "cuts"),
+    "tree.allowed": ("tree", "allowed"),
 }
 
 
@@ -190,7 +197,7 @@ def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> Non
         raise OptionError(message) from None
 
 
-def read_study(path: str | Path) -> tuple[Study, dict[str, LinearPolicy]]:
+def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
     """The study in this file, and its candidates that are saved policies."""
     file = TomlFile.read(Path(path))
     parsed = file.parsed(StudyFile)
@@ -206,6 +213,9 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, LinearPolicy]]:
         policy = load_policy(file.path.parent / saved)
         if (policy.action_names, policy.feature_names) != (study.actions, study.features):
             message = f"candidate '{name}': its actions or features are not the study's"
+            raise OptionError(file.complaint(("policy", "candidates", name), message))
+        if isinstance(policy, TreePolicy) and policy.encoding != study.encoding:
+            message = f"candidate '{name}': its columns or levels are not the study's"
             raise OptionError(file.complaint(("policy", "candidates", name), message))
         candidates[name] = policy
     return study, candidates

@@ -428,3 +428,23 @@ def test_a_client_cannot_have_a_name_that_misleads(tiny, name):
     for done in (tiny.check(), tiny.run()):
         assert done.code == 1
         assert f"{tiny.settings()}, line 1: name" in done.text
+
+
+def test_explain_draws_a_tree_with_what_its_leaves_are_worth(tiny):
+    tiny.add('[policy]\nkind = "tree"\n[tree]\ndepth = 1\n')
+    assert tiny.run().code == 0
+    whole, alone = (fedopl("explain", path) for path in (tiny.out, tiny.out / "policy.json"))
+    for done in (whole, alone):
+        assert_plain(done)
+    question, yes, no = alone.out.splitlines()
+    assert question.startswith("severity ≤ ")
+    assert (yes, no) == ("├─ yes: 'usual'", "└─ no: 'new'")
+    assert "├─ yes: 'usual'   " in whole.out
+    assert "% of people" in whole.out
+    assert "expected gain per decision ± standard error" in whole.out
+    told = fedopl("explain", tiny.out, "--json").json()
+    assert told["tree"]["question"] == question
+    assert told["tree"]["yes"]["values"].keys() == {"usual", "new"}
+    assert fedopl("explain", tiny.out / "policy.json", "--json").json()["tree"]["no"] == {
+        "action": "new"
+    }

@@ -334,6 +334,8 @@ ENOUGH = Limits(
     score_queries=1,
     slope_queries=30,
     descriptions=3,
+    count_queries=2,
+    cell_queries=5,
 )
 TOO_MUCH = {
     "minimum_rows": (49, "minimum_rows is 50, the study requires 49 or less"),
@@ -343,6 +345,8 @@ TOO_MUCH = {
     "score_queries": (2, "score_queries is 1, the study requires 2 or more"),
     "slope_queries": (31, "slope_queries is 30, the study requires 31 or more"),
     "descriptions": (4, "descriptions is 3, the study requires 4 or more"),
+    "count_queries": (3, "count_queries is 2, the study requires 3 or more"),
+    "cell_queries": (6, "cell_queries is 5, the study requires 6 or more"),
 }
 
 

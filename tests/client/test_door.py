@@ -17,12 +17,16 @@ from fedopl.client.guards import large_enough
 from fedopl.client.ledger import FileLedger, MemoryLedger
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
+from fedopl.policies.tree import Leaf, as_array
+from fedopl.policies.tree import Split as TreeSplit
 from fedopl.server.nuisances import solve_outcomes
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     ANSWERS,
     MESSAGES,
+    N_FINE_BINS,
+    CountBins,
     Describe,
     Enrol,
     EstimateValues,
@@ -31,9 +35,11 @@ from fedopl.wire.vocabulary import (
     RefusalCode,
     SlopeOfValue,
     Split,
+    SumCells,
     SumOutcomes,
     SumPairs,
     SumScores,
+    ValueLeaves,
     axis_sizes,
     no_policies,
     queries_of,
@@ -44,6 +50,7 @@ MARGINAL = NuisancePlan(propensity="marginal")
 LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
+ON_ROWS_SET_APART = (EstimateValues, ValueLeaves)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -51,6 +58,8 @@ def study_of(kind=None, **changes):
     """A study; one that needs this kind of query, if it is one that not every study needs."""
     plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
     options = {"actions": ACTIONS, "features": FEATURES, "plan": plan, "nuisances": MARGINAL}
+    if kind in (CountBins, SumCells, ValueLeaves):
+        options["policy"] = "tree"
     return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
 
 
@@ -76,6 +85,13 @@ def query_of(kind, agreed, exchange=1, **changes):
             "linear": np.zeros((1, *shape)),
             "cuts": np.tile([-1.0, 0.0, 1.0], (shape[1], 1)),
         },
+        CountBins: {"cuts": np.tile(np.linspace(-3, 3, N_FINE_BINS - 1), (agreed.n_features, 1))},
+        SumCells: {
+            "partition": as_array(Leaf(0)),
+            "n_cuts": np.full(agreed.n_features, 3.0),
+            "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
+        },
+        ValueLeaves: {"tree": as_array(TreeSplit(0, 0.0, Leaf(0), Leaf(1)))},
     }.get(kind, {})
     common = {"study": agreed.digest, "exchange": exchange}
     return kind(**{**common, **made, **changes})
@@ -1206,8 +1222,8 @@ def test_a_store_of_bundles_without_the_right_arrays_is_not_believed(draw, tmp_p
 @pytest.mark.parametrize(
     ("kind", "nuisances"),
     [
-        *((kind, MARGINAL) for kind in HANDLERS if kind is not EstimateValues),
-        *((kind, LOCAL) for kind in HANDLERS if kind not in (EstimateValues, SumOutcomes)),
+        *((kind, MARGINAL) for kind in HANDLERS if kind not in ON_ROWS_SET_APART),
+        *((kind, LOCAL) for kind in HANDLERS if kind not in (*ON_ROWS_SET_APART, SumOutcomes)),
     ],
 )
 def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nuisances, by):

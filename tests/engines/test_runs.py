@@ -11,7 +11,7 @@ from tiny_study import everything_in, write_tiny
 import fedopl
 from fedopl.engines import folders
 from fedopl.errors import StorageError
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 
 FILES = (
     "run.json",

@@ -19,7 +19,7 @@ from fedopl.cli.app import main as command_line
 from fedopl.client.door import Door
 from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 
 NAMES = ("east", "north", "south")

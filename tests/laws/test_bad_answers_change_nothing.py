@@ -10,7 +10,7 @@ from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.engines.in_process import InProcess
 from fedopl.errors import FederationError
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from fedopl.wire import bundle, codec

@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client.cells import Binning, ScoredRows, cell_sums
 from fedopl.client.door import Door
 from fedopl.client.folds import Folds
 from fedopl.client.limits import Limits
 from fedopl.client.nuisances import fit_nuisances
 from fedopl.client.scores import aipw_scores
 from fedopl.engines.in_process import InProcess
+from fedopl.policies.tree import depth_of
 from fedopl.server.federation import run_study
+from fedopl.server.oracles.tree import mixed_cells
 from fedopl.solving import solve_scores
 from fedopl.study import Study
+from fedopl.trees.growing import grow_tree
+from fedopl.trees.rules import rules_of
+from fedopl.trees.search import Cells
 
 SIZES = {"north": 400, "south": 150, "west": 61}
 
@@ -138,3 +144,67 @@ def test_one_client_is_ordinary_policy_learning(draw):
         means.grams, means.products, means.squares, means.shares, intercept=True
     )
     np.testing.assert_array_equal(run.policy.parameters, expected)
+
+
+# --- trees ----------------------------------------------------------------------------------------
+
+
+def pooled_tree(record, doors, depth):
+    """The tree grown on everybody's training rows in one table, on the same grid."""
+    together, folds, scores = pooled_rows(doors)
+    rows = ScoredRows(
+        contexts=together.contexts,
+        scores=scores,
+        weights=together.weights,
+        used=~folds.set_apart,
+    )
+    grid, study = record.tree.grid, record.study
+
+    def cells_of(partition):
+        binning = Binning(columns=study.columns, grid=grid, partition=partition)
+        return [Cells(part) for part in cell_sums(rows, binning)[: binning.n_open]]
+
+    rules = rules_of(study.tree, study.columns, grid, study.actions)
+    return grow_tree(grid, depth, rules, cells_of)[0]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_the_federated_tree_is_the_tree_of_the_pooled_rows(federation, depth):
+    _, doors, record = federation(policy="tree", tree={"depth": depth, "bins": 8})
+    assert record.policy.root == pooled_tree(record, doors, depth)
+    assert depth_of(record.policy.root) == depth  # so that there was something to compare
+
+
+def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
+    _, doors, record = federation(policy="tree", tree={"bins": 5})
+    together, folds, scores = pooled_rows(doors)
+    used = ~folds.set_apart
+    weights = {name: 1 / used.sum() * n for name, n in record.rows.items()}
+    found = mixed_cells(record.tree.cells, weights).numbers
+    grid = record.tree.grid
+    bins = [
+        np.searchsorted(cuts, column)
+        for cuts, column in zip(grid.cuts, together.contexts[used].T, strict=True)
+    ]
+    for (first, second), table in grid.tables.items():
+        for cell in range(table.stop - table.start):
+            across, down = divmod(cell, grid.n_bins[second])
+            inside = bins[first] == (cell if first == second else across)
+            if first != second:
+                inside &= bins[second] == down
+            expected = [
+                inside.sum(),
+                inside.mean(),
+                *(scores[used][inside].sum(axis=0) / len(inside)),
+            ]
+            np.testing.assert_allclose(found[table][cell], expected, atol=1e-12)
+
+
+def test_a_tree_is_grown_again_for_any_mixture_without_asking(federation):
+    clients, _, record = federation(policy="tree", tree={"bins": 8})
+    shares = {"north": 0.1, "south": 0.2, "west": 0.7}
+    study = record.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
+    again = {n: Door(n, clients[n], study, limits=Limits.open()) for n in clients}
+    asked = run_study(study, InProcess(again))
+    assert record.resolve(shares).root == asked.policy.root
+    assert record.resolve(shares).root != record.policy.root

@@ -14,7 +14,7 @@ from fedopl.client.ledger import FileLedger
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
 from fedopl.errors import FederationError, StorageError
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from trips import Counted, Tampered, n_trips
@@ -72,6 +72,7 @@ def trip_files(count):
 STUDIES = {
     **{oracle: study_of(oracle=oracle) for oracle in ORACLES},
     "finite": study_of(policy="finite"),
+    "tree": study_of(policy="tree", oracle="csoaa-exact", tree={"depth": 3, "bins": 8}),
     "local nuisances": study_of(
         nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
     ),

@@ -77,7 +77,10 @@ def test_no_axis_counts_rows():
     assert not [axis for axis in Axis if "row" in axis.name.lower() + axis.value.lower()]
     study = Study(actions=("a", "b"), features=("x", "y", "z"))
     assert set(axis_sizes(study)) == set(Axis)
-    assert max(max(size) for size in axis_sizes(study).values()) < 10
+    public = {Axis.TREE_NODES, Axis.FINE_CUTS, Axis.FINE_BINS, Axis.THRESHOLDS, Axis.CELLS}
+    sizes = axis_sizes(study)
+    assert max(max(size) for axis, size in sizes.items() if axis not in public) < 10
+    assert max(sizes[Axis.CELLS]) == 3 * 32**2 + 3 * 32  # of the grid: 32 bins of three columns
 
 
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])

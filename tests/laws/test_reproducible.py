@@ -7,7 +7,7 @@ from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 
 NAMES = ("north", "south", "west")
@@ -19,6 +19,8 @@ OPTIONS = [
     {"oracle": "direct"},
     {"nuisances": "local"},
     {"precision": "clients"},
+    {"policy": "tree", "depth": 2},
+    {"policy": "tree", "depth": 3},
 ]
 IDS = [" ".join(str(value) for value in options.values())[:20] for options in OPTIONS]
 

@@ -8,10 +8,10 @@ import pytest
 import fedopl
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import ImprovedPolicy, ScoreSums, Values
+from fedopl.wire.vocabulary import CellSums, ImprovedPolicy, ScoreSums, Values
 from trips import Edited
 
 
@@ -40,6 +40,34 @@ def test_scaled_sums_are_rejected_and_not_weighed(run):
     record = run(scaled)
     assert (2, "west", "rejected: the mean of one is not one") in record.refusals
     assert set(record.mixture) == {"north", "south"}
+
+
+def bought(message):
+    """Cells a hundred times as heavy, or of a hundred times as many rows."""
+    return replace(message, cells=100 * message.cells) if isinstance(message, CellSums) else message
+
+
+def uneven(message):
+    """Weight that only some columns' cells have would sway the search towards them."""
+    if not isinstance(message, CellSums):
+        return message
+    cells = message.cells.copy()
+    cells[:, -1] *= 100
+    return replace(message, cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [(bought, "counts more rows than there are"), (uneven, "two columns divide different rows")],
+)
+def test_heavy_cells_are_rejected_and_not_weighed(run, edit, reason):
+    options = {"policy": "tree", "tree": {"bins": 4}}
+    record = run(edit, **options)
+    assert (4, "west", f"rejected: {reason}") in record.refusals
+    assert set(record.tree.cells) == {"north", "south"}
+    alone = fedopl.mixture.given({"north": 0.5, "south": 0.5, "west": 0.0})
+    without = run(lambda message: message, mixture=alone, **options)
+    assert policy_json(record.policy) == policy_json(without.policy)
 
 
 def more_rows(message):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedopl
-from fedopl.policies.linear import action_pairs, constant_policy, policy_json
+from fedopl.policies.linear import action_pairs, constant_policy
+from fedopl.policies.saving import policy_json
 
 ACTIONS, FEATURES = ("stay", "go", "wait"), ("x", "y")
 PARAMETERS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, -1.0, 0.5]])

@@ -3,13 +3,24 @@
 from functools import cache
 
 import pytest
-from report_runs import SCHEMA, discharges, patients, severe
+from report_runs import (
+    SCHEMA,
+    TREE_ACTIONS,
+    TREE_FEATURES,
+    TREE_SCHEMA,
+    admissions,
+    discharges,
+    patients,
+    severe,
+)
 
 import fedopl
 from fedopl.client.door import Door
+from fedopl.client.limits import as_limits
 from fedopl.engines.in_process import InProcess
 from fedopl.report.page import render
 from fedopl.server.federation import run_study
+from fedopl.trees.plan import Restriction
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +47,43 @@ def lower():
 def finite():
     """The best of two arms, by name."""
     return fedopl.learn({"north": patients(1)}, policy="finite", candidates={"severe": severe})
+
+
+@pytest.fixture(scope="session")
+def tree():
+    """A tree of depth two; less is better, small cells are hidden, and some may get less."""
+    study = fedopl.Study(
+        name="Wards",
+        actions=TREE_SCHEMA.actions,
+        features=TREE_SCHEMA.feature_names,
+        table=TREE_SCHEMA,
+        policy="tree",
+        tree=fedopl.TreePlan(
+            minimum_leaf=40,
+            split_cost=0.01,
+            allowed=(Restriction(column="ward", level="surgery", actions=("home", "clinic")),),
+        ),
+    )
+    doors = {
+        name: Door(
+            name,
+            fedopl.read_logged(admissions(seed), TREE_SCHEMA),
+            study,
+            limits=as_limits("guarded"),
+        )
+        for seed, name in enumerate(("north", "south"))
+    }
+    return run_study(study, InProcess(doors))
+
+
+@pytest.fixture(scope="session")
+def deep():
+    """A tree of depth four, with names too long to be drawn."""
+    names = ("north", "south")
+    clients = {
+        name: patients(seed, 900, TREE_ACTIONS, TREE_FEATURES) for seed, name in enumerate(names)
+    }
+    return fedopl.learn(clients, policy="tree", depth=4)
 
 
 @pytest.fixture(scope="session")

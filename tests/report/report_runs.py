@@ -21,6 +21,16 @@ SCHEMA = fedopl.Schema(
     reward="readmissions",
     direction="lower",
 )
+TREE_SCHEMA = fedopl.Schema(
+    numeric=("age", "severity"),
+    categorical={"ward": ("general", "surgery", "intensive")},
+    action="arm",
+    actions=("home", "clinic", "phone"),
+    reward="readmissions",
+    direction="lower",
+)
+TREE_ACTIONS = ("pulmonary rehabilitation with visits", "new drug", "*" + "WAITING " * 12)
+TREE_FEATURES = ("forced expiratory volume in one second", "severity", "lives alone")
 
 
 def patients(seed, n_rows=300, actions=ACTIONS, features=FEATURES):
@@ -46,6 +56,23 @@ def discharges(seed, n_rows=400):
             "ward": rng.choice(["general", "surgery", "intensive"], n_rows, p=[0.6, 0.3, 0.1]),
             "arm": np.array(SCHEMA.actions)[arm],
             "readmissions": 3 - severity * arm + rng.normal(0, 0.5, n_rows),
+        }
+    )
+
+
+def admissions(seed, n_rows=900):
+    """A table in which fewer readmissions are better: at home up to 50, then by ward."""
+    rng = np.random.default_rng(seed)
+    age, ward = rng.normal(52, 14, n_rows).round(), rng.choice(["general", "surgery"], n_rows)
+    arm = rng.integers(0, 3, n_rows)
+    best = np.where(age <= 50, 0, np.where(ward == "surgery", 1, 2))
+    return pd.DataFrame(
+        {
+            "age": age,
+            "severity": rng.normal(0, 1, n_rows),
+            "ward": ward,
+            "arm": np.array(TREE_SCHEMA.actions)[arm],
+            "readmissions": 4 - 1.5 * (arm == best) + rng.normal(0, 0.5, n_rows),
         }
     )
 

@@ -8,7 +8,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
 
-PAGES = ("lower", "hostile")
+PAGES = ("lower", "hostile", "deep")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
 # Colours are all that differs in the dark.
@@ -92,7 +92,7 @@ def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
     assert outside == []
 
 
-@pytest.mark.parametrize("address", ["lower"], indirect=True)
+@pytest.mark.parametrize("address", ["lower", "deep"], indirect=True)
 @pytest.mark.parametrize(("scheme", "options"), [("light", {}), ("dark", DARK_RULES)])
 def test_axe_finds_nothing_serious(visit, scheme, options):
     page = visit(scheme=scheme)

@@ -12,7 +12,9 @@ from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.weighing import weighing
 
 FIGURES = ("values", "gains", "clients", "weights", "split", "groups", "overlap")
-ALL = ("run", "lower", "finite", "hostile", "many")
+ALL = ("run", "lower", "finite", "hostile", "many", "tree", "deep")
+# What speaks for an action is drawn as weights, as a tree, or not at all.
+INSTEAD_OF_WEIGHTS = {"finite": set(), "tree": {"tree"}, "deep": {"tree"}}
 VOID = {"meta", "link", "br"}
 
 
@@ -73,7 +75,8 @@ def test_nothing_is_loaded_and_no_name_becomes_markup(text):
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_figure_is_there_with_words(name, html_of):
-    expected = set(FIGURES) - ({"weights"} if name == "finite" else set())
+    own = INSTEAD_OF_WEIGHTS.get(name, {"weights"})
+    expected = set(FIGURES) - {"weights"} | own
     page = Page(html_of(name))
     assert {value for value in page.ids if value.startswith("figure-")} == {
         f"figure-{name}" for name in expected

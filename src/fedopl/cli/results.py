@@ -11,9 +11,11 @@ from fedopl.cli.arguments import AsJson, RunFolder
 from fedopl.cli.printing import say, say_json, say_paths
 
 if TYPE_CHECKING:
-    from fedopl.arrays import FloatArray
     from fedopl.client.ledger import Entry
+    from fedopl.engines.runs import Run
+    from fedopl.policies.kinds import Policy
     from fedopl.policies.linear import LinearPolicy
+    from fedopl.policies.tree import TreePolicy
 
 
 class Undecided(StrEnum):
@@ -61,11 +63,30 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="how many features to name for each action")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Say in words what drives a policy's decisions."""
+    """Say in words what drives a policy's decisions; a tree is drawn."""
+    from fedopl.policies.tree import TreePolicy
+
+    found, run = _policy_and_run(policy)
+    if isinstance(found, TreePolicy):
+        _explain_tree(found, run, as_json=as_json)
+    else:
+        _explain_weights(found, run, top, as_json=as_json)
+
+
+def _explain_tree(policy: "TreePolicy", run: "Run | None", *, as_json: bool) -> None:
+    from fedopl.report.explaining_trees import tree_as_json, tree_as_text
+
+    if as_json:
+        say_json(tree_as_json(policy, run))
+    else:
+        say(tree_as_text(policy, run))
+
+
+def _explain_weights(policy: "LinearPolicy", run: "Run | None", top: int, *, as_json: bool) -> None:
     from fedopl.report.explaining import explain as explained
     from fedopl.report.explaining import sentences, strongest
 
-    found = explained(*_policy_and_spread(policy))
+    found = explained(policy, run.statistics.standardisation(run.mixture) if run else None)
     if as_json:
         say_json(
             {
@@ -108,7 +129,7 @@ def decide(
         f"{_stem(table)}-decided{table.name[len(_stem(table)) :]}"
     )
     decided = decide_table(
-        _policy_and_spread(policy)[0],
+        _policy_and_run(policy)[0],
         table,
         decided_path,
         column=column,
@@ -137,8 +158,8 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
 
 
-def _policy_and_spread(path: Path) -> "tuple[LinearPolicy, tuple[FloatArray, FloatArray] | None]":
-    """A saved policy; with the folder of a run, also the mean and spread of its features."""
+def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
+    """A saved policy; with the folder of a run, also the run."""
     from fedopl.errors import PolicyError
     from fedopl.policies.kinds import load_policy
 
@@ -149,7 +170,7 @@ def _policy_and_spread(path: Path) -> "tuple[LinearPolicy, tuple[FloatArray, Flo
     run = load_run(path)
     if run.policy is None:
         raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
-    return run.policy, run.statistics.standardisation(run.mixture)
+    return run.policy, run
 
 
 def _effects_as_text(found: "list[tuple[str, str, float]]", step: str) -> str:

@@ -8,6 +8,7 @@ from fedopl.client.limits import RefusedError
 from fedopl.client.values import JointEstimate, joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
+from fedopl.policies.tree import TreePolicy, from_array
 from fedopl.wire.vocabulary import Describe, EstimateValues, RefusalCode, Split
 
 
@@ -49,12 +50,27 @@ def estimate_candidates(
 def decisions(
     space: Workspace, query: EstimateValues | Describe, contexts: FloatArray
 ) -> list[IntArray]:
-    """What each policy of the query decides: linear, then pairwise, then rules."""
+    """What each policy of the query decides: linear, then pairwise, then trees, then rules."""
     actions, features = space.study.actions, space.study.features
     decided = [LinearPolicy(p, actions, features).decide(contexts) for p in query.linear]
     decided += [PairwisePolicy(p, actions, features).decide(contexts) for p in query.pairwise]
+    decided += [_tree(space, numbers).decide(contexts) for numbers in query.trees]
     decided += [_rule_codes(space, position, contexts) for position in query.rules]
     return decided
+
+
+def n_policies(query: EstimateValues | Describe) -> int:
+    """How many policies a query asks about."""
+    return len(query.linear) + len(query.pairwise) + len(query.trees) + len(query.rules)
+
+
+def _tree(space: Workspace, numbers: FloatArray) -> TreePolicy:
+    study = space.study
+    try:
+        root = from_array(numbers, study.columns, range(study.n_actions))
+    except ValueError:
+        raise RefusedError(RefusalCode.MALFORMED) from None
+    return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
 def _rule_codes(space: Workspace, position: float, contexts: FloatArray) -> IntArray:

@@ -14,7 +14,7 @@ from fedopl.client.streams import WRITERS, Batch, opened
 from fedopl.client.tables import Wanted, check_file, check_header, suffix_of
 from fedopl.errors import DataError, OptionError, PolicyError
 from fedopl.files import replacing
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 from fedopl.schema import Encoding
 
 Undecided = Literal["error", "blank"]
@@ -35,7 +35,7 @@ class Decided:
 class _Task:
     """A policy, and how its features are found in one table."""
 
-    policy: LinearPolicy
+    policy: Policy
     encoding: Encoding
     called: Mapping[str, str]  # by the encoding's name of a column, its name in the table
     labels: Mapping[str, Mapping[str, str]]
@@ -51,7 +51,7 @@ class _Doubt:
 
 
 def decide_table(
-    policy: LinearPolicy,
+    policy: Policy,
     source: str | Path,
     out: str | Path,
     *,
@@ -107,7 +107,7 @@ def decide_table(
 
 
 def _task(
-    policy: LinearPolicy, columns: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
+    policy: Policy, columns: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
 ) -> _Task:
     if policy.encoding is None:
         raise PolicyError(

@@ -5,18 +5,17 @@ from typing import Any
 import numpy as np
 
 from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.candidates import decisions
+from fedopl.client.candidates import decisions, n_policies
 from fedopl.client.guards import check_decisions, shown_counts
 from fedopl.client.limits import RefusedError
-from fedopl.client.store import fingerprint
+from fedopl.client.rounding import rounded, rounding_draws
 from fedopl.client.workspace import Workspace
-from fedopl.seeds import generator_for
 from fedopl.wire.vocabulary import Describe, RefusalCode
 
 
 def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
     """The fields of a Description; every count is rounded, so that none tells of single rows."""
-    if len(query.linear) + len(query.pairwise) + len(query.rules) != 1:
+    if n_policies(query) != 1:
         raise RefusedError(RefusalCode.MALFORMED)
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
@@ -39,8 +38,7 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
     told["effective_rows"] = _shown(space, minimum_cell)
     if minimum_cell < 2:
         return told
-    # The draws depend on the rows alone: nobody else knows them, and asking again changes nothing.
-    rng = generator_for(space.study.seed, purpose=f"rounding {fingerprint(space.data)}")
+    rng = rounding_draws(space)
     return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
 
 
@@ -48,17 +46,6 @@ def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
     """Effective rows of the actions whose count of rows is told."""
     told = shown_counts(space.rows_per_action, minimum_cell) > 0
     return np.where(told, space.support.effective_rows, 0.0)
-
-
-def rounded(
-    counts: FloatArray, base: int, rng: np.random.Generator
-) -> FloatArray:  # shaped as counts
-    """Counts to a multiple of the base above or below, by chance, so that the mean stays right.
-
-    With exact totals beside them, counts that go to the nearest multiple could be told (random
-    rounding, as statistical offices do it).
-    """
-    return np.floor(counts / base + rng.random(counts.shape)) * base
 
 
 def _counts(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.client.candidates import estimate_candidates
+from fedopl.client.candidates import estimate_candidates, n_policies
 from fedopl.client.descent import improve
 from fedopl.client.describing import describe
 from fedopl.client.guards import Budgets, large_enough, shown_counts
@@ -17,14 +17,20 @@ from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.statistics import pair_means, value_slope
 from fedopl.client.store import MemoryStore, Store
+from fedopl.client.tree_answers import count_bins, sum_cells, value_leaves
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.errors import WireError
+from fedopl.policies.kinds import Policy
 from fedopl.seeds import generator_for
 from fedopl.study import Study
+from fedopl.trees.growing import n_levels
 from fedopl.wire import codec
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
+    BinCounts,
+    CellSums,
+    CountBins,
     Describe,
     Description,
     Enrol,
@@ -32,6 +38,7 @@ from fedopl.wire.vocabulary import (
     EstimateValues,
     ImprovedPolicy,
     ImprovePolicy,
+    LeafValues,
     Message,
     OutcomeSums,
     PairSums,
@@ -41,9 +48,11 @@ from fedopl.wire.vocabulary import (
     Slope,
     SlopeOfValue,
     Split,
+    SumCells,
     SumOutcomes,
     SumPairs,
     SumScores,
+    ValueLeaves,
     Values,
     axis_sizes,
     queries_of,
@@ -131,7 +140,7 @@ class Door:
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
         self.limits.check_rows(self._space.n_training)
-        if isinstance(query, EstimateValues) and not self.limits.values:
+        if isinstance(query, EstimateValues | ValueLeaves) and not self.limits.values:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         self._budgets.check(query, content)
         try:
@@ -152,6 +161,9 @@ class Door:
             SumScores: self.limits.score_queries,
             SlopeOfValue: self.limits.slope_queries,
             Describe: self.limits.descriptions,
+            ValueLeaves: self.limits.descriptions,
+            CountBins: self.limits.count_queries,
+            SumCells: min(self.limits.cell_queries, n_levels(self.study.tree.depth)),
             ImprovePolicy: self.study.plan.rounds,
         }
         return Budgets(budgets, self.ledger, self._digest)
@@ -163,6 +175,11 @@ class Door:
                 raise RefusedError(RefusalCode.NOT_FINITE)
             if largest > self.limits.norm_cap:
                 raise RefusedError(RefusalCode.NORM_TOO_LARGE)
+
+    @property
+    def local_policy(self) -> Policy:
+        """What the party learned alone, for itself: no answer ever carries it."""
+        return self._space.local_policy
 
     # --- the answers ---------------------------------------------------------------------------
 
@@ -235,7 +252,7 @@ class Door:
 
     def _values(self, query: EstimateValues) -> tuple[type[Message], dict[str, Any]]:
         n_rows = int(self._space.rows(query.split).sum())
-        n_values = len(query.linear) + len(query.pairwise) + len(query.rules) + N_OWN_CANDIDATES
+        n_values = n_policies(query) + N_OWN_CANDIDATES
         self._check_values(n_values, n_rows)
         found = estimate_candidates(self._space, query, self.limits.minimum_cell)
         # Rows without a score were left out: the limits are for those that remain.
@@ -250,6 +267,17 @@ class Door:
     def _description(self, query: Describe) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
         return Description, describe(self._space, query, self.limits.minimum_cell)
+
+    def _bin_counts(self, query: CountBins) -> tuple[type[Message], dict[str, Any]]:
+        return BinCounts, count_bins(self._space, query, self.limits.minimum_cell)
+
+    def _cell_sums(self, query: SumCells) -> tuple[type[Message], dict[str, Any]]:
+        needed = self.limits.rows_needed(self.study.n_actions)
+        return CellSums, sum_cells(self._space, query, needed)
+
+    def _leaf_values(self, query: ValueLeaves) -> tuple[type[Message], dict[str, Any]]:
+        needed = self.limits.rows_needed(2 * self.study.n_actions)  # a mean and a variance each
+        return LeafValues, value_leaves(self._space, query, needed)
 
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:
@@ -282,4 +310,7 @@ HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[st
     SlopeOfValue: Door._slope,
     EstimateValues: Door._values,
     Describe: Door._description,
+    CountBins: Door._bin_counts,
+    SumCells: Door._cell_sums,
+    ValueLeaves: Door._leaf_values,
 }

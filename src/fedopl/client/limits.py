@@ -40,6 +40,12 @@ class Limits(Checked):
     descriptions: int = Field(
         default=3, ge=0, description="how many different descriptions are given"
     )
+    count_queries: int = Field(
+        default=2, ge=0, description="in how many different sets of bins rows are counted"
+    )
+    cell_queries: int = Field(
+        default=5, ge=0, description="how many levels of a tree are told sums over cells for"
+    )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     @classmethod
@@ -53,6 +59,8 @@ class Limits(Checked):
             score_queries=1_000_000_000,
             slope_queries=1_000_000_000,
             descriptions=1_000_000_000,
+            count_queries=1_000_000_000,
+            cell_queries=1_000_000_000,
             norm_cap=math.inf,
         )
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedopl import least_squares
 from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.cells import ScoredRows
 from fedopl.client.descent import Examples, examples
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
 from fedopl.client.guards import guarded_scores
@@ -23,10 +24,13 @@ from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
 from fedopl.client.sums import fold_sums, predict
 from fedopl.client.support import Support, support_of
+from fedopl.client.tree_alone import tree_alone
 from fedopl.client.vowpal import Vowpal
 from fedopl.errors import DataError
 from fedopl.least_squares import LinearModels
+from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.tree import TreePolicy, as_array, from_array
 from fedopl.solving import solve_scores
 from fedopl.study import Study
 from fedopl.wire.vocabulary import RefusalCode, Split
@@ -140,7 +144,7 @@ class Workspace:
             return kept
         nuisances = self._borrowed(models) if len(models) else self._own_nuisances
         values = aipw_scores(self.data, nuisances, clip=self.study.nuisances.clip).values
-        local = self._learned_alone() if self.study.evaluation_share else np.empty(0)
+        local = self._learned_alone() if self._needs_local_policy else np.empty(0)
         guarded = guarded_scores(self._unseen(values), self.training, self.rows_needed)
         if not np.isfinite(guarded[self.training]).any():
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -158,9 +162,13 @@ class Workspace:
         return self._scored["values"]
 
     @property
-    def local_policy(self) -> LinearPolicy:
+    def local_policy(self) -> Policy:
         """What this client would have learned alone."""
-        return LinearPolicy(self._scored["local"], self.study.actions, self.study.features)
+        study, local = self.study, self._scored["local"]
+        if study.policy != "tree":
+            return LinearPolicy(local, study.actions, study.features)
+        root = from_array(local, study.columns, range(study.n_actions))
+        return TreePolicy(root, study.actions, study.features, study.encoding)
 
     @property
     def support(self) -> Support:
@@ -182,27 +190,43 @@ class Workspace:
         fits = kept["values"].shape == (self.data.n_rows, self.data.n_actions)
         return kept if fits else None
 
-    def decisions(self, rows: BoolArray) -> IntArray:  # (n_policies, n_rows asked for)
-        """What every policy valued so far decided for these rows."""
-        kept = self.store.get(self._decisions_key(rows))
+    def decisions(self, rows: BoolArray, what: str = "") -> IntArray:  # (n_policies, n_rows)
+        """What every policy valued so far decided for these rows, or which leaves they were in."""
+        kept = self.store.get(self._decisions_key(rows, what))
         known = None if kept is None else kept.get("decisions")
         if known is None or known.ndim != 2 or known.shape[1] != rows.sum():
             return np.empty((0, int(rows.sum())), np.int64)
         return known
 
-    def remember(self, rows: BoolArray, decided: list[IntArray]) -> None:
+    def remember(self, rows: BoolArray, decided: list[IntArray], what: str = "") -> None:
         """Keep what these policies decided."""
-        known = np.unique(np.vstack([self.decisions(rows), *decided]), axis=0)
-        self.store.put(self._decisions_key(rows), {"decisions": known})
+        known = np.unique(np.vstack([self.decisions(rows, what), *decided]), axis=0)
+        self.store.put(self._decisions_key(rows, what), {"decisions": known})
 
-    def _decisions_key(self, rows: BoolArray) -> str:
-        return f"{self._key} {hashlib.sha256(rows.tobytes()).hexdigest()}"
+    def _decisions_key(self, rows: BoolArray, what: str) -> str:
+        return f"{self._key} {hashlib.sha256(rows.tobytes()).hexdigest()} {what}"
+
+    def agree_on_grid(self, n_cuts: FloatArray, cuts: FloatArray) -> None:
+        """Keep to the first grid that was asked about: another would tell what lies between."""
+        key, grid = f"{self._key} grid", {"n_cuts": n_cuts, "cuts": cuts}
+        kept = self.store.get(key)
+        if kept is None or set(kept) != set(grid):
+            self.store.put(key, grid)
+        elif not all(np.array_equal(kept[name], grid[name]) for name in grid):
+            raise RefusedError(RefusalCode.BUDGET_SPENT)
 
     @cached_property
     def _key(self) -> str:
         persistent = not isinstance(self.store, MemoryStore)
         rows = fingerprint(self.data) if persistent else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self._minimum_cell}"
+
+    @property
+    def _needs_local_policy(self) -> bool:
+        """To compare with on held-out rows, or because it is what the party is after."""
+        study = self.study
+        alone = study.policy == "tree" and study.tree.thresholds == "observed"
+        return alone or study.evaluation_share > 0
 
     def _unseen(self, values: FloatArray) -> FloatArray:
         never = self.rows_per_action == 0
@@ -246,6 +270,13 @@ class Workspace:
 
     # --- what is made of them ------------------------------------------------------------------
 
+    def scored_rows(self, scores: FloatArray) -> ScoredRows:
+        """The training rows with these scores, to learn a tree from."""
+        data = self.data
+        return ScoredRows(
+            contexts=data.contexts, scores=scores, weights=data.weights, used=self.training
+        )
+
     def score_means(self, scores: FloatArray) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
         return score_means(self.data, scores, self.training, self.blocks)
@@ -267,9 +298,13 @@ class Workspace:
             self._vowpal = (rows, Vowpal(rows, self.study.plan.rate))
         return self._vowpal[1]
 
-    def _learned_alone(self) -> FloatArray:  # (n_actions, n_features + 1)
-        """Own nuisances, own scores, the exact oracle: parameters that never leave."""
+    def _learned_alone(self) -> FloatArray:  # (n_actions, n_features + 1), or a tree's numbers
+        """Own nuisances, own scores, the exact oracle or search: numbers that never leave."""
         values = aipw_scores(self.data, self._own_nuisances).values
+        if self.study.policy == "tree":
+            study = self.study
+            rows = self.scored_rows(values)
+            return as_array(tree_alone(rows, study.tree, study.columns, study.actions))
         means = score_means(self.data, values, self.training, self.blocks)
         parameters = solve_scores(
             means.grams,

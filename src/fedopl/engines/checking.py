@@ -11,7 +11,7 @@ from fedopl.client.client_file import Client, read_clients
 from fedopl.client.examining import Examined, Feature, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 from fedopl.server.refusals import in_words
 from fedopl.study import Study
 from fedopl.study_file import check_mixture, read_study
@@ -76,7 +76,7 @@ def check(study: str | Path, clients: str | Path) -> Readiness:
 
 
 def check_clients(
-    study: Study, clients: Mapping[str, Client], candidates: Mapping[str, LinearPolicy]
+    study: Study, clients: Mapping[str, Client], candidates: Mapping[str, Policy]
 ) -> Readiness:
     """Examine every client by itself, then side by side, then rehearse."""
     examined = {name: examine(client, study) for name, client in sorted(clients.items())}
@@ -95,7 +95,7 @@ def _rehearsal(
     study: Study,
     examined: Mapping[str, Examined],
     clients: Mapping[str, Client],
-    candidates: Mapping[str, LinearPolicy],
+    candidates: Mapping[str, Policy],
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
     """What doors say no to when everybody rehearses together; without all, there is no telling."""
     told: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedopl.client.logged_data import LoggedData
 from fedopl.engines.learning import learn
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 
 
 class PolicyLearner(BaseEstimator):  # type: ignore[misc]
@@ -22,6 +22,10 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        policy: str = "linear",
+        depth: int | None = None,
+        thresholds: str | None = None,
+        tree: object = None,
         features: str = "shared",
         oracle: str = "csoaa-exact",
         plan: object = None,
@@ -30,6 +34,10 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         action_names: Sequence[object] | None = None,
         seed: int = 0,
     ) -> None:
+        self.policy = policy
+        self.depth = depth
+        self.thresholds = thresholds
+        self.tree = tree
         self.features = features
         self.oracle = oracle
         self.plan = plan
@@ -55,7 +63,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         options: dict[str, Any] = self.get_params()
         del options["action_names"]
         self.run_ = learn({"all": data}, **options)
-        self.policy_: LinearPolicy | None = self.run_.policy
+        self.policy_: Policy | None = self.run_.policy
         self.classes_ = _classes(A, data)
         self.n_features_in_ = data.n_features
         return self

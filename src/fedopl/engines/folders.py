@@ -10,11 +10,11 @@ from fedopl.client.door import Door
 from fedopl.client.ledger import FileLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import FolderStore
-from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of
+from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
 from fedopl.errors import StorageError, StudyError
 from fedopl.files import write_atomically
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 from fedopl.server.conversation import Progress
 from fedopl.server.federation import (
     evaluate_policies,
@@ -102,6 +102,7 @@ def run(
             agreed,
             InProcess(opened.doors, threads),
             policies=candidates,
+            alone=only_policy(opened.doors),
             journal=folder / "exchanges",
             fingerprint=fingerprint_of(opened.data),
             progress=progress,
@@ -128,7 +129,7 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
 
 
 def evaluate(
-    policies: Mapping[str, LinearPolicy],
+    policies: Mapping[str, Policy],
     study: str | Path,
     clients: str | Path,
     *,

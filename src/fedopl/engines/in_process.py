@@ -1,6 +1,6 @@
 """All clients in one process. Every query and answer is encoded and decoded for real."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
@@ -9,6 +9,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import fingerprint
 from fedopl.errors import OptionError
 from fedopl.options import check_whole
+from fedopl.policies.kinds import Policy
 from fedopl.study import Study
 
 MOST_THREADS = 1000
@@ -38,9 +39,19 @@ class InProcess:
 
 
 def check_packages(study: Study) -> None:
-    """Refuse a study whose oracle needs a package that is not here."""
+    """Refuse a study that needs a package that is not here."""
     if study.oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
         raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
+    if study.tree.thresholds == "observed" and find_spec("numba") is None:
+        raise OptionError("thresholds: observed ones need numba; pip install 'fedopl[observed]'")
+
+
+def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
+    """How to get what the only party learned by itself; nothing where there are more."""
+    if len(doors) != 1:
+        return None
+    (door,) = doors.values()
+    return lambda: door.local_policy
 
 
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:

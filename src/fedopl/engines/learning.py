@@ -9,23 +9,27 @@ from fedopl.client.limits import as_limits
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.store import FolderStore
 from fedopl.client.workspace import Rule
-from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of
+from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
 from fedopl.errors import OptionError, StudyError
 from fedopl.labels import check_client_name, quoted
 from fedopl.mixture import as_mixture
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 from fedopl.server.conversation import Progress
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.trees.plan import TreePlan
 
 
 def learn(
     clients: Mapping[str, LoggedData],
     *,
     policy: str = "linear",
+    depth: int | None = None,
+    thresholds: str | None = None,
+    tree: TreePlan | None = None,
     features: str = "shared",
-    candidates: Mapping[str, LinearPolicy | Rule] | None = None,
+    candidates: Mapping[str, Policy | Rule] | None = None,
     oracle: str = "csoaa-exact",
     plan: TrainingPlan | None = None,
     precision: str = "rows",
@@ -44,7 +48,11 @@ def learn(
 
     Args:
         clients: each client's data, by name; one client is ordinary offline policy learning.
-        policy: "linear", or "finite" for the best of constant arms and `candidates`.
+        policy: "linear", "tree", or "finite" for the best of constant arms and `candidates`.
+        depth: of a tree, how many questions are asked at most; exact up to 2, which is the default.
+        thresholds: of a tree, "grid", or "observed" for one client that tries every threshold.
+        tree: more about a tree: bins or cuts, columns, leaf sizes, what a split costs, and who may
+            get what.
         features: "shared" (all of x for each action) or "blocks" (φ(x, a) = x_a).
         candidates: policies, or functions from contexts to action codes, by name.
         oracle: "csoaa-exact", "csoaa-sgd" (the paper's FedOPL), "csoaa-vw" (the same with Vowpal
@@ -74,6 +82,7 @@ def learn(
         "features": first.feature_names,
         "policy": policy,
         "policy_features": features,
+        "tree": _tree_plan(tree, depth=depth, thresholds=thresholds),
         "candidates": tuple(given),
         "oracle": oracle,
         "plan": plan or TrainingPlan(),
@@ -88,7 +97,7 @@ def learn(
     study = Study(**agreed)
     check_packages(study)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
-    rules = {name: rule for name, rule in given.items() if not isinstance(rule, LinearPolicy)}
+    rules = {name: rule for name, rule in given.items() if not isinstance(rule, Policy)}
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(Path(journal) / "scores") if journal else None
     doors = {
@@ -98,12 +107,19 @@ def learn(
     record = run_study(
         study,
         InProcess(doors, threads),
-        policies={name: p for name, p in given.items() if isinstance(p, LinearPolicy)},
+        alone=only_policy(doors),
+        policies={name: p for name, p in given.items() if isinstance(p, Policy)},
         journal=Path(journal) if journal else None,
         fingerprint=fingerprint_of(clients) if journal else "",
         progress=progress,
     )
     return Run.of(record, doors)
+
+
+def _tree_plan(plan: TreePlan | None, **said: object) -> TreePlan:
+    """The plan, with what else was said about it."""
+    more = {name: value for name, value in said.items() if value is not None}
+    return TreePlan(**{**dict(plan or TreePlan()), **more})
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

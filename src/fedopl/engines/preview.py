@@ -9,10 +9,11 @@ from fedopl.client.client_file import Client
 from fedopl.client.door import Door
 from fedopl.client.ledger import Entry, FileLedger, MemoryLedger
 from fedopl.client.logged_data import LoggedData
-from fedopl.engines.in_process import InProcess
+from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.errors import FederationError
 from fedopl.mixture import Empirical
-from fedopl.policies.linear import LinearPolicy, action_pairs
+from fedopl.policies.kinds import Policy
+from fedopl.policies.linear import action_pairs
 from fedopl.server.conversation import Round
 from fedopl.server.federation import run_study
 from fedopl.study import Study
@@ -67,9 +68,10 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     outcome models and the learned policy, is made from this client's rows alone.
     """
     alone = study.model_copy(update={"mixture": Empirical(), "candidates": ()})
-    transport = _Listening(InProcess({client.name: _rehearsing(alone, client, data, [])}))
+    door = _rehearsing(alone, client, data, [])
+    transport = _Listening(InProcess({client.name: door}))
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
-        run_study(alone, transport)
+        run_study(alone, transport, alone=lambda: door.local_policy)
     sizes = axis_sizes(alone)
     return [
         _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
@@ -82,7 +84,7 @@ def rehearse_together(
     study: Study,
     clients: Mapping[str, Client],
     data: Mapping[str, LoggedData],
-    policies: Mapping[str, LinearPolicy],
+    policies: Mapping[str, Policy],
 ) -> tuple[list[Round], str]:
     """How the study would go with all of them, and what it would fail at; nothing is kept."""
     doors = {
@@ -98,7 +100,13 @@ def rehearse_together(
 
     failure = ""
     try:
-        run_study(study, InProcess(doors), policies=policies, progress=tell)
+        run_study(
+            study,
+            InProcess(doors),
+            policies=policies,
+            alone=only_policy(doors),
+            progress=tell,
+        )
     except FederationError as error:
         failure = str(error)
     return list(rounds.values()), failure

@@ -25,11 +25,11 @@ class LevelColumn:
     """A column of labels, split into one level and the rest; the first level has no feature."""
 
     name: str
-    levels: tuple[str, ...]
+    levels: tuple[str | None, ...]  # None where the label is missing
     features: tuple[int, ...]  # of all levels but the first
 
     def values(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
-        """The position of each row's level; what is marked as missing has one past the last."""
+        """The position of each row's level."""
         marks = contexts[:, self.features] > 0.5
         return np.where(marks.any(axis=1), 1 + marks.argmax(axis=1), 0).astype(np.float64)
 
@@ -39,19 +39,25 @@ Column = NumberColumn | LevelColumn
 
 def tree_columns(feature_names: tuple[str, ...], encoding: Encoding | None) -> tuple[Column, ...]:
     """Every column of the study, in the order of its first feature."""
-    categorical = {} if encoding is None else encoding.categorical
-    level_of = {
-        f"{column}={level}": column
-        for column, levels in categorical.items()
-        for level in levels[1:]
-    }
-    columns: dict[str, Column] = {}
-    for feature, name in enumerate(feature_names):
-        column = level_of.get(name)
-        if column is None:
-            columns[name] = NumberColumn(name=name, feature=feature)
-        elif column not in columns:
-            levels = categorical[column]
-            features = tuple(feature_names.index(f"{column}={level}") for level in levels[1:])
-            columns[column] = LevelColumn(name=column, levels=levels, features=features)
-    return tuple(columns.values())
+    place = {name: feature for feature, name in enumerate(feature_names)}
+    if encoding is None:
+        return tuple(NumberColumn(name=name, feature=f) for name, f in place.items())
+    marked = encoding.missing == "indicator"
+    columns: list[Column] = []
+    for name in encoding.numeric:
+        columns.append(NumberColumn(name=name, feature=place[name]))
+        if marked:
+            columns.append(_is_missing(name, place))
+    for name, levels in encoding.categorical.items():
+        features = [place[f"{name}={level}"] for level in levels[1:]]
+        if marked:
+            features.append(place[f"{name} is missing"])
+        known: tuple[str | None, ...] = (*levels, None) if marked else levels
+        columns.append(LevelColumn(name=name, levels=known, features=tuple(features)))
+    return tuple(columns)
+
+
+def _is_missing(name: str, place: dict[str, int]) -> LevelColumn:
+    """Whether a number is missing, as a column of two levels."""
+    mark = f"{name} is missing"
+    return LevelColumn(name=mark, levels=("no", "yes"), features=(place[mark],))

@@ -1,24 +1,22 @@
 """Policies made of linear scores: one for each action, or one for each pair of actions."""
 
-import json
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.arrays import FloatArray, IntArray
 from fedopl.errors import OptionError
-from fedopl.files import write_atomically
 from fedopl.labels import quoted
 from fedopl.policies.contexts import checked_contexts
+from fedopl.policies.saving import save_policy
 from fedopl.schema import Encoding
 
 # The intercept of an action that no client could speak for: it is never the largest.
 NEVER = -1e300
-FORMAT, VERSION = "fedopl-policy", 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +68,15 @@ class LinearPolicy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON; every float is written so that it reads back the same."""
-        write_atomically(Path(path), policy_json(self).encode())
+        save_policy(self, path)
+
+    def content(self) -> dict[str, Any]:
+        """What is saved of it beside actions and features."""
+        scores = [
+            {"of": name, "intercept": float(row[-1]), "coefficients": row[:-1].tolist()}
+            for name, row in zip(self.score_names, self.parameters, strict=True)
+        ]
+        return {"scores": scores}
 
     def __repr__(self) -> str:
         sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
@@ -96,24 +102,6 @@ class PairwisePolicy(LinearPolicy):
             wins[:, first] += first_wins[:, pair]
             wins[:, second] += ~first_wins[:, pair]
         return wins
-
-
-def policy_json(policy: LinearPolicy) -> str:
-    """The policy as JSON text, the same bytes for the same policy."""
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": policy.kind,
-        "actions": list(policy.action_names),
-        "features": list(policy.feature_names),
-        "scores": [
-            {"of": name, "intercept": float(row[-1]), "coefficients": row[:-1].tolist()}
-            for name, row in zip(policy.score_names, policy.parameters, strict=True)
-        ],
-    }
-    if policy.encoding:
-        content["encoding"] = policy.encoding.model_dump(mode="json")
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def action_pairs(n_actions: int) -> list[tuple[int, int]]:

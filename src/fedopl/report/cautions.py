@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.report.comparing import Outcome, gain_over, is_arm, valued_clients, verdict
-from fedopl.report.numbers import listed, percent, plural
+from fedopl.report.numbers import listed, percent, plain, plural
 from fedopl.report.support import MOST_RARE, RARE, THIN, supports
 from fedopl.report.wording import title_of
 from fedopl.server.candidates import arm_name
@@ -27,6 +27,7 @@ def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
     return [
         *_unclear_gain(record),
+        *_hidden(record),
         *_unseen(record),
         *_borrowed(record),
         *_without_values(record),
@@ -47,6 +48,25 @@ def _unclear_gain(record: Record) -> list[Caution]:
             what="The 95 % interval of the gain over the best single action, "
             f"{gain.interval} {unit}, touches zero.",
             advice="More rows, or more held-out rows, would tell.",
+        )
+    ]
+
+
+def _hidden(record: Record) -> list[Caution]:
+    """Cells of a tree's grid that were hidden, where that may outweigh what the tree gains."""
+    gain = gain_over(record, arm_name(record.best_arm))
+    loss = record.tree.possible_loss(record.mixture) if record.tree else 0.0
+    if gain is None or not loss or loss <= gain.value:
+        return []
+    unit = Outcome.of(record.study).name
+    return [
+        Caution(
+            title="A better tree may have been passed over",
+            what="Clients hid small cells, which can move what any tree seems worth by up to "
+            f"{plain(loss, 3)} {unit} per decision; the gain over the best single action is "
+            f"{gain.number}.",
+            advice="Fewer bins, fewer columns or more rows would hide less. What the tree is worth "
+            "on held-out rows is not touched by it.",
         )
     ]
 

@@ -11,6 +11,17 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "One party with rows of its own, such as a hospital. Its rows never leave it.",
     ),
     (
+        "Tree and leaf",
+        "A tree is a policy that asks one question after the other. Where its questions end there "
+        "is a leaf: a group of people who all get the same action.",
+    ),
+    (
+        "Grid and cell",
+        "The thresholds that a tree may ask about, agreed on before it is searched for. Two "
+        "columns' thresholds make a table of cells; clients tell sums over cells and hide the "
+        "small ones.",
+    ),
+    (
         "Value",
         "What one can expect per decision if everybody were treated by the policy. It is estimated "
         "from logged decisions, correcting for who got what and why.",

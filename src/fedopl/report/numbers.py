@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from statistics import median
 
 from fedopl.estimates import Estimate
 
@@ -87,6 +88,30 @@ def decimal(value: float, decimals: int | None = None) -> str:
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")
+
+
+def has_error(estimate: Estimate) -> bool:
+    """Whether rows differed enough for a standard error; a few rows with the same value do not."""
+    return estimate.standard_error > 1e-6 * abs(estimate.value)
+
+
+def with_error(estimate: Estimate, decimals: int = 0) -> str:
+    """The value and its standard error, with a digit of the error and at least these decimals."""
+    if not has_error(estimate):
+        return f"{decimal(estimate.value, decimals)} ± ?"
+    decimals = max(decimals, -math.floor(math.log10(estimate.standard_error)))
+    return f"{decimal(estimate.value, decimals)} ± {decimal(estimate.standard_error, decimals)}"
+
+
+def common_decimals(estimates: list[Estimate]) -> int:
+    """As many decimals as leave two digits of the ordinary standard error."""
+    errors = [estimate.standard_error for estimate in estimates if has_error(estimate)]
+    return 1 - math.floor(math.log10(median(errors))) if errors else 2
+
+
+def plain(number: float, digits: int = 6) -> str:
+    """A number that somebody set, without digits that say nothing."""
+    return f"{number:,.{digits}g}".replace("-", "−")
 
 
 def percent(share: float) -> str:

@@ -38,6 +38,7 @@ class Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     text_columns: tuple[int, ...] = ()
+    long_names: bool = False  # of rows: they get more room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class Picture:
     label: str
     caption: str
     keys: tuple[Key, ...] = ()
+    width: float | None = None  # in inches, where it is wider than figures are
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,18 @@ from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     ANSWERS,
     Axis,
+    CountBins,
     Describe,
     Enrol,
     EstimateValues,
     ImprovePolicy,
     Message,
     SlopeOfValue,
+    SumCells,
     SumOutcomes,
     SumPairs,
     SumScores,
+    ValueLeaves,
 )
 
 # What is asked, and what the answer holds.
@@ -23,8 +26,11 @@ QUERIES: dict[type[Message], tuple[str, str]] = {
     SumPairs: ("Sums for pairs of actions", "the same means, for each pair of actions"),
     ImprovePolicy: ("Steps on the policy", "the policy's parameters after steps on own rows"),
     SlopeOfValue: ("Which way is better", "the slope of the value, by parameter"),
+    CountBins: ("Rows between thresholds", "rounded counts of rows, for each number"),
+    SumCells: ("Sums over a grid", "sums of scores over the cells of every two columns"),
     EstimateValues: ("What policies are worth", "means of values, and how precise they are"),
     Describe: ("How decisions split", "rounded counts by group, and effective rows"),
+    ValueLeaves: ("What leaves are worth", "by leaf: its share of rows, and means of scores"),
 }
 BY_NAME: dict[str, type[Message]] = {query.__name__: query for query in QUERIES}
 AXES = {
@@ -38,6 +44,12 @@ AXES = {
     Axis.BINS: "bins",
     Axis.CHANCE_BINS: "bins of propensity",
     Axis.CANDIDATES: "policies compared",
+    Axis.CUT_COLUMNS: "columns of numbers",
+    Axis.FINE_BINS: "fine bins",
+    Axis.OPEN_NODES: "places in the tree",
+    Axis.CELLS: "cells",
+    Axis.CELL_NUMBERS: "numbers of a cell",
+    Axis.LEAVES: "leaves",
 }
 
 

@@ -145,8 +145,8 @@ def _learn(
         mixture=mixture,
         **options,
     )
-    if run.policy is None:
-        raise AssertionError("a linear study always ends with a policy")
+    if not isinstance(run.policy, LinearPolicy):
+        raise TypeError("a linear study always ends with a policy")
     return run.policy
 
 

@@ -1,18 +1,22 @@
 """Policies to be compared: asked about all at once, on the same rows."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.errors import OptionError
 from fedopl.mixture import renormalised
+from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
+from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
 from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Answers, Conversation, Question
 from fedopl.server.description import Descriptions, described, describing
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
 from fedopl.server.faults import fault_in_values
+from fedopl.server.leaves import LeafRow, leaf_rows, values_leaves, valuing_leaves
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.wire.vocabulary import (
@@ -24,9 +28,19 @@ from fedopl.wire.vocabulary import (
     no_policies,
 )
 
-# The kinds of policy that a value query has a field for, of the same name.
-CARRIED_KINDS = (LinearPolicy.kind, PairwisePolicy.kind)
+# The kinds of policy that a value query has a field for, in the order in which clients answer.
+FIELDS = {LinearPolicy.kind: "linear", PairwisePolicy.kind: "pairwise", TreePolicy.kind: "trees"}
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What came of the last trip."""
+
+    values: ValueTable
+    gains: GainTable
+    described: Descriptions | None = None
+    leaves: tuple[LeafRow, ...] = ()
 
 
 def arm_name(action: str) -> str:
@@ -37,9 +51,9 @@ def arm_name(action: str) -> str:
 class Candidates:
     """Policies to be compared: those with parameters, and rules that only clients can apply."""
 
-    def __init__(self, study: Study, policies: Mapping[str, LinearPolicy]) -> None:
+    def __init__(self, study: Study, policies: Mapping[str, Policy]) -> None:
         self.study = study
-        self.policies: dict[str, LinearPolicy] = {}
+        self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
         if study.policy != "finite":
             return
@@ -51,7 +65,7 @@ class Candidates:
             else:
                 self.rules.append(name)
 
-    def add(self, name: str, policy: LinearPolicy) -> None:
+    def add(self, name: str, policy: Policy) -> None:
         """Compare with this policy."""
         self.policies[name] = policy
 
@@ -60,7 +74,7 @@ class Candidates:
         arm = constant_policy(action, self.study.actions, self.study.features)
         self.add(arm_name(action), arm)
 
-    def best(self, setting: Setting, conversation: Conversation) -> tuple[str, LinearPolicy | None]:
+    def best(self, setting: Setting, conversation: Conversation) -> tuple[str, Policy | None]:
         """The candidate of the largest value on training rows."""
         (told,) = conversation.ask_together(setting.weights, self._question(Split.TRAINING))
         answers = conversation.require_quorum(self._checked(conversation, told))
@@ -72,22 +86,32 @@ class Candidates:
 
     def evaluate(
         self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
-    ) -> tuple[ValueTable, GainTable, Descriptions | None]:
+    ) -> Evaluated:
         """Values on rows that nothing was learned from, and how decisions split, on one trip.
 
         No values are claimed where no rows were held out.
         """
-        questions = {}
+        tree, questions = self.policies.get(chosen), {}
         if self.study.evaluation_share:
             questions["values"] = self._question(Split.EVALUATION)
         if describe:
             questions["described"] = describing(setting, self._fields([chosen]))
+        if describe and values_leaves(self.study) and isinstance(tree, TreePolicy):
+            questions["leaves"] = valuing_leaves(tree)
         if not questions:
-            return ValueTable(()), GainTable(()), None
+            return Evaluated(values=ValueTable(()), gains=GainTable(()))
         found = conversation.ask_together(setting.weights, *questions.values())
         told = dict(zip(questions, found, strict=True))
         values, gains = self._tables(setting, conversation, told.get("values"), chosen)
-        return values, gains, described(setting, conversation, told.get("described"))
+        leaves: tuple[LeafRow, ...] = ()
+        if isinstance(tree, TreePolicy):
+            leaves = leaf_rows(tree, conversation, told.get("leaves"), setting.weights)
+        return Evaluated(
+            values=values,
+            gains=gains,
+            described=described(setting, conversation, told.get("described")),
+            leaves=leaves,
+        )
 
     def _tables(
         self,
@@ -106,26 +130,24 @@ class Candidates:
         conversation.measure(answers.exchange, value=values.of(chosen).value)
         return values, gain_table(answers, setting.weights, names, chosen)
 
-    def _by_kind(self) -> dict[str, dict[str, LinearPolicy]]:
+    def _by_field(self) -> dict[str, dict[str, Policy]]:
         """The policies, apart for each field of the query that carries them."""
-        by_kind: dict[str, dict[str, LinearPolicy]] = {kind: {} for kind in CARRIED_KINDS}
+        by_field: dict[str, dict[str, Policy]] = {field: {} for field in FIELDS.values()}
         for name, policy in self.policies.items():
-            if policy.kind not in by_kind:
-                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
-            by_kind[policy.kind][name] = policy
-        return by_kind
+            by_field[FIELDS[policy.kind]][name] = policy
+        return by_field
 
     def _names(self) -> list[str]:
-        """In the order in which clients answer: linear, pairwise, rules."""
-        return [name for part in self._by_kind().values() for name in part] + self.rules
+        """In the order in which clients answer: linear, pairwise, trees, rules."""
+        return [name for part in self._by_field().values() for name in part] + self.rules
 
     def _fields(self, names: list[str]) -> dict[str, FloatArray]:
         """The fields that carry these candidates."""
         fields = no_policies(self.study)
-        for kind, policies in self._by_kind().items():
-            carried = [policy.parameters for name, policy in policies.items() if name in names]
+        for field, policies in self._by_field().items():
+            carried = [_numbers(policy) for name, policy in policies.items() if name in names]
             if carried:
-                fields[kind] = np.stack(carried)
+                fields[field] = np.stack(carried)
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return {**fields, "rules": np.array(rules, np.float64)}
 
@@ -138,3 +160,10 @@ class Candidates:
     def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
         n_expected = len(self._names()) + N_OWN_CANDIDATES
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
+
+
+def _numbers(policy: Policy) -> FloatArray:
+    """The policy as the numbers that a message carries."""
+    if isinstance(policy, TreePolicy):
+        return as_array(policy.root, MOST_NODES)
+    return policy.parameters

@@ -8,13 +8,12 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.server.conversation import Answers, Conversation, Question
+from fedopl.server.faults import fault_in_counts
 from fedopl.server.oracles.setting import Setting
 from fedopl.wire.vocabulary import N_CUTS, Describe, Description
 
 # A feature is cut at its mean and one standard deviation to either side; yes or no in between.
 CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
-# Small counts may be rounded up to a client's base, so they can add up to more than its rows.
-MOST_BY_ROUNDING, SLACK = 2, 100
 BINARY_CUTS = (-0.5, 0.5, 1.5)
 
 
@@ -75,10 +74,9 @@ def _round_number(number: float, spread: float) -> float:
 def _fault_in(description: Description, n_rows: int) -> str | None:
     """Counts are whole, not negative, and add up to the rows, but for rounding."""
     for counts in (description.decided, description.taken):
-        if (counts < 0).any() or (counts % 1).any():
-            return "a count is not a whole number of rows"
-        if (counts.sum(axis=(1, 2)) > MOST_BY_ROUNDING * n_rows + SLACK * counts[0].size).any():
-            return "counts more rows than there are"
+        fault = fault_in_counts(counts.reshape(len(counts), -1), n_rows)
+        if fault:
+            return fault
     if (description.chances < 0).any() or (description.effective_rows < 0).any():
         return "a count is negative"
     return None

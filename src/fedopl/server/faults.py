@@ -4,11 +4,24 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.study import Study
-from fedopl.wire.vocabulary import OutcomeSums, PairSums, ScoreSums, Values
+from fedopl.trees.grid import Grid
+from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.wire.vocabulary import (
+    BinCounts,
+    CellSums,
+    LeafValues,
+    OutcomeSums,
+    PairSums,
+    ScoreSums,
+    Values,
+)
 
 # How far from one the mean of a constant one may be, and a matrix from its transpose.
 CORNER_TOLERANCE = 1e-9
+CELL_TOLERANCE = 1e-6
 SYMMETRY_TOLERANCE = 1e-6
+# Small counts may be rounded up to a client's base, so they can add up to more than its rows.
+MOST_BY_ROUNDING, SLACK = 2, 100
 
 
 def fault_in_score_sums(sums: ScoreSums, study: Study) -> str | None:
@@ -45,6 +58,59 @@ def fault_in_values(values: Values, n_candidates: int) -> str | None:
     if values.degrees_of_freedom < 0:
         return "the degrees of freedom are negative"
     return _fault_in_squares(values.covariances)
+
+
+def fault_in_counts(counts: FloatArray, n_rows: int) -> str | None:
+    """Counts (…, n_bins) are whole, not negative, and add up to the rows, but for rounding."""
+    if (counts < 0).any() or (counts % 1).any():
+        return "a count is not a whole number of rows"
+    if (counts.sum(axis=-1) > MOST_BY_ROUNDING * n_rows + SLACK * counts.shape[-1]).any():
+        return "counts more rows than there are"
+    return None
+
+
+def fault_in_bin_counts(answer: BinCounts, n_rows: int) -> str | None:
+    """Counts that can be."""
+    return fault_in_counts(answer.counts, n_rows)
+
+
+def fault_in_cell_sums(
+    answer: CellSums, grid: Grid, n_open: int, n_rows: int, n_actions: int
+) -> str | None:
+    """Every two columns divide the same rows, which are no more than there are.
+
+    Shares that were scaled would buy weight; so the shares of all nodes may not exceed one.
+    """
+    n_nodes, n_cells, n_numbers = answer.cells.shape
+    if (n_nodes, n_cells) != (n_open, grid.n_cells) or len(answer.lost) != n_open:
+        return "the cells are not those of the grid"
+    if n_numbers not in (FIRST_ACTION + n_actions, FIRST_ACTION + 2 * n_actions):
+        return "the numbers of a cell are not those of the actions"
+    counted = answer.cells[..., [ROWS, WEIGHT]]
+    if (counted < 0).any() or (answer.lost < 0).any():
+        return "a count is negative"
+    totals = np.stack([counted[:, table].sum(axis=1) for table in grid.tables.values()])
+    spread = np.ptp(totals, axis=0)  # (n_nodes, 2): all tables divide the same rows
+    if (spread > CELL_TOLERANCE * (1 + totals.max(axis=0))).any():
+        return "two columns divide different rows"
+    rows, weight = totals[0].sum(axis=0)
+    if rows > n_rows * (1 + CELL_TOLERANCE) or weight > 1 + CELL_TOLERANCE:
+        return "counts more rows than there are"
+    return None
+
+
+def fault_in_leaf_values(answer: LeafValues, n_leaves: int) -> str | None:
+    """Shares of rows in every leaf, and means that vary."""
+    if any(
+        len(part) != n_leaves
+        for part in (answer.shares, answer.rows, answer.degrees_of_freedom, answer.means)
+    ):
+        return "the leaves are not those of the tree"
+    if (answer.shares < 0).any() or answer.shares.sum() > 1 + CELL_TOLERANCE:
+        return "a share of rows is outside 0 to 1"
+    if min(a.min() for a in (answer.rows, answer.degrees_of_freedom, answer.variances)) < 0:
+        return "a number of rows or a variance is negative"
+    return None
 
 
 def _fault_in_squares(matrices: FloatArray) -> str | None:

@@ -7,19 +7,24 @@ from pathlib import Path
 import numpy as np
 
 from fedopl.errors import FederationError, OptionError
+from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.tree import TreePolicy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.candidates import LEARNED, Candidates
 from fedopl.server.conversation import Conversation, Progress, Question
 from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
+from fedopl.server.grid import MOST_COUNTS
 from fedopl.server.journal import Journal
+from fedopl.server.leaves import values_leaves
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
-from fedopl.server.oracles import direct, exact, sgd, wap
+from fedopl.server.oracles import direct, exact, sgd, tree, wap
 from fedopl.server.oracles.setting import Setting
 from fedopl.server.record import Record
 from fedopl.server.statistics import Statistics
 from fedopl.server.transport import Transport
 from fedopl.study import Study
+from fedopl.trees.growing import n_levels
 from fedopl.wire.vocabulary import Enrol, Enrolment, OutcomeSums, ScoreSums, SumOutcomes, SumScores
 
 ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
@@ -35,7 +40,8 @@ def run_study(
     study: Study,
     transport: Transport,
     *,
-    policies: Mapping[str, LinearPolicy] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    alone: Callable[[], Policy] | None = None,
     journal: Path | None = None,
     fingerprint: str = "",
     progress: Progress | None = None,
@@ -43,6 +49,7 @@ def run_study(
     """Run the study over this transport; with a journal, a killed run goes on where it was.
 
     `policies` are the study's candidates that are policies; the others are rules in clients' code.
+    `alone` gives what the only party learned by itself, where the caller is that party.
     `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
     for other rows.
     """
@@ -51,11 +58,29 @@ def run_study(
     candidates = Candidates(study, policies or {})
     if study.policy == "finite":
         chosen, policy = candidates.best(setting, conversation)
-    else:
-        chosen, policy = LEARNED, ORACLES[study.oracle](setting, conversation)
-        candidates.add(LEARNED, policy)
-        candidates.add_arm(setting.best_arm)
-    return _finish(setting, conversation, candidates, chosen, policy, describe=study.describe)
+        return _finish(setting, conversation, candidates, chosen, policy, describe=study.describe)
+    learned, found = _learned(setting, conversation, alone)
+    candidates.add(LEARNED, learned)
+    candidates.add_arm(setting.best_arm)
+    record = _finish(setting, conversation, candidates, LEARNED, learned, describe=study.describe)
+    return replace(record, tree=found)
+
+
+def _learned(
+    setting: Setting, conversation: Conversation, alone: Callable[[], Policy] | None
+) -> tuple[Policy, tree.TreeStatistics | None]:
+    """The policy, and for a tree what it was found from."""
+    study = setting.study
+    if study.policy != "tree":
+        return ORACLES[study.oracle](setting, conversation), None
+    if study.tree.thresholds == "grid":
+        return tree.learn(setting, conversation)
+    if alone is None or len(conversation.transport.clients) > 1:
+        raise OptionError(
+            "thresholds: observed ones are somebody's values, so they are for one party alone; "
+            "use the grid"
+        )
+    return alone(), None
 
 
 def expected_exchanges(study: Study) -> int:
@@ -66,8 +91,17 @@ def expected_exchanges(study: Study) -> int:
         "wap": 1,
         "direct": direct.MOST_EXCHANGES,
     }
-    oracle = 1 if study.policy == "finite" else extra.get(study.oracle, 0)
-    return exchanges_to_evaluate(study) + oracle + study.describe
+    oracle = {"finite": 1, "tree": _tree_exchanges(study)}.get(
+        study.policy, extra.get(study.oracle, 0)
+    )
+    return exchanges_to_evaluate(study) + oracle + study.describe + values_leaves(study)
+
+
+def _tree_exchanges(study: Study) -> int:
+    """Counts to agree on thresholds, and cells for each level."""
+    if study.tree.thresholds == "observed":
+        return 0
+    return n_levels(study.tree.depth) + (MOST_COUNTS if study.cut_columns else 0)
 
 
 def expected_trips(study: Study) -> int:
@@ -75,7 +109,7 @@ def expected_trips(study: Study) -> int:
     together = (study.nuisances.kind == "federated") + (
         study.describe and study.evaluation_share > 0
     )
-    return expected_exchanges(study) - together
+    return expected_exchanges(study) - together - values_leaves(study)
 
 
 def exchanges_to_evaluate(study: Study) -> int:
@@ -87,9 +121,9 @@ def exchanges_to_evaluate(study: Study) -> int:
 def evaluate_policies(
     study: Study,
     transport: Transport,
-    policies: Mapping[str, LinearPolicy],
+    policies: Mapping[str, Policy],
     *,
-    candidates: Mapping[str, LinearPolicy] | None = None,
+    candidates: Mapping[str, Policy] | None = None,
     progress: Progress | None = None,
 ) -> Record:
     """Value policies that are there already, as the study would; gains are those of the first.
@@ -102,6 +136,8 @@ def evaluate_policies(
     for name, policy in policies.items():
         if (policy.action_names, policy.feature_names) != (study.actions, study.features):
             raise OptionError(f"policy '{name}': its actions or features are not the study's")
+        if isinstance(policy, TreePolicy) and policy.encoding != study.encoding:
+            raise OptionError(f"policy '{name}': its columns or levels are not the study's")
     conversation = Conversation(study, transport, Journal(), progress)
     setting = _prepare(conversation)
     compared = Candidates(study, candidates or {})
@@ -129,15 +165,15 @@ def _finish(
     conversation: Conversation,
     candidates: Candidates,
     chosen: str,
-    policy: LinearPolicy | None,
+    policy: Policy | None,
     *,
     describe: bool,
 ) -> Record:
     """Evaluate, describe, and write down what there is."""
     study = setting.study
-    if policy and study.table:
-        policy = replace(policy, encoding=study.table.encoding)
-    values, gains, described = candidates.evaluate(setting, conversation, chosen, describe=describe)
+    if policy:
+        policy = replace(policy, encoding=study.encoding)
+    evaluated = candidates.evaluate(setting, conversation, chosen, describe=describe)
     return Record(
         study=study,
         policy=policy,
@@ -145,11 +181,12 @@ def _finish(
         best_arm=setting.best_arm,
         mixture=setting.weights,
         rows={name: setting.rows[name] for name in setting.weights},
-        values=values,
-        gains=gains,
+        values=evaluated.values,
+        gains=evaluated.gains,
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
-        described=described,
+        described=evaluated.described,
+        leaves=evaluated.leaves,
     )
 
 

@@ -5,12 +5,14 @@ from html import escape
 
 from fedopl.errors import OptionError
 from fedopl.mixture import Weights, as_mixture
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import Policy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.candidates import LEARNED, arm_name
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainTable, ValueTable
+from fedopl.server.leaves import LeafRow
+from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.statistics import Statistics
 from fedopl.study import Study
 
@@ -20,7 +22,7 @@ class Record:
     """A finished run: the policy, what it is worth, and how it came about."""
 
     study: Study
-    policy: LinearPolicy | None  # None where the best candidate is a rule in code
+    policy: Policy | None  # None where the best candidate is a rule in code
     chosen: str  # what the learned policy is called in the tables
     best_arm: str
     mixture: Weights
@@ -30,6 +32,8 @@ class Record:
     rounds: tuple[Round, ...]
     statistics: Statistics
     described: Descriptions | None  # None where nobody was asked, or nobody told
+    tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
+    leaves: tuple[LeafRow, ...] = ()  # of the learned tree, from those who told
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
@@ -46,11 +50,17 @@ class Record:
             )
         )
 
-    def resolve(self, mixture: object) -> LinearPolicy:
+    def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
+        weights = agreed_weights(as_mixture(mixture), self.rows)
+        if self.tree and self.tree.is_exact:
+            return self.tree.solve(weights)
         if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
-            raise OptionError("resolve: only what csoaa-exact learned can be solved again")
-        return self.statistics.solve(agreed_weights(as_mixture(mixture), self.rows))
+            raise OptionError(
+                "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
+                "1 and 2 on a grid"
+            )
+        return self.statistics.solve(weights)
 
     @property
     def verdict(self) -> str:

@@ -5,6 +5,7 @@ policy.json    the learned policy, unless it is a rule in code
 values.csv     values on held-out rows, by policy and client
 gains.csv      paired gains of the learned policy
 rounds.jsonl   every exchange: who answered, who refused, how many bytes
+leaves.csv     of a tree: who ends in each leaf, and what each action is worth there
 sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
 run.json       what was chosen, for whom, with which versions; written last
 exchanges/     the journal, from which a killed run goes on
@@ -29,13 +30,16 @@ from fedopl.errors import FedoplError, StorageError
 from fedopl.estimates import Estimate
 from fedopl.files import write_atomically
 from fedopl.policies.kinds import load_policy
-from fedopl.policies.linear import policy_json
+from fedopl.policies.saving import policy_json
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainRow, GainTable, ValueRow, ValueTable
+from fedopl.server.leaves import LeafRow
+from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.record import Record
 from fedopl.server.statistics import Statistics
 from fedopl.study import Study
+from fedopl.trees.grid import Grid
 from fedopl.wire.vocabulary import Description, Message, ScoreSums
 
 FORMAT, VERSION = "fedopl-run", 1
@@ -67,6 +71,14 @@ def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | Non
         ),
         "rounds.jsonl": "".join(json.dumps(asdict(latest)) + "\n" for latest in record.rounds),
     }
+    if record.leaves:
+        files["leaves.csv"] = _csv(
+            ("leaf", "share", "action", *ESTIMATE),
+            (
+                (r.leaf, r.share, r.action, *(astuple(r.estimate) if r.estimate else [""] * 4))
+                for r in record.leaves
+            ),
+        )
     if record.policy:
         files["policy.json"] = policy_json(record.policy)
     contents = {name: text.encode() for name, text in files.items()} | {"sums.npz": _sums(record)}
@@ -107,6 +119,10 @@ def load_record(folder: Path) -> Record:
             rounds=_read(folder / "rounds.jsonl", _rounds),
             statistics=Statistics(study=study, sums=sums),
             described=described,
+            tree=_load_tree(folder / "sums.npz", study, summary),
+            leaves=_read(folder / "leaves.csv", _leaf_rows)
+            if "leaves.csv" in summary["files"]
+            else (),
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
@@ -154,6 +170,8 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "mixture": record.mixture,
         "rows": record.rows,
         "clients": sorted(record.statistics.sums),
+        "searched": sorted(record.tree.cells) if record.tree else None,
+        "lost": record.tree.lost if record.tree else None,
         "described": sorted(record.described.by_client) if record.described else None,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -180,6 +198,11 @@ def _sums(record: Record) -> bytes:
         arrays["cuts"] = record.described.cuts
         for position, (_, told) in enumerate(sorted(record.described.by_client.items())):
             arrays |= {f"told.{position}.{f}": getattr(told, f) for f in _arrays(Description)}
+    if record.tree:
+        arrays |= {f"grid.{k}": np.array(cuts) for k, cuts in enumerate(record.tree.grid.cuts)}
+        arrays["grid.levels"] = np.array(record.tree.grid.is_level)
+        for position, (_, cells) in enumerate(sorted(record.tree.cells.items())):
+            arrays[f"cells.{position}"] = cells
     content = io.BytesIO()
     np.savez(content, **arrays)
     return content.getvalue()
@@ -222,6 +245,18 @@ def _gain_rows(text: str) -> tuple[GainRow, ...]:
     )
 
 
+def _leaf_rows(text: str) -> tuple[LeafRow, ...]:
+    return tuple(
+        LeafRow(
+            leaf=int(row["leaf"]),
+            share=float(row["share"]),
+            action=row["action"],
+            estimate=_estimate(row) if row["value"] else None,
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    )
+
+
 def _estimate(row: dict[str, str]) -> Estimate:
     return Estimate(
         value=float(row["value"]),
@@ -239,6 +274,20 @@ def _rounds(text: str) -> tuple[Round, ...]:
             content[name] = tuple(content[name])
         rounds.append(Round(**content))
     return tuple(rounds)
+
+
+def _load_tree(path: Path, study: Study, summary: dict[str, Any]) -> TreeStatistics | None:
+    if summary["searched"] is None:
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            is_level = tuple(bool(level) for level in arrays["grid.levels"])
+            cuts = tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level)))
+            cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(summary["searched"])}
+    except Exception:  # whatever a damaged archive makes its reader say
+        raise StorageError(f"{path}: was changed or cut off since it was written") from None
+    grid, lost = Grid(cuts, is_level), dict(summary["lost"])
+    return TreeStatistics(study=study, grid=grid, cells=cells, lost=lost)
 
 
 def _load_sums(

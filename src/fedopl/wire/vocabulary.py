@@ -13,7 +13,10 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.policies.linear import action_pairs
+from fedopl.policies.tree import MOST_NODES, NODE_NUMBERS
 from fedopl.study import Study
+from fedopl.trees.growing import n_levels
+from fedopl.trees.plan import MOST_BINS
 
 VERSION = 1
 
@@ -31,10 +34,22 @@ class Axis(enum.Enum):
     PAIRS = "pairs"
     LINEAR_POLICIES = "linear policies"
     PAIRWISE_POLICIES = "pairwise policies"
+    TREES = "trees"
+    TREE_NODES = "tree nodes"  # questions and leaves, filled up with nothing
+    NODE_NUMBERS = "node numbers"  # column, cut, and where yes and no lead
     RULES = "rules"
     CUTS = "cuts"
     BINS = "bins"  # below, between and above the cuts
     CHANCE_BINS = "chance bins"  # between the public `CHANCE_CUTS`
+    COLUMNS = "columns"  # that a tree may ask about
+    CUT_COLUMNS = "cut columns"  # those whose thresholds are not agreed yet
+    FINE_CUTS = "fine cuts"
+    FINE_BINS = "fine bins"  # below, between and above the fine cuts
+    THRESHOLDS = "thresholds"  # of all columns, one behind the other
+    OPEN_NODES = "open nodes"  # of a tree that is not finished
+    CELLS = "cells"  # of every two columns' bins, one table behind the other
+    CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
+    LEAVES = "leaves"  # of a finished tree
     CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
 
 
@@ -140,6 +155,7 @@ class EstimateValues(Message):
     split: Split
     linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
     pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
+    trees: Annotated[Array, (Axis.TREES, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
 
 
@@ -150,8 +166,35 @@ class Describe(Message):
     code: ClassVar[int] = 9
     linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
     pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
+    trees: Annotated[Array, (Axis.TREES, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
     cuts: Annotated[Array, (Axis.PARAMETERS, Axis.CUTS)]  # of each feature, rising
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CountBins(Message):
+    """Ask how many training rows lie between these cuts, so that thresholds can be agreed."""
+
+    code: ClassVar[int] = 10
+    cuts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_CUTS)]  # of each column, rising
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumCells(Message):
+    """The sums of scores over every two columns' bins, apart for each open node of a tree."""
+
+    code: ClassVar[int] = 11
+    partition: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+    n_cuts: Annotated[Array, (Axis.COLUMNS,)]  # how many of the thresholds are each column's
+    cuts: Annotated[Array, (Axis.THRESHOLDS,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ValueLeaves(Message):
+    """Ask what each action is worth in each leaf of a tree, on held-out rows."""
+
+    code: ClassVar[int] = 12
+    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
 
 
 # --- answers, from a client ------------------------------------------------------------------
@@ -241,6 +284,42 @@ class Description(Message):
     effective_rows: Annotated[Array, (Axis.ACTIONS,)]  # (Σw)²/Σw² over takers, w = 1/propensity
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BinCounts(Message):
+    """Rounded counts of training rows."""
+
+    code: ClassVar[int] = 74
+    counts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_BINS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellSums(Message):
+    """By cell: rows, their share of all weight, and by action the share of the mean score.
+
+    Where not every row has every score, the shares of weight that have one follow. Small cells are
+    hidden among others; `lost` is how far that can move the value of any tree at most.
+    """
+
+    code: ClassVar[int] = 75
+    cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS)]
+    lost: Annotated[Array, (Axis.OPEN_NODES,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeafValues(Message):
+    """By leaf: its share of held-out rows, and the mean score of each action with its variance.
+
+    Zero rows where a leaf, or an action in it, has too few of them.
+    """
+
+    code: ClassVar[int] = 76
+    shares: Annotated[Array, (Axis.LEAVES,)]
+    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]
+    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]
+    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]
+    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]  # of the means
+
+
 ANSWERS: dict[type[Message], type[Message]] = {
     Enrol: Enrolment,
     SumOutcomes: OutcomeSums,
@@ -250,6 +329,9 @@ ANSWERS: dict[type[Message], type[Message]] = {
     SlopeOfValue: Slope,
     EstimateValues: Values,
     Describe: Description,
+    CountBins: BinCounts,
+    SumCells: CellSums,
+    ValueLeaves: LeafValues,
 }
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair
@@ -258,6 +340,8 @@ MESSAGES: dict[int, type[Message]] = {
 # A feature is cut in three places; propensities at these.
 N_CUTS = 3
 CHANCE_CUTS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+# Thresholds are agreed from counts in this many bins.
+N_FINE_BINS = 256
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
@@ -270,6 +354,10 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
         needed.add(SumOutcomes)
     if study.describe:
         needed.add(Describe)
+    if study.policy == "tree" and study.tree.thresholds == "grid":
+        needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
+    if study.policy == "tree":
+        needed.add(ValueLeaves)
     if study.policy == "linear":
         own: dict[str, type[Message]] = {
             "csoaa-sgd": ImprovePolicy,
@@ -296,11 +384,22 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
         Axis.CUTS: N_CUTS,
         Axis.BINS: N_CUTS + 1,
         Axis.CHANCE_BINS: len(CHANCE_CUTS) + 1,
+        Axis.NODE_NUMBERS: NODE_NUMBERS,
+        Axis.COLUMNS: len(study.columns),
+        Axis.CUT_COLUMNS: len(study.cut_columns),
+        Axis.FINE_CUTS: N_FINE_BINS - 1,
+        Axis.FINE_BINS: N_FINE_BINS,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
-    for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.RULES):
+    sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
+    sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)
+    sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
+    sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
+    sizes[Axis.CELLS] = range(1, study.most_cells + 1)
+    sizes[Axis.CELL_NUMBERS] = range(2 + n_actions, 2 + 2 * n_actions + 1)
+    for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, most + 1)
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
     return sizes
@@ -317,5 +416,6 @@ def no_policies(study: Study) -> dict[str, FloatArray]:
     return {
         "linear": np.empty((0, study.n_actions, width)),
         "pairwise": np.empty((0, len(action_pairs(study.n_actions)), width)),
+        "trees": np.empty((0, MOST_NODES, NODE_NUMBERS)),
         "rules": np.empty(0),
     }

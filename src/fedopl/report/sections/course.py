@@ -20,14 +20,31 @@ ORACLES = {
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
 }
+TREES = {
+    "exact": "Clients told sums of scores over the cells of a public grid, all at once. The tree "
+    "was searched for in the mixture of these sums, exactly: no rounds of training were needed.",
+    "ahead": "Clients told sums of scores over the cells of a public grid, level by level. At "
+    "every place in the tree the best two levels were searched for in the mixture of these sums; "
+    "the first question stayed, and both answers were looked into on the next level.",
+    "observed": "There is one client, and it searched for the tree in its own rows, exactly.",
+}
 FINITE = "Nothing was trained: the best of the named candidates was picked on training rows."
 
 
 def course(record: Record) -> Section:
     """The section."""
-    how = FINITE if record.study.policy == "finite" else ORACLES[record.study.oracle]
-    parts = (Text(text=how), *_curve(record), _exchanges(record))
+    parts = (Text(text=_how(record)), *_curve(record), _exchanges(record))
     return Section(name="learning", title="How it was learned", parts=parts)
+
+
+def _how(record: Record) -> str:
+    if record.study.policy == "finite":
+        return FINITE
+    if record.study.policy == "linear":
+        return ORACLES[record.study.oracle]
+    if record.tree is None:
+        return TREES["observed"]
+    return TREES["exact" if record.tree.is_exact else "ahead"]
 
 
 def _curve(record: Record) -> tuple[Part, ...]:

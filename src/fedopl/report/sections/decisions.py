@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedopl.arrays import FloatArray, IntArray
+from fedopl.report.action_colours import MOST_OWN, action_order
 from fedopl.report.figures.bars import Bar, stacked
 from fedopl.report.figures.drawing import ACTIONS
 from fedopl.report.groups import Group, difference, groups_of, overall
@@ -12,7 +13,7 @@ from fedopl.report.sections.policy import policy_parts
 from fedopl.server.description import Descriptions
 from fedopl.server.record import Record
 
-MOST_DRAWN = 6  # features, and actions with a colour of their own
+MOST_DRAWN = 6  # features, and actions in words
 
 
 def decisions(record: Record) -> Section:
@@ -36,7 +37,7 @@ def _splits(record: Record) -> tuple[Part, ...]:
 
 def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     everybody, actions = overall(described), record.study.actions
-    order = _order(everybody)
+    order = action_order(record)
     rows = {"learned policy": everybody.decided, "done so far": everybody.taken}
     bars = [
         Bar(label=name, shares=_merged(_shares(counts), order), note="")
@@ -75,7 +76,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
         return ()
     ranked = sorted(groups, key=lambda feature: -difference(groups[feature]))
     shown = [feature for feature in groups if feature in ranked[:MOST_DRAWN]]
-    order = _order(overall(described))
+    order = action_order(record)
     bars = [
         Bar(
             label=group.name,
@@ -131,26 +132,18 @@ def _shares(counts: FloatArray) -> FloatArray:  # (n_actions,)
     return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
 
 
-def _order(everybody: Group) -> IntArray:
-    """Actions as the study names them; where there are too many, the most frequent come first."""
-    n_actions = len(everybody.decided)
-    if n_actions <= len(ACTIONS):
-        return np.arange(n_actions)
-    return np.argsort(-(everybody.decided + everybody.taken), kind="stable")
-
-
 def _merged(shares: FloatArray, order: IntArray) -> list[float]:
     """In order; whatever has no colour of its own becomes one."""
     ordered = [float(share) for share in shares[order]]
     if len(ordered) <= len(ACTIONS):
         return ordered
-    return [*ordered[:MOST_DRAWN], sum(ordered[MOST_DRAWN:])]
+    return [*ordered[:MOST_OWN], sum(ordered[MOST_OWN:])]
 
 
 def _keys(actions: tuple[str, ...], order: IntArray) -> tuple[Key, ...]:
     names = [actions[a] for a in order]
     if len(names) > len(ACTIONS):
-        names = [*names[:MOST_DRAWN], f"{len(names) - MOST_DRAWN} other actions"]
+        names = [*names[:MOST_OWN], f"{len(names) - MOST_OWN} other actions"]
     return tuple(
         Key(colour=f"action-{place}", text=name) for place, name in enumerate(names, start=1)
     )

@@ -14,8 +14,9 @@ def left(record: Record) -> Section:
     parts: tuple[Part, ...] = (
         Text(
             text="Rows stayed where they are. Clients answer questions from a closed list, and "
-            "what an answer holds is counted in features, actions, folds or bins, never in rows: "
-            "no message can hold a row. Each client also keeps its own ledger of what it said."
+            "what an answer holds is counted in features, actions, folds, bins, cells or leaves, "
+            "never in rows: no message can hold a row. Each client also keeps its own ledger of "
+            "what it said."
         ),
         _kinds(queries),
         _by_client(record, queries),

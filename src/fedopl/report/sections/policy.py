@@ -3,11 +3,13 @@
 import numpy as np
 
 from fedopl.arrays import FloatArray
+from fedopl.policies.tree import TreePolicy
 from fedopl.report.comparing import is_arm
 from fedopl.report.explaining import Against, Explanation, explain, sentences
 from fedopl.report.figures.bars import weights_chart
 from fedopl.report.numbers import decimal
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
+from fedopl.report.sections.tree import tree_parts
 from fedopl.server.record import Record
 
 MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
@@ -28,6 +30,8 @@ KEYS = (
 
 def policy_parts(record: Record) -> tuple[Part, ...]:
     """What the policy looks at, or why there is nothing to look at."""
+    if isinstance(record.policy, TreePolicy):
+        return (Heading(text="The questions it asks"), *tree_parts(record, record.policy))
     head = Heading(text="What speaks for each action")
     if record.policy is None:
         why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."

@@ -77,6 +77,9 @@ def _flat(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     for name, value in content.items():
         if isinstance(value, dict) and value:
             rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for place, entry in enumerate(value, start=1):
+                rows += _flat(entry, f"{prefix}{name}.{place}.")
         elif isinstance(value, list):
             rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
         else:

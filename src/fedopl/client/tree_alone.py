@@ -1,0 +1,115 @@
+"""The tree that one party learns from its own scores."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.arrays import FloatArray, check_finite, check_length, float_array
+from fedopl.client.cells import Binning, ScoredRows, cell_sums
+from fedopl.client.observed import best_observed_tree
+from fedopl.errors import DataError
+from fedopl.labels import unique_names
+from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
+from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
+from fedopl.trees.grid import Grid
+from fedopl.trees.growing import grow_tree
+from fedopl.trees.plan import TreePlan
+from fedopl.trees.rules import agreed_grid, rules_of
+from fedopl.trees.search import WEIGHT, Cells
+
+
+def search_tree(
+    contexts: ArrayLike,
+    scores: ArrayLike,
+    plan: TreePlan | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    feature_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+) -> TreePolicy:
+    """The best tree for these scores, for somebody who holds all rows.
+
+    Args:
+        contexts: a column for each feature, each a number.
+        scores: what each action is worth in each row, such as `aipw_scores(...).values`.
+        plan: how deep the tree may be and where it may split. On a grid, thresholds are quantiles
+            of the rows; with `thresholds="observed"` every threshold is tried.
+        weights: how much each row counts.
+        feature_names: what features are called, if not x0, x1 and so on.
+        action_names: what actions are called, if not 0, 1 and so on.
+
+    """
+    rows = float_array(contexts, "contexts", ndim=2)
+    values = float_array(scores, "scores", ndim=2)
+    check_length(values, "scores", len(rows))
+    features = unique_names(feature_names or [f"x{f}" for f in range(rows.shape[1])], "features")
+    actions = unique_names(action_names or [str(a) for a in range(values.shape[1])], "actions")
+    check_finite(rows, "contexts", features)
+    if not len(rows) or len(features) != rows.shape[1] or len(actions) != values.shape[1]:
+        raise DataError("contexts, scores: expected rows, and a name for each column of both")
+    shares = None if weights is None else float_array(weights, "weights", ndim=1)
+    if shares is not None:
+        check_length(shares, "weights", len(rows))
+    used = np.ones(len(rows), bool)
+    scored = ScoredRows(contexts=rows, scores=values, weights=shares, used=used)
+    root = tree_alone(scored, plan or TreePlan(), tree_columns(features, None), actions)
+    return TreePolicy(root, actions, features)
+
+
+def tree_alone(
+    rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
+) -> Node:
+    """The best tree on these rows, on a grid of their own quantiles or on all they have."""
+    if plan.thresholds == "observed":
+        return _on_observed(rows, plan, columns)
+    grid = _own_grid(rows, plan, columns)
+
+    def cells_of(partition: Node) -> list[Cells]:
+        binning = Binning(columns=columns, grid=grid, partition=partition)
+        sums = as_shares(cell_sums(rows, binning), grid)
+        return [Cells(part) for part in sums[: binning.n_open]]
+
+    return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)[0]
+
+
+def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
+    """The sums as shares of all weight, in place; rows are counted as they are."""
+    total = sums[:, grid.tables[0, 0], WEIGHT].sum()
+    sums[..., WEIGHT:] /= total or 1.0
+    return sums
+
+
+def _own_grid(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
+    levels, used = np.arange(1, plan.bins) / plan.bins, rows.usable
+    proposed = {
+        column.name: np.unique(np.quantile(column.values(rows.contexts)[used], levels)).tolist()
+        for column in columns
+        if isinstance(column, NumberColumn) and column.name not in plan.cuts
+    }
+    return agreed_grid(plan, columns, proposed)
+
+
+def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:
+    """Actions that some row lacks a score for cannot be weighed up here, and are not chosen."""
+    contexts, scores = rows.contexts[rows.usable], rows.scores[rows.usable]
+    known = np.flatnonzero(np.isfinite(scores).all(axis=0))
+    if not len(known):
+        raise DataError("scores: no action has a score in every row")
+    asked = [p for p, c in enumerate(columns) if not plan.columns or c.name in plan.columns]
+    weights = np.ones(len(scores)) if rows.weights is None else rows.weights[rows.usable]
+    found = best_observed_tree(
+        np.column_stack([columns[place].values(contexts) for place in asked]),
+        tuple(isinstance(columns[place], LevelColumn) for place in asked),
+        scores[:, known] * (weights / weights.sum())[:, None],
+        depth=plan.depth,
+        minimum_leaf=plan.minimum_leaf,
+        split_cost=plan.split_cost,
+    )
+
+    def renamed(node: Node) -> Node:
+        if isinstance(node, Leaf):
+            return Leaf(int(known[node.action]))
+        return Split(asked[node.column], node.cut, renamed(node.yes), renamed(node.no))
+
+    return renamed(found.node)

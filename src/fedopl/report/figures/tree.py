@@ -1,0 +1,149 @@
+"""A tree of questions, from left to right: the leaves in their actions' colours."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
+from fedopl.report.figures.drawing import (
+    ACTIONS,
+    INK,
+    PAGE,
+    QUIET,
+    WIDTH,
+    axes_at,
+    drawn,
+    label_room,
+    short,
+)
+
+GAP, EDGE = 0.38, 0.04  # between levels, and around everything
+LINE_HEIGHT, MARGIN, APART = 0.165, 0.09, 0.12
+MOST_LETTERS, MOST_LETTERS_DEEP = 24, 18  # of a line; fewer where there are many levels
+DEEP = 3
+MOST_ROOMY = 16  # leaves with a second line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What is written on a leaf, and the place of its colour."""
+
+    action: str
+    note: str
+    colour: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Box:
+    """A question or a leaf, with what lies below it."""
+
+    level: int
+    down: float  # in leaves
+    text: str
+    colour: str
+    below: tuple["_Box", ...] = ()
+
+    def all(self) -> Iterator["_Box"]:
+        yield self
+        for box in self.below:
+            yield from box.all()
+
+
+def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> tuple[str, float]:
+    """The SVG, and how wide it is in inches."""
+    root = _box(policy.root, policy, enumerate(endings), 0)
+    boxes = list(root.all())
+    starts, widths = _columns(boxes)
+    slot = APART + max(_height(box) for box in boxes if not box.below)
+    width = max(WIDTH, starts[-1] + widths[-1] + EDGE)
+    height = slot * len(endings) + 2 * EDGE
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, 0, 0, width, height)
+        axes.set_axis_off()
+        axes.set_xlim(0, width)
+        axes.set_ylim(height, 0)
+        for box in boxes:
+            middle = EDGE + slot * (box.down + 0.5)
+            _draw_box(axes, box, starts[box.level], middle, widths[box.level])
+            for answer, child in zip(("yes", "no"), box.below, strict=False):
+                start = starts[box.level] + widths[box.level], middle
+                end = starts[child.level], EDGE + slot * (child.down + 0.5)
+                _draw_branch(axes, start, end, answer)
+
+    return drawn(name, height, draw, width), width
+
+
+def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], level: int) -> _Box:
+    most = MOST_LETTERS if policy.depth <= DEEP else MOST_LETTERS_DEEP
+    if isinstance(node, Leaf):
+        down, ending = next(endings)
+        joint = "\n" if len(policy.leaves()) <= MOST_ROOMY else "  "
+        text = f"{short(ending.action, most)}{joint}{ending.note}".rstrip()
+        return _Box(level=level, down=down, text=text, colour=ACTIONS[ending.colour])
+    yes, no = (_box(child, policy, endings, level + 1) for child in (node.yes, node.no))
+    return _Box(
+        level=level,
+        down=(yes.down + no.down) / 2,
+        text=_question(policy, node, most),
+        colour=PAGE,
+        below=(yes, no),
+    )
+
+
+def _question(policy: TreePolicy, split: Split, most: int) -> str:
+    """On one line or on two; a long name is cut off, and what is asked of it is not."""
+    column, asked = policy.asked(split)
+    whole = f"{column} {asked}"
+    return whole if short(whole, most) == whole else f"{short(column, most)}\n{short(asked, most)}"
+
+
+def _columns(boxes: list[_Box]) -> tuple[list[float], list[float]]:
+    """Where the boxes of each level start, and how wide they are."""
+    levels = 1 + max(box.level for box in boxes)
+    widths = [
+        label_room([line for box in boxes if box.level == level for line in box.text.split("\n")])
+        for level in range(levels)
+    ]
+    starts = [EDGE + sum(widths[:level]) + GAP * level for level in range(levels)]
+    return starts, widths
+
+
+def _height(box: _Box) -> float:
+    return LINE_HEIGHT * len(box.text.split("\n")) + MARGIN
+
+
+def _draw_box(axes: Axes, box: _Box, left: float, middle: float, width: float) -> None:
+    height = _height(box)
+    axes.add_patch(
+        FancyBboxPatch(
+            (left, middle - height / 2),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.05",
+            facecolor=box.colour,
+            edgecolor=QUIET if box.below else box.colour,
+            linewidth=0.9,
+        )
+    )
+    axes.text(
+        left + width / 2,
+        middle,
+        box.text,
+        ha="center",
+        va="center",
+        color=INK,
+        linespacing=1.15,
+    )
+
+
+def _draw_branch(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], answer: str
+) -> None:
+    turn = start[0] + 0.1
+    across, down = [start[0], turn, turn, end[0]], [start[1], start[1], end[1], end[1]]
+    axes.plot(across, down, color=QUIET, linewidth=0.9, zorder=0)
+    axes.text((turn + end[0]) / 2, end[1] - 0.05, answer, ha="center", size=8.5, color=QUIET)

@@ -1,0 +1,78 @@
+"""Growing trees of any depth: exact up to depth two, beyond that with a look two levels ahead.
+
+At every node the best tree of depth two is found; its first question stays, and both answers are
+looked into on the next level. On the last level all of it stays. So every tree is at least as good
+as the exact one of depth two, but beyond that depth it need not be the best of all.
+"""
+
+from collections.abc import Callable
+
+from fedopl.policies.tree import Leaf, Node, Split
+from fedopl.trees.grid import Grid
+from fedopl.trees.search import Cells, Rules, best_tree
+
+LOOK_AHEAD = 2
+# In a partition, the leaves that are done; the others are counted from zero.
+DONE = -1
+
+Answer = tuple[int, float, bool]  # column, cut, whether yes
+Path = tuple[Answer, ...]
+
+
+def grow_tree(
+    grid: Grid, depth: int, rules: Rules, cells_of: Callable[[Node], list[Cells]]
+) -> tuple[Node, float]:
+    """The tree, and what it is worth.
+
+    `cells_of` is asked once for each level. It gets a partition: a tree whose leaves say which of
+    the open nodes a row belongs to, or DONE; it gives the sums of every open node.
+    """
+    decided: dict[Path, Node] = {}
+    questions: dict[Path, Split] = {}
+    value = 0.0
+    opened: list[Path] = [()]
+    while opened:
+        remaining = depth - len(opened[0])
+        partition = _built((), decided, questions, {path: n for n, path in enumerate(opened)})
+        below: list[Path] = []
+        for path, cells in zip(opened, cells_of(partition), strict=True):
+            own = _rules_along(path, grid, rules)
+            found = best_tree(cells, grid, min(remaining, LOOK_AHEAD), own)
+            if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
+                decided[path], value = found.node, value + found.value
+                continue
+            question = found.node
+            questions[path], value = question, value - rules.split_cost
+            below += [(*path, (question.column, question.cut, yes)) for yes in (True, False)]
+        opened = below
+    return _built((), decided, questions, {}), value
+
+
+def n_levels(depth: int) -> int:
+    """How many times cells are asked for at most."""
+    return max(1, depth - LOOK_AHEAD + 1)
+
+
+def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
+    for column, cut, yes in path:
+        rules = rules.within(column, grid.cuts[column].index(cut), yes=yes)
+    return rules
+
+
+def _built(
+    path: Path,
+    decided: dict[Path, Node],
+    questions: dict[Path, Split],
+    opened: dict[Path, int],
+) -> Node:
+    """The tree below a path; with open nodes, a partition, otherwise the finished tree."""
+    if path in opened:
+        return Leaf(opened[path])
+    if path in decided:
+        return Leaf(DONE) if opened else decided[path]
+    asked = questions[path]
+    yes, no = (
+        _built((*path, (asked.column, asked.cut, answer)), decided, questions, opened)
+        for answer in (True, False)
+    )
+    return Split(asked.column, asked.cut, yes, no)

@@ -1,0 +1,458 @@
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from test_door import ask, decoded, door_to, encoded_query, reason, scored, study_of
+
+import fedopl
+from fedopl.client.ledger import FileLedger
+from fedopl.client.limits import Limits
+from fedopl.client.store import FolderStore
+from fedopl.policies.tree import MOST_NODES, Leaf, Split, as_array
+from fedopl.trees.growing import DONE
+from fedopl.trees.plan import TreePlan
+from fedopl.trees.rules import agreed_grid
+from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.wire.vocabulary import (
+    N_FINE_BINS,
+    BinCounts,
+    CellSums,
+    CountBins,
+    LeafValues,
+    Refusal,
+    SumCells,
+    ValueLeaves,
+)
+
+GUARDED = Limits()
+NEEDED = GUARDED.rows_needed(3)  # rows behind a sum of three actions' scores
+NEEDED_IN_LEAVES = GUARDED.rows_needed(6)
+EVERYBODY = as_array(Leaf(0))
+CUTS = {"x0": (-0.5, 0.5), "x1": (0.0,)}
+
+
+def tree_study(depth=2, cuts=CUTS, **changes):
+    """A study whose tree asks about the first two features, cut where it says."""
+    plan = TreePlan(depth=depth, cuts=cuts, columns=tuple(CUTS))
+    return study_of(policy="tree", tree=plan, **changes)
+
+
+def open_tree_study(depth=2):
+    """A study whose thresholds have yet to be agreed."""
+    return study_of(policy="tree", tree=TreePlan(depth=depth, columns=tuple(CUTS)))
+
+
+def sum_cells(door, partition=EVERYBODY, grid=CUTS, **changes):
+    own = [grid.get(name, ()) for name in door.study.features]
+    fields = {
+        "partition": partition,
+        "n_cuts": np.array([len(one) for one in own], float),
+        "cuts": np.array([cut for one in own for cut in one], float),
+    }
+    return ask(door, SumCells, **{**fields, **changes})
+
+
+def value_leaves(door, root, **changes):
+    return ask(door, ValueLeaves, tree=as_array(root, MOST_NODES), **changes)
+
+
+def placed(first, second, *, n_actions=3):
+    """Data with these numbers in the first two features."""
+    rng = np.random.default_rng(len(first))
+    contexts = np.column_stack([first, second, rng.standard_normal((len(first), 3))])
+    names = tuple(f"a{a}" for a in range(n_actions))
+    return fedopl.LoggedData(
+        contexts,
+        rng.integers(n_actions, size=len(first)),
+        rng.standard_normal(len(first)),
+        action_names=names,
+    )
+
+
+def training_of(door):
+    """The training rows and their scores, which the door keeps to itself."""
+    space = door._space
+    return space.data.contexts[space.training], space.scores[space.training]
+
+
+def with_scores(door, change):
+    """The door, once `change` was made to its scores."""
+    kept = door._space._kept()
+    values = kept["values"].copy()
+    change(values, door._space)
+    door._space.keep({**kept, "values": values})
+    return door
+
+
+# --- sums over cells ----------------------------------------------------------------------------
+
+
+def test_without_limits_the_cells_are_sums_of_scores_as_shares(draw):
+    door = scored(door_to(draw(), tree_study()))
+    told = sum_cells(door)
+    contexts, scores = training_of(door)
+    bins = np.searchsorted(CUTS["x0"], contexts[:, 0])
+    line = told.cells[0, :3]
+    for place in range(3):
+        own = bins == place
+        expected = [own.sum(), own.mean(), *(scores[own].sum(axis=0) / len(scores))]
+        assert line[place] == pytest.approx(expected)
+    assert told.lost.tolist() == [0.0]
+
+
+def test_with_limits_totals_stay_and_what_hiding_can_cost_is_told(draw):
+    cuts = {"x0": tuple(np.linspace(-2, 2, 15)), "x1": tuple(np.linspace(-2, 2, 15))}
+    data, study = draw(), tree_study(cuts=cuts)
+    every = sum_cells(scored(door_to(data, study)), grid=cuts)
+    some = sum_cells(scored(door_to(data, study, limits=GUARDED)), grid=cuts)
+    rows = every.cells[0, :, ROWS]
+    small = (rows > 0) & (rows < NEEDED)
+    assert small.any()
+    assert not (some.cells[0, small] == every.cells[0, small]).all(axis=1).any()
+    assert some.cells[0, :16].sum(axis=0) == pytest.approx(every.cells[0, :16].sum(axis=0))
+    assert some.lost[0] > 0
+    assert np.log2(some.lost[0]) % 1 == 0
+
+
+def test_with_many_rows_in_every_cell_limits_change_nothing(draw):
+    data, study = draw(2000), tree_study()
+    answers = [
+        sum_cells(scored(door_to(data, study, limits=limits)))
+        for limits in (Limits.open(), GUARDED)
+    ]
+    assert answers[0].cells.tobytes() == answers[1].cells.tobytes()
+    assert answers[1].lost.tolist() == [0.0]
+
+
+def test_of_two_columns_that_differ_in_a_few_rows_one_is_not_cut():
+    """Otherwise the sums of one less those of the other are theirs."""
+    cuts = {"x0": (0.0,), "x1": (0.0,)}
+    first = np.repeat([-1.0, 1.0], 100)
+    second = np.where(np.arange(200) < 4, 1.0, first)
+    study = tree_study(cuts=cuts)
+    every = sum_cells(scored(door_to(placed(first, second), study)), grid=cuts)
+    some = sum_cells(scored(door_to(placed(first, second), study, limits=GUARDED)), grid=cuts)
+    place = agreed_grid(study.tree, study.columns, {}).tables[1, 1].start
+    lines = [answer.cells[0, [0, place], ROWS] for answer in (every, some)]
+    assert 0 < lines[0][0] - lines[0][1] < NEEDED
+    assert lines[1].tolist() == [lines[0][0], every.cells[0, :2, ROWS].sum() / 2]
+
+
+def test_a_cell_with_a_few_scores_of_an_action_is_hidden(draw):
+    def leave_two(values, space):
+        low = (space.data.contexts[:, 0] <= -0.5) & space.training
+        values[np.flatnonzero(low)[2:], 2] = np.nan
+
+    answers = {}
+    for name, limits in (("open", Limits.open()), ("guarded", GUARDED)):
+        door = with_scores(scored(door_to(draw(2000), tree_study(), limits=limits)), leave_two)
+        answers[name] = sum_cells(door)
+    n_rows = answers["open"].cells[0, :3, ROWS].sum()
+    known = answers["open"].cells[0, 0, FIRST_ACTION + 3 + 2] * n_rows
+    assert known == pytest.approx(2)
+    told = answers["guarded"].cells[0, :3, FIRST_ACTION + 3 + 2] * n_rows
+    assert told.sum() == pytest.approx(
+        answers["open"].cells[0, :3, FIRST_ACTION + 3 + 2].sum() * n_rows
+    )
+    assert (told >= NEEDED).all()
+
+
+def test_weights_are_shares_and_rows_are_counted():
+    rng = np.random.default_rng(0)
+    data = placed(rng.standard_normal(400), rng.standard_normal(400))
+    weighted = fedopl.LoggedData(
+        data.contexts,
+        data.actions,
+        data.rewards,
+        weights=rng.uniform(1, 3, 400),
+        action_names=data.action_names,
+    )
+    told = sum_cells(scored(door_to(weighted, tree_study(), limits=GUARDED)))
+    assert told.cells[0, :3, WEIGHT].sum() == pytest.approx(1)
+    assert told.cells[0, :3, ROWS].sum() == 300
+
+
+# --- partitions and grids -----------------------------------------------------------------------
+
+BELOW = Split(0, -0.5, Leaf(0), Leaf(1))
+NO_PARTITIONS = {
+    "a node that leads to itself": [[0, -0.5, 0, 1], [-1, 0, 0, 0]],
+    "a node that leads back": [[0, -0.5, 1, 2], [0, 0.5, 0, 2], [-1, 0, 0, 0]],
+    "two that lead to one": [[0, -0.5, 1, 1], [-1, 0, 0, 0]],
+    "a node nowhere leads to": [[-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "a node that is not there": [[0, -0.5, 1, 7], [-1, 0, 0, 0]],
+    "half a node": [[0, -0.5, 1.5, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "a node far away": [[0, -0.5, 1e300, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "nothing": [[-2, 0, 0, 0]],
+    "a column that is not there": [[5, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "a column below all": [[-3, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "a column that may not be asked about": [[2, 0.0, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
+    "a threshold that is not of the grid": as_array(Split(0, -0.4, Leaf(0), Leaf(1))),
+    "parts with a gap": as_array(Split(0, -0.5, Leaf(0), Leaf(2))),
+    "no part zero": as_array(Split(0, -0.5, Leaf(1), Leaf(DONE))),
+    "two leaves with one number": as_array(Split(0, -0.5, Leaf(0), Leaf(0))),
+    "nothing that is open": as_array(Split(0, -0.5, Leaf(DONE), Leaf(DONE))),
+    "half a part": [[0, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 0.5, 0, 0]],
+    "more questions than were looked ahead": as_array(
+        Split(0, -0.5, Leaf(0), Split(1, 0.0, Leaf(1), Leaf(2)))
+    ),
+}
+
+
+@pytest.mark.parametrize("numbers", NO_PARTITIONS.values(), ids=NO_PARTITIONS)
+def test_what_is_no_partition_of_this_study_is_malformed(draw, numbers):
+    door = scored(door_to(draw(), tree_study(depth=3), limits=GUARDED))
+    assert reason(sum_cells(door, np.array(numbers, float))) == "MALFORMED"
+    assert isinstance(sum_cells(door, as_array(BELOW)), CellSums)
+
+
+def test_numbers_that_are_not_finite_are_malformed(draw):
+    door = scored(door_to(draw(), tree_study(depth=3), limits=GUARDED))
+    for value in (np.nan, np.inf):
+        for changes in (
+            {"partition": as_array(Split(0, value, Leaf(0), Leaf(1)))},
+            {"cuts": np.array([-0.5, value, 0.0])},
+            {"n_cuts": np.array([2, value, 0, 0, 0])},
+        ):
+            assert reason(sum_cells(door, **changes)) == "MALFORMED"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_partition_comes_the_door_answers(draw, data):
+    nodes = data.draw(st.integers(1, 7))
+    entry = st.one_of(
+        st.integers(-3, 8).map(float),
+        st.sampled_from([-0.5, 0.5]),
+        st.floats(allow_nan=False, allow_infinity=False),
+    )
+    numbers = data.draw(arrays(np.float64, (nodes, 4), elements=entry))
+    door = scored(door_to(draw(), tree_study(depth=4), limits=GUARDED))
+    assert isinstance(sum_cells(door, numbers), CellSums | Refusal)
+    assert isinstance(value_leaves(door, Leaf(0), study=door.study.digest), LeafValues | Refusal)
+    assert isinstance(ask(door, ValueLeaves, tree=numbers), LeafValues | Refusal)
+
+
+NO_GRIDS = {
+    "other thresholds than were agreed": {"cuts": np.array([-0.5, 0.6, 0.0])},
+    "thresholds that fall": {"cuts": np.array([0.5, -0.5, 0.0])},
+    "too few thresholds": {"cuts": np.array([-0.5, 0.5])},
+    "counts that do not add up": {"n_cuts": np.array([2.0, 2, 0, 0, 0])},
+    "a count below zero": {"n_cuts": np.array([4.0, -1, 0, 0, 0])},
+    "half a count": {"n_cuts": np.array([2.5, 0.5, 0, 0, 0])},
+    "a huge count": {"n_cuts": np.array([1e300, 0, 0, 0, 0])},
+    "another column's thresholds": {"n_cuts": np.array([1.0, 2, 0, 0, 0])},
+    "a column that may not be asked about": {"n_cuts": np.array([2.0, 0, 1, 0, 0])},
+}
+
+
+@pytest.mark.parametrize("changes", NO_GRIDS.values(), ids=NO_GRIDS)
+def test_what_is_not_the_agreed_grid_is_malformed(draw, changes):
+    door = scored(door_to(draw(), tree_study(), limits=GUARDED))
+    assert reason(sum_cells(door, **changes)) == "MALFORMED"
+
+
+def test_once_a_grid_was_used_there_is_no_other(draw):
+    limits = {"guarded": GUARDED, "open": Limits.open()}
+    other = {"x0": (-0.5, 0.5001), "x1": (0.0,)}
+    for name, own in limits.items():
+        door = scored(door_to(draw(), open_tree_study(depth=4), limits=own))
+        assert isinstance(sum_cells(door), CellSums)
+        second = sum_cells(door, grid=other)
+        if name == "open":
+            assert isinstance(second, CellSums)
+        else:
+            assert reason(second) == "BUDGET_SPENT"
+
+
+def test_there_is_an_answer_for_every_level_of_the_tree_and_no_more(draw):
+    door = scored(door_to(draw(2000), tree_study(depth=3), limits=GUARDED))
+    first, second = sum_cells(door), sum_cells(door, as_array(BELOW))
+    assert second.cells.shape[0] == 2
+    np.testing.assert_allclose(second.cells.sum(axis=0), first.cells[0], atol=1e-12)
+    other = as_array(Split(0, 0.5, Leaf(0), Leaf(1)))
+    assert reason(sum_cells(door, other)) == "BUDGET_SPENT"
+    assert sum_cells(door).cells.tobytes() == first.cells.tobytes()
+    strict = scored(door_to(draw(), tree_study(depth=3), limits=Limits(cell_queries=1)))
+    assert isinstance(sum_cells(strict), CellSums)
+    assert reason(sum_cells(strict, as_array(BELOW))) == "BUDGET_SPENT"
+
+
+def test_parts_that_differ_from_earlier_ones_by_a_few_rows_are_refused(tmp_path):
+    # Of those on the left, four at most lie between the two thresholds of the second column.
+    cells = [(-1, -1), (-1, 0.5), (-1, 2), (1, -1), (1, 0.5), (1, 2)]
+    places = np.repeat(cells, [80, 4, 80, 80, 80, 80], axis=0)
+    data, cuts = placed(*places.T), {"x0": (0.0,), "x1": (0.0, 1.0)}
+    study = tree_study(depth=4, cuts=cuts)
+    kept = {"store": FolderStore(tmp_path / "s"), "ledger": FileLedger(tmp_path / "l.jsonl")}
+    below, above = (
+        as_array(Split(0, 0.0, Split(1, cut, Leaf(0), Leaf(1)), Leaf(2))) for cut in (0.0, 1.0)
+    )
+    door = scored(door_to(data, study, limits=GUARDED, **kept))
+    assert isinstance(sum_cells(door, below, cuts), CellSums)
+    again = door_to(data, study, limits=GUARDED, **kept)  # another process
+    assert isinstance(sum_cells(again, below, cuts), CellSums)
+    assert reason(sum_cells(again, above, cuts)) == "SMALL_CELLS"
+    fresh = scored(door_to(data, study, limits=GUARDED))
+    assert isinstance(sum_cells(fresh, above, cuts), CellSums)
+
+
+def test_a_part_of_a_few_rows_is_refused(draw):
+    cuts = {"x0": (-2.3, 0.5), "x1": (0.0,)}
+    study = tree_study(depth=3, cuts=cuts)
+    rare = as_array(Split(0, -2.3, Leaf(0), Leaf(1)))
+    hidden_rest = as_array(Split(0, -2.3, Leaf(DONE), Leaf(0)))
+    for partition in (rare, hidden_rest):
+        door = scored(door_to(draw(), study, limits=GUARDED))
+        n_rows = int((training_of(door)[0][:, 0] <= -2.3).sum())
+        assert 0 < n_rows < NEEDED
+        assert reason(sum_cells(door, partition, cuts)) == "SMALL_CELLS"
+
+
+def test_there_are_no_cells_before_scores(draw):
+    assert reason(sum_cells(door_to(draw(), tree_study()))) == "NOTHING_TO_SAY"
+
+
+# --- counts in bins -----------------------------------------------------------------------------
+
+
+def fine_cuts(low=-4.0, high=4.0):
+    return np.tile(np.linspace(low, high, N_FINE_BINS - 1), (2, 1))
+
+
+def test_counts_are_exact_without_limits_and_rounded_with_them(draw):
+    data = draw()
+    every = ask(door_to(data, open_tree_study()), CountBins, cuts=fine_cuts())
+    assert every.counts.sum(axis=1).tolist() == [151, 151]
+    some = ask(door_to(data, open_tree_study(), limits=GUARDED), CountBins, cuts=fine_cuts())
+    assert not (some.counts % 5).any()
+    assert not some.counts[every.counts == 0].any()
+    assert (np.abs(some.counts - every.counts) < 5).all()
+
+
+def test_asking_for_the_same_counts_again_is_free_and_tells_nothing_new(draw):
+    door = door_to(draw(), open_tree_study(), limits=GUARDED)
+    query = encoded_query(door, CountBins, cuts=fine_cuts())
+    assert len({door.handle(query) for _ in range(5)}) == 1
+    assert isinstance(ask(door, CountBins, cuts=fine_cuts(high=3.0)), BinCounts)
+    assert reason(ask(door, CountBins, cuts=fine_cuts(high=2.0))) == "BUDGET_SPENT"
+    assert isinstance(decoded(door, door.handle(query)), BinCounts)
+
+
+def test_cuts_that_fall_are_malformed(draw):
+    door = door_to(draw(), open_tree_study(), limits=GUARDED)
+    assert reason(ask(door, CountBins, cuts=-fine_cuts())) == "MALFORMED"
+
+
+def test_counts_are_not_asked_for_where_thresholds_are_agreed(draw):
+    door = door_to(draw(), tree_study(), limits=GUARDED)
+    cuts = np.empty((0, N_FINE_BINS - 1))
+    assert reason(ask(door, CountBins, cuts=cuts)) == "NOT_IN_STUDY"
+
+
+# --- leaves -------------------------------------------------------------------------------------
+
+
+def held_out(door):
+    space = door._space
+    return space.data.contexts[~space.training]
+
+
+def test_leaves_are_told_as_they_are_without_limits(draw):
+    door = scored(door_to(draw(), tree_study()))
+    told = value_leaves(door, Split(0, -1.5, Leaf(0), Leaf(1)))
+    low = held_out(door)[:, 0] <= -1.5
+    scores = door._space.scores[~door._space.training]
+    assert told.shares == pytest.approx([low.mean(), 1 - low.mean()])
+    assert told.rows[:, 0].tolist() == [low.sum(), (~low).sum()]
+    assert told.means[0] == pytest.approx(scores[low].mean(axis=0))
+
+
+def test_a_small_leaf_is_hidden_with_the_next_smallest(draw):
+    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
+    root = Split(0, -1.5, Leaf(0), Split(1, -0.3, Leaf(0), Leaf(0)))
+    x = held_out(door)
+    counts = np.array([(x[:, 0] <= -1.5).sum(), ((x[:, 0] > -1.5) & (x[:, 1] <= -0.3)).sum()])
+    assert 0 < counts[0] < NEEDED_IN_LEAVES <= counts[1]
+    told = value_leaves(door, root)
+    assert (told.shares > 0).tolist() == [False, False, True]
+    assert not any(told.__dict__[name][:2].any() for name in ("rows", "means", "variances"))
+    assert value_leaves(door, root, exchange=2).means.tobytes() == told.means.tobytes()
+
+
+def test_the_value_of_the_tree_does_not_tell_of_a_hidden_leaf(draw):
+    """Hidden leaves with two decisions: the tree's value less what is told is that of the few."""
+    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
+    root = Split(0, -1.5, Leaf(1), Split(1, -0.3, Leaf(0), Leaf(0)))
+    told = value_leaves(door, root)
+    assert not told.shares.any()
+    enough = Split(0, -1.5, Leaf(1), Split(1, -0.3, Leaf(1), Leaf(0)))
+    fresh = scored(door_to(draw(400), tree_study(), limits=GUARDED))
+    assert (value_leaves(fresh, enough).shares > 0).tolist() == [False, False, True]
+
+
+def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(draw):
+    def leave_three(values, space):
+        low = (space.data.contexts[:, 0] <= 0) & ~space.training
+        values[np.flatnonzero(low)[3:], 2] = np.nan
+
+    root = Split(0, 0.0, Leaf(0), Leaf(1))
+    door = with_scores(scored(door_to(draw(800), tree_study(), limits=GUARDED)), leave_three)
+    told = value_leaves(door, root)
+    assert (told.rows[:, :2] > 0).all()
+    # The three alone are too few; and all others less those of the second leaf are the three.
+    assert told.rows[:, 2].tolist() == [0, 0]
+
+
+def shifted(root):
+    """The same leaves, counted from one: nobody says yes to the first question."""
+    return Split(1, -1e6, Leaf(0), root)
+
+
+@pytest.mark.parametrize("change", [lambda root: root, shifted], ids=["plainly", "renumbered"])
+def test_leaves_that_differ_from_earlier_ones_in_a_few_rows_are_refused(draw, change):
+    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
+    values = np.sort(held_out(door)[:, 0])
+    middle = (values[50] + values[51]) / 2
+    one_more = (values[51] + values[52]) / 2
+    far = (values[75] + values[76]) / 2
+    assert isinstance(value_leaves(door, Split(0, middle, Leaf(0), Leaf(1))), LeafValues)
+    moved = change(Split(0, one_more, Leaf(0), Leaf(1)))
+    assert reason(value_leaves(door, moved)) == "SMALL_CELLS"
+    assert isinstance(value_leaves(door, change(Split(0, far, Leaf(0), Leaf(1)))), LeafValues)
+
+
+def test_the_same_leaves_are_told_again_and_others_until_the_budget_is_spent(draw):
+    door = scored(door_to(draw(2000), tree_study(), limits=Limits(descriptions=2)))
+    roots = [Split(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0, 0.5)]
+    first = value_leaves(door, roots[0])
+    assert isinstance(value_leaves(door, roots[1]), LeafValues)
+    assert reason(value_leaves(door, roots[2])) == "BUDGET_SPENT"
+    assert value_leaves(door, roots[0]).means.tobytes() == first.means.tobytes()
+    asked_anew = scored(door_to(draw(2000), tree_study(), limits=GUARDED))
+    answers = [value_leaves(asked_anew, roots[0], exchange=number) for number in (1, 2)]
+    assert answers[0].means.tobytes() == answers[1].means.tobytes()
+
+
+def test_a_refusal_for_a_few_rows_is_paid_for(draw):
+    door = scored(door_to(draw(400), tree_study(), limits=Limits(descriptions=2)))
+    values = np.sort(held_out(door)[:, 0])
+    cuts = [(values[place] + values[place + 1]) / 2 for place in (50, 51, 75)]
+    told = [value_leaves(door, Split(0, cut, Leaf(0), Leaf(1))) for cut in cuts]
+    assert [reason(answer) for answer in told[1:]] == ["SMALL_CELLS", "BUDGET_SPENT"]
+
+
+def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out(draw):
+    root = Split(0, 0.0, Leaf(0), Leaf(1))
+    silent = scored(door_to(draw(), tree_study(), limits=Limits(values=False)))
+    assert reason(value_leaves(silent, root)) == "VALUES_FORBIDDEN"
+    nobody = scored(door_to(draw(), tree_study(evaluation_share=0.0), limits=GUARDED))
+    assert reason(value_leaves(nobody, root)) == "NOTHING_TO_SAY"
+
+
+def test_a_leaf_that_decides_on_no_action_is_malformed(draw):
+    door = scored(door_to(draw(), tree_study(), limits=GUARDED))
+    for action in (-1, 3, 0.5):
+        tree = np.array([[-1, action, 0, 0]])
+        assert reason(ask(door, ValueLeaves, tree=tree)) == "MALFORMED"
