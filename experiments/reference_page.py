@@ -19,11 +19,13 @@ from typer.models import OptionInfo
 from fedopl.cli.app import app
 from fedopl.client.client_file import ClientFile
 from fedopl.files import write_between
+from fedopl.schema import Label
 from fedopl.study_file import Feature, StudyFile
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}
+LISTED = {str: "names", float: "numbers"}
 BOUNDS = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
 
 # What the models do not say themselves.
@@ -39,7 +41,11 @@ def keys_of(model: type[BaseModel], above: str = "") -> Iterator[str]:
     """One row for each key that may stand in the file."""
     for name, field in model.model_fields.items():
         models = list(_models_in(field.annotation))
-        if not models:
+        listed = _listed_model(field.annotation)
+        if listed:
+            yield _row(f"{above}{name}", "a list of tables", _default(field), field.description)
+            yield from keys_of(listed, f"{above}{name}[].")
+        elif not models:
             yield _row(f"{above}{name}", _takes(field), _default(field), field.description)
         elif len(models) == 1:
             yield from keys_of(models[0], f"{above}{name}.")
@@ -69,6 +75,13 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from _models_in(part)
 
 
+def _listed_model(annotation: Any) -> type[BaseModel] | None:
+    """The model that a list holds any number of, if it is such a list."""
+    part = (*typing.get_args(annotation), None)[0]
+    holds_models = isinstance(part, type) and issubclass(part, BaseModel)
+    return part if typing.get_origin(annotation) is tuple and holds_models else None
+
+
 def _takes(field: FieldInfo) -> str:
     said = {name: getattr(m, name) for m in field.metadata for name in BOUNDS if hasattr(m, name)}
     bounds = " ".join(f"{BOUNDS[name]} {bound:g}" for name, bound in said.items())
@@ -79,6 +92,8 @@ def _words(annotation: Any) -> str:
     """What may be written, in words."""
     if annotation == Feature:
         return '`"number"` or a list of levels'
+    if annotation == Label:
+        return "a label"
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _words(parts[0])
@@ -87,7 +102,7 @@ def _words(annotation: Any) -> str:
     if origin is dict:
         return f"a table: name = {_words(parts[1])}"
     if origin is tuple:
-        return "a list of labels"
+        return f"a list of {LISTED.get(parts[0], 'labels')}"
     if isinstance(annotation, types.UnionType) or origin is typing.Union:
         return " or ".join(_words(part) for part in parts if part is not types.NoneType)
     return WORDS[annotation]
@@ -96,7 +111,7 @@ def _words(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "**needed**"
-    if field.default_factory is not None or field.default is None:
+    if field.default_factory is not None or field.default in (None, ()):
         return "–"
     if isinstance(field.default, bool):
         return f"`{str(field.default).lower()}`"

@@ -53,6 +53,7 @@ def run_study(
     `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
     for other rows.
     """
+    alone = _only_if_observed(study, transport, alone)
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
@@ -66,6 +67,20 @@ def run_study(
     return replace(record, tree=found)
 
 
+def _only_if_observed(
+    study: Study, transport: Transport, alone: Callable[[], Policy] | None
+) -> Callable[[], Policy] | None:
+    """How the party learns alone, where the study says so, and one party it is."""
+    if study.policy != "tree" or study.tree.thresholds == "grid":
+        return None
+    if alone is None or len(transport.clients) != 1:
+        raise OptionError(
+            "thresholds: observed ones are somebody's values, so they are for one party in its own "
+            f"process; here are {len(transport.clients)} clients. Use the grid"
+        )
+    return alone
+
+
 def _learned(
     setting: Setting, conversation: Conversation, alone: Callable[[], Policy] | None
 ) -> tuple[Policy, tree.TreeStatistics | None]:
@@ -73,14 +88,7 @@ def _learned(
     study = setting.study
     if study.policy != "tree":
         return ORACLES[study.oracle](setting, conversation), None
-    if study.tree.thresholds == "grid":
-        return tree.learn(setting, conversation)
-    if alone is None or len(conversation.transport.clients) > 1:
-        raise OptionError(
-            "thresholds: observed ones are somebody's values, so they are for one party alone; "
-            "use the grid"
-        )
-    return alone(), None
+    return tree.learn(setting, conversation) if alone is None else (alone(), None)
 
 
 def expected_exchanges(study: Study) -> int:

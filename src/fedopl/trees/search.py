@@ -87,11 +87,51 @@ def best_tree(cells: Cells, grid: Grid, depth: int, rules: Rules) -> Found:
         values: FloatArray = leaf_values(leaves, allowed, rules).max(axis=-1)
         return values
 
-    return _Search(cells.numbers, grid, rules, worth).best(depth)
+    scores, _ = _by_action(cells.numbers, rules.n_actions)
+    tie = ROUNDING * float(np.abs(scores).sum()) / len(grid.tables)
+    centred_cells = centred(cells.numbers, rules.n_actions)
+    found = _Search(centred_cells, grid, rules, worth, tie).best(depth)
+    return Found(found.node, found.value + _baseline(cells.numbers, grid, rules.n_actions))
+
+
+def centred(numbers: FloatArray, n_actions: int) -> FloatArray:  # shaped as numbers
+    """The sums with each action's scores held against the mean of all.
+
+    Only differences between actions decide. What they have in common adds up to the same for every
+    tree; but where cells were hidden it would not quite, and the larger it is the more it would
+    weigh. Where scores are missing, the mean of all cells is taken instead of each one's.
+    """
+    scores, known = _by_action(numbers, n_actions)
+    moved = numbers.copy()
+    moved[:, FIRST_ACTION : FIRST_ACTION + n_actions] = scores - (
+        scores.mean(axis=1, keepdims=True) if known is None else _level(scores, known) * known
+    )
+    return moved
+
+
+def _baseline(numbers: FloatArray, grid: Grid, n_actions: int) -> float:
+    """What centring took from the value of every tree."""
+    line = grid.line(numbers, 0)
+    scores, known = _by_action(numbers, n_actions)
+    if known is None:
+        return float(line[:, FIRST_ACTION : FIRST_ACTION + n_actions].mean(axis=1).sum())
+    return _level(scores, known) * float(line[:, WEIGHT].sum())
+
+
+def _by_action(numbers: FloatArray, n_actions: int) -> tuple[FloatArray, FloatArray | None]:
+    """Sums of scores, and the weight of the rows that have one where not all do."""
+    last = FIRST_ACTION + n_actions
+    known = numbers[:, last:] if numbers.shape[1] > last else None
+    return numbers[:, FIRST_ACTION:last], known
+
+
+def _level(scores: FloatArray, known: FloatArray) -> float:
+    total = float(known.sum())
+    return float(scores.sum()) / total if total > 0 else 0.0
 
 
 def largest_error(errors: FloatArray, grid: Grid, depth: int, n_actions: int) -> float:
-    """How far the value of any tree can move if the cells' scores move by `errors`."""
+    """How far the value of any tree can move if the cells' centred scores move by `errors`."""
 
     def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
         sizes: FloatArray = np.abs(leaves[..., FIRST_ACTION:]).max(axis=-1)
@@ -151,10 +191,11 @@ def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
 class _Search:
     """All trees on one grid's cells; `worth` says what a leaf is worth."""
 
-    def __init__(self, numbers: FloatArray, grid: Grid, rules: Rules, worth: Worth) -> None:
+    def __init__(
+        self, numbers: FloatArray, grid: Grid, rules: Rules, worth: Worth, tie: float = 0.0
+    ) -> None:
         self.numbers, self.grid, self.rules, self.worth = numbers, grid, rules, worth
-        scores = grid.line(numbers, 0)[:, FIRST_ACTION : FIRST_ACTION + rules.n_actions]
-        self.tie = ROUNDING * float(np.abs(scores).sum())
+        self.tie = tie
         self.cost = rules.split_cost + WORTH_A_SPLIT * self.tie
 
     def best(self, depth: int) -> Found:
