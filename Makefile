@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+PEERS  := $(VENV)-peers
 
-.PHONY: demo test check test-lowest bench clean
+.PHONY: demo test check test-lowest bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
@@ -31,6 +32,10 @@ bench: $(STAMP)-bench
 	$(BIN)/python benchmarks/flower.py --write
 	$(BIN)/python benchmarks/reproduction.py --write
 	$(BIN)/python benchmarks/scores.py --write
+	PEERS_PYTHON=$$(command -v $(PEERS)/bin/python) $(BIN)/python benchmarks/trees.py --write
+
+# Other people's tree searches, for `make bench` to compare with; without them they are called absent.
+peers: $(PEERS)/.stamp
 
 $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedopl needs Python 3.11 or newer; try make PYTHON=python3.11")'
@@ -50,6 +55,12 @@ $(STAMP)-bench: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --group bench --editable .
 	touch $@
 
+$(PEERS)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(PEERS)/bin/pip install --quiet --group peers
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-lowest demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-lowest $(PEERS) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

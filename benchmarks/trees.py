@@ -34,7 +34,7 @@ LARGEST = SIZES[-1]
 BINS = (32, 64)
 OURS = "fedopl, 64 bins"
 EXACT = "fedopl, observed thresholds"
-TURNS = 5
+TURNS, DRAWS = 5, 20
 LONG = 3.0  # CPU seconds from which on a search is run once
 
 Method = Callable[[np.ndarray, np.ndarray], Fitted | None]
@@ -52,21 +52,22 @@ class Problem(NamedTuple):
         return float(worth[np.arange(len(worth)), decisions].sum())
 
 
-def problem(n_rows: int, n_features: int, n_actions: int) -> Problem:
+def problem(n_rows: int, n_features: int, n_actions: int, seed: int = 0) -> Problem:
     """Action 1 is right where two features lie on the same side of their thresholds.
 
-    No stump can see that, and each action beyond lures the first split to a feature of its own.
-    No threshold is a quantile of any grid here.
+    A stump sees next to nothing of that, and each action beyond lures the first split to a feature
+    of its own. Thresholds are drawn too, so that no grid is lucky by design.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
+    cuts = rng.normal([0.0, 0.0, 0.5, 1.0], 0.2)
     contexts = rng.standard_normal((n_rows, n_features))
-    x0, x1, x2, x3 = contexts[:, :4].T
+    beyond = contexts[:, :4] > cuts
     means = np.column_stack(
         [
             np.zeros(n_rows),
-            np.where((x0 > 0.1) == (x1 > -0.2), 1.0, -1.0),
-            np.where(x2 > 0.4, 0.5, -0.5),
-            np.where(x3 > 0.9, 0.8, -0.4),
+            np.where(beyond[:, 0] == beyond[:, 1], 1.0, -1.0),
+            np.where(beyond[:, 2], 0.5, -0.5),
+            np.where(beyond[:, 3], 0.8, -0.4),
         ]
     )[:, :n_actions]
     return Problem(contexts, means + rng.standard_normal(means.shape), means)
@@ -95,7 +96,7 @@ def on_observed(contexts: np.ndarray, scores: np.ndarray) -> Fitted:
 
 
 def on_streed(bins: int) -> Method:
-    """pystreed on quantile thresholds."""
+    """The search of pystreed on quantile thresholds."""
     return lambda contexts, scores: streed_tree(contexts, scores, bins)
 
 
@@ -165,8 +166,31 @@ def rows_of_table(size: tuple[int, int, int]) -> list[str]:
         repeated = len(one.seconds) > 1
         spread = f"{min(one.seconds):.3f} – {max(one.seconds):.3f}" if repeated else "once"
         cells += [f"{one.value:,.1f}", share, f"{one.mean:,.1f}", f"{median:.3f}", spread]
-        lines.append(f"| {' | '.join([*cells, f'{median / ours:.2f}×'])} |")
+        lines.append(f"| {' | '.join([*cells, _times(median / ours)])} |")
     return lines
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+
+
+def grid_lines() -> list[str]:
+    """What a grid gives away, over draws of the problem with thresholds anywhere."""
+    n_rows, n_features, n_actions = QUICK[-1]
+    shares: dict[int, list[float]] = {bins: [] for bins in (*BINS, 128)}
+    for seed in range(DRAWS):
+        given = problem(n_rows, n_features, n_actions, seed)
+        rows = given.contexts, given.scores
+        exact = given.earned(given.scores, on_observed(*rows).decisions)
+        for bins, found in shares.items():
+            reached = given.earned(given.scores, on_grid(bins)(*rows).decisions)
+            found.append(100 * reached / exact)
+    size = " × ".join(f"{length:,}" for length in QUICK[-1])
+    return [
+        f"| share of the exact value at {size}, {bins} bins, {DRAWS} draws: median, least – most "
+        f"| {statistics.median(found):.2f} %, {min(found):.2f} – {max(found):.2f} % |"
+        for bins, found in shares.items()
+    ]
 
 
 def seconds_to_compile() -> list[str]:
@@ -218,6 +242,7 @@ def other_lines(quick: bool) -> list[str]:
     return [
         "| what else | measured |",
         "|---|---:|",
+        *grid_lines(),
         *seconds_to_compile(),
         *([] if quick else [memory_line(bins) for bins in BINS]),
         *(message_line(bins, names) for names in ((), ("x0", "x1", "x2")) for bins in BINS),

@@ -17,7 +17,7 @@ from fedopl.policies.tree import Leaf as TreeLeaf
 from fedopl.policies.tree import Node, depth_of, from_array, leaf_positions, nodes_of
 from fedopl.trees.grid import Grid
 from fedopl.trees.growing import DONE, LOOK_AHEAD
-from fedopl.trees.rules import agreed_grid
+from fedopl.trees.rules import grid_from
 from fedopl.trees.search import FIRST_ACTION, ROWS
 from fedopl.wire.vocabulary import CountBins, RefusalCode, Split, SumCells, ValueLeaves
 
@@ -166,15 +166,7 @@ def _tree(space: Workspace, numbers: FloatArray, leaves: range) -> Node:
 def _grid(space: Workspace, query: SumCells) -> Grid:
     """The grid of the query, if it is one that the study allows."""
     study = space.study
-    counts = query.n_cuts
-    if (counts < 0).any() or (counts % 1).any() or counts.sum() != len(query.cuts):
-        raise RefusedError(RefusalCode.MALFORMED)
-    apart = np.split(query.cuts, np.cumsum(counts.astype(np.int64))[:-1])
-    proposed = {column.name: own.tolist() for column, own in zip(study.columns, apart, strict=True)}
-    if any((np.diff(own) <= 0).any() for own in apart):
-        raise RefusedError(RefusalCode.MALFORMED)
-    grid = agreed_grid(study.tree, study.columns, proposed)
-    told = [() if level else cuts for cuts, level in zip(grid.cuts, grid.is_level, strict=True)]
-    if told != [tuple(own.tolist()) for own in apart]:
-        raise RefusedError(RefusalCode.MALFORMED)  # other thresholds than were agreed
-    return grid
+    try:
+        return grid_from(study.tree, study.columns, query.n_cuts, query.cuts)
+    except ValueError:
+        raise RefusedError(RefusalCode.MALFORMED) from None

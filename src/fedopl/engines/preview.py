@@ -17,9 +17,11 @@ from fedopl.policies.linear import action_pairs
 from fedopl.server.conversation import Round
 from fedopl.server.federation import run_study
 from fedopl.study import Study
+from fedopl.trees.grid import cell_names
+from fedopl.trees.rules import grid_from
 from fedopl.wire import codec
 from fedopl.wire.bundle import unbundled
-from fedopl.wire.vocabulary import Axis, Message, Refusal, axis_sizes
+from fedopl.wire.vocabulary import Axis, Message, Refusal, SumCells, axis_sizes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,7 +131,8 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
     for name, kind in codec.FIELDS[type(answer)]:
         content = getattr(answer, name)
         if isinstance(kind, tuple):
-            parts.append(_part(study, name, kind, content))
+            labels = _labels(study, query)
+            parts.append(_part(labels, name, kind, content))
         elif kind in (int, float) and name != "exchange":
             scalars[name] = content
     return Leaving(
@@ -142,26 +145,45 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
     )
 
 
-def _part(study: Study, name: str, axes: tuple[Axis, ...], numbers: FloatArray) -> Part:
-    sizes = zip(axes, numbers.shape, strict=True)
+def _part(
+    labels: dict[Axis, tuple[str, ...]],
+    name: str,
+    axes: tuple[Axis, ...],
+    numbers: FloatArray,
+) -> Part:
+    named = []
+    for axis, size in zip(axes, numbers.shape, strict=True):
+        known = labels.get(axis, ())
+        fits = len(known) >= size and (axis is Axis.CELL_NUMBERS or len(known) == size)
+        named.append(known[:size] if fits else tuple(f"{axis.value} {k + 1}" for k in range(size)))
     return Part(
         name=name,
         axes=tuple(axis.value for axis in axes),
-        labels=tuple(_labels(study, axis, size) for axis, size in sizes),
+        labels=tuple(named),
         numbers=numbers,
     )
 
 
-def _labels(study: Study, axis: Axis, size: int) -> tuple[str, ...]:
+def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
+    """What the places of axes stand for, where they have a name."""
     features = (*study.features, "intercept")
-    known: dict[Axis, tuple[str, ...]] = {
+    labels: dict[Axis, tuple[str, ...]] = {
         Axis.ACTIONS: study.actions,
         Axis.PARAMETERS: features,
         Axis.REGRESSION: (*features, "outcome"),
         Axis.PAIRS: tuple(
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)
         ),
+        Axis.FEATURES: features,
+        Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
+        Axis.CELL_NUMBERS: (
+            "rows",
+            "share",
+            *study.actions,
+            *(f"share with {action}" for action in study.actions),
+        ),
     }
-    if axis is Axis.FEATURES and size == len(features):
-        return features
-    return known.get(axis, tuple(f"{axis.value} {position + 1}" for position in range(size)))
+    if isinstance(query, SumCells):
+        grid = grid_from(study.tree, study.columns, query.n_cuts, query.cuts)
+        labels[Axis.CELLS] = tuple(cell_names(grid, study.columns))
+    return labels

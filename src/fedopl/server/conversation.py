@@ -209,13 +209,21 @@ class Conversation:
                 kept[name] = answer
         return kept
 
+    def has_quorum(
+        self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
+    ) -> bool:
+        """Whether enough clients gave an answer: the study's share of all, unless said."""
+        n_clients = len(self.transport.clients) if of is None else of
+        share = self.study.quorum if share is None else share
+        return len(answers) >= max(1, share * n_clients)
+
     def require_quorum(
         self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
     ) -> Answers[Answer]:
         """The answers, if enough clients gave one: the study's share of all, unless said."""
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
-        if len(answers) < max(1, share * n_clients):
+        if not self.has_quorum(answers, of=n_clients, share=share):
             latest = self.rounds[answers.exchange]
             self.journal.forget(latest.trip)
             reasons = [

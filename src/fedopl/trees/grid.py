@@ -1,6 +1,6 @@
 """The public grid that trees are searched on, and how sums over its cells are laid out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -62,6 +62,28 @@ class Grid:
         table = cells[self.tables[first, second]]
         table = table.reshape(self.n_bins[first], self.n_bins[second], *cells.shape[1:])
         return table if column < other else np.swapaxes(table, 0, 1)
+
+
+def cell_names(grid: Grid, columns: Sequence[Column]) -> Iterator[str]:
+    """What is in each cell, in the order in which cells lie."""
+    bins = [
+        [_bin_name(grid, columns, column, place) for place in range(n_bins)]
+        for column, n_bins in enumerate(grid.n_bins)
+    ]
+    for first, second in grid.tables:
+        if first == second:
+            yield from bins[first]
+        else:
+            yield from (f"{one}, {other}" for one in bins[first] for other in bins[second])
+
+
+def _bin_name(grid: Grid, columns: Sequence[Column], column: int, place: int) -> str:
+    asked, cuts = columns[column], grid.cuts[column]
+    if isinstance(asked, LevelColumn) and cuts:
+        return f"{asked.name} is {asked.levels[place] or 'missing'}"
+    if not cuts:
+        return f"any {asked.name}"
+    return f"{asked.name} ≤ {cuts[place]:.6g}" if place < len(cuts) else f"{asked.name} above"
 
 
 def grid_of(

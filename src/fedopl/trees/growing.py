@@ -17,25 +17,30 @@ DONE = -1
 
 Answer = tuple[int, float, bool]  # column, cut, whether yes
 Path = tuple[Answer, ...]
+CellsOf = Callable[[Node], list[Cells] | None]
 
 
-def grow_tree(
-    grid: Grid, depth: int, rules: Rules, cells_of: Callable[[Node], list[Cells]]
-) -> tuple[Node, float]:
+def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[Node, float]:
     """The tree, and what it is worth.
 
     `cells_of` is asked once for each level. It gets a partition: a tree whose leaves say which of
-    the open nodes a row belongs to, or DONE; it gives the sums of every open node.
+    the open nodes a row belongs to, or DONE; it gives the sums of every open node. If it gives
+    none, the tree ends with what was seen ahead from the level above.
     """
     decided: dict[Path, Node] = {}
     questions: dict[Path, Split] = {}
+    ahead: dict[Path, Node] = {}
     value = 0.0
     opened: list[Path] = [()]
     while opened:
         remaining = depth - len(opened[0])
         partition = _built((), decided, questions, {path: n for n, path in enumerate(opened)})
         below: list[Path] = []
-        for path, cells in zip(opened, cells_of(partition), strict=True):
+        told = cells_of(partition)
+        if told is None:
+            decided |= {path: ahead[path] for path in opened}
+            break
+        for path, cells in zip(opened, told, strict=True):
             own = _rules_along(path, grid, rules)
             found = best_tree(cells, grid, min(remaining, LOOK_AHEAD), own)
             if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
@@ -43,9 +48,22 @@ def grow_tree(
                 continue
             question = found.node
             questions[path], value = question, value - rules.split_cost
-            below += [(*path, (question.column, question.cut, yes)) for yes in (True, False)]
+            for yes, node in ((True, question.yes), (False, question.no)):
+                below.append((*path, (question.column, question.cut, yes)))
+                ahead[below[-1]] = node
         opened = below
-    return _built((), decided, questions, {}), value
+    return simplified(_built((), decided, questions, {})), value
+
+
+def simplified(node: Node) -> Node:
+    """The same decisions without questions that change none of them.
+
+    Where cells were hidden, a question can seem to add something that it does not.
+    """
+    if isinstance(node, Leaf):
+        return node
+    yes, no = simplified(node.yes), simplified(node.no)
+    return yes if yes == no else Split(node.column, node.cut, yes, no)
 
 
 def n_levels(depth: int) -> int:

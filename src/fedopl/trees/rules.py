@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fedopl.arrays import FloatArray
 from fedopl.policies.columns import Column, LevelColumn
 from fedopl.trees.grid import Grid, grid_of
 from fedopl.trees.plan import Restriction, TreePlan
@@ -23,6 +24,29 @@ def agreed_grid(
                 own.add(threshold)
         cuts.append(sorted(own))
     return grid_of(columns, cuts, plan.columns)
+
+
+def thresholds_of(grid: Grid) -> tuple[FloatArray, FloatArray]:
+    """How many thresholds each column has, and all of them one behind the other."""
+    own = [() if level else cuts for cuts, level in zip(grid.cuts, grid.is_level, strict=True)]
+    counts = np.array([len(cuts) for cuts in own], np.float64)
+    return counts, np.array([cut for cuts in own for cut in cuts], np.float64)
+
+
+def grid_from(
+    plan: TreePlan, columns: Sequence[Column], n_cuts: FloatArray, cuts: FloatArray
+) -> Grid:
+    """The grid of these thresholds; a ValueError unless it is one that the study allows."""
+    if (n_cuts < 0).any() or (n_cuts % 1).any() or n_cuts.sum() != len(cuts):
+        raise ValueError("the thresholds are not shared out among the columns")
+    apart = np.split(cuts, np.cumsum(n_cuts.astype(np.int64))[:-1])
+    if any((np.diff(own) <= 0).any() for own in apart):
+        raise ValueError("thresholds do not rise")
+    proposed = {column.name: own.tolist() for column, own in zip(columns, apart, strict=True)}
+    grid = agreed_grid(plan, columns, proposed)
+    if not all(map(np.array_equal, thresholds_of(grid), (n_cuts, cuts))):
+        raise ValueError("there are other thresholds than were agreed")
+    return grid
 
 
 def rules_of(

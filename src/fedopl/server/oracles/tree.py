@@ -1,6 +1,6 @@
 """Trees: searched for in the mixture of the clients' sums over a grid's cells."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +16,8 @@ from fedopl.server.grid import agree_on_grid
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import LOOK_AHEAD, grow_tree
-from fedopl.trees.rules import rules_of
+from fedopl.trees.growing import LOOK_AHEAD, CellsOf, grow_tree
+from fedopl.trees.rules import rules_of, thresholds_of
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.wire.vocabulary import CellSums, SumCells
 
@@ -57,18 +57,16 @@ class _Asking:
     first: dict[str, FloatArray] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, partition: Node) -> list[Cells]:
-        flat = [
-            () if level else cuts
-            for cuts, level in zip(self.grid.cuts, self.grid.is_level, strict=True)
-        ]
+    def __call__(self, partition: Node) -> list[Cells] | None:
+        """The mixture's cells of every open node; nothing if too few tell them below the first."""
+        n_cuts, cuts = thresholds_of(self.grid)
         answers = self.conversation.ask(
             SumCells,
             self.setting.weights,
             CellSums,
             partition=as_array(partition),
-            n_cuts=np.array([len(cuts) for cuts in flat], np.float64),
-            cuts=np.array([cut for cuts in flat for cut in cuts], np.float64),
+            n_cuts=n_cuts,
+            cuts=cuts,
         )
         setting, n_open = self.setting, 1 + _last_open(partition)
         answers = self.conversation.drop_by_name(
@@ -77,6 +75,8 @@ class _Asking:
                 answer, self.grid, n_open, setting.rows[name], setting.study.n_actions
             ),
         )
+        if self.first and not self.conversation.has_quorum(answers):
+            return None
         usable = self.conversation.require_quorum(answers)
         weights = renormalised(self.setting.weights, usable.keys())
         if not self.first:
@@ -117,7 +117,7 @@ def _widened(numbers: FloatArray, width: int) -> FloatArray:
     return np.concatenate([numbers, known], axis=1)
 
 
-def _grown(study: Study, grid: Grid, cells_of: Callable[[Node], list[Cells]]) -> TreePolicy:
+def _grown(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
     rules = rules_of(study.tree, study.columns, grid, study.actions)
     root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
     if not np.isfinite(value):
