@@ -192,6 +192,11 @@ class Study(Checked):
         )
 
     @property
+    def values_leaves(self) -> bool:
+        """Whether a run ends with a look into the leaves of its tree."""
+        return self.policy == "tree" and self.describe and self.evaluation_share > 0
+
+    @property
     def most_cells(self) -> int:
         """How many cells a grid for this study may have."""
         bins = [self._most_bins(column) for column in self.columns]

@@ -448,7 +448,7 @@ def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out
     silent = scored(door_to(draw(), tree_study(), limits=Limits(values=False)))
     assert reason(value_leaves(silent, root)) == "VALUES_FORBIDDEN"
     nobody = scored(door_to(draw(), tree_study(evaluation_share=0.0), limits=GUARDED))
-    assert reason(value_leaves(nobody, root)) == "NOTHING_TO_SAY"
+    assert reason(value_leaves(nobody, root)) == "NOT_IN_STUDY"
 
 
 def test_a_leaf_that_decides_on_no_action_is_malformed(draw):

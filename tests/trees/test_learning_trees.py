@@ -287,8 +287,10 @@ def test_trees_can_be_candidates(clients):
 
 
 def test_a_tree_is_for_a_tree_policy(clients):
-    with pytest.raises(FedoplError, match="the policy is linear, not a tree"):
-        fedopl.learn(clients, depth=3)
+    for options in ({"depth": 2}, {"thresholds": "grid"}, {"tree": TreePlan()}):
+        (name,) = options
+        with pytest.raises(OptionError, match=f"{name}: only a tree has it, .* is 'linear'"):
+            fedopl.learn(clients, **options)
     with pytest.raises(FedoplError, match="a tree is searched for"):
         fedopl.learn(clients, policy="tree", oracle="csoaa-sgd")
     with pytest.raises(FedoplError, match="neither blocks of features nor precision"):

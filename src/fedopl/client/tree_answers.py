@@ -116,17 +116,30 @@ def _told_leaves(
     """Leaves with enough rows, but for those that would tell of the others by subtraction.
 
     What is hidden is known in all, for each action and for the one that the tree decides on. These
-    differ in the rows where the tree decides on another: none, or enough.
+    differ in the rows where the tree decides on another: none, or enough. If hiding one more leaf
+    is enough, it is the smallest such leaf.
     """
     told: BoolArray = (counts >= needed) & (counts > 0)
     told &= True if among is None else among
-    for place in np.argsort(counts, kind="stable"):
-        left = np.bincount(decided, np.where(told, 0, counts))
-        others = np.append(left.sum() - left, left.sum())
-        if not ((others > 0) & (others < needed)).any():
-            break
-        told[place] = False
+    while _tell_of_few(counts, decided, told, needed):
+        more = np.flatnonzero(told).tolist()
+        alone = [
+            place for place in more if not _tell_of_few(counts, decided, _less(told, place), needed)
+        ]
+        told = _less(told, min(alone or more, key=lambda place: counts[place]))
     return told
+
+
+def _tell_of_few(counts: IntArray, decided: IntArray, told: BoolArray, needed: int) -> bool:
+    left = np.bincount(decided, np.where(told, 0, counts))
+    others = np.append(left.sum() - left, left.sum())
+    return bool(told.any() and ((others > 0) & (others < needed)).any())
+
+
+def _less(told: BoolArray, place: int) -> BoolArray:
+    fewer = told.copy()
+    fewer[place] = False
+    return fewer
 
 
 def _check_differences(

@@ -82,7 +82,7 @@ def learn(
         "features": first.feature_names,
         "policy": policy,
         "policy_features": features,
-        "tree": _tree_plan(tree, depth=depth, thresholds=thresholds),
+        "tree": _tree_plan(policy, tree, depth=depth, thresholds=thresholds),
         "candidates": tuple(given),
         "oracle": oracle,
         "plan": plan or TrainingPlan(),
@@ -116,9 +116,12 @@ def learn(
     return Run.of(record, doors)
 
 
-def _tree_plan(plan: TreePlan | None, **said: object) -> TreePlan:
+def _tree_plan(policy: str, plan: TreePlan | None, **said: object) -> TreePlan:
     """The plan, with what else was said about it."""
     more = {name: value for name, value in said.items() if value is not None}
+    if policy != "tree" and (plan is not None or more):
+        named = ", ".join(more) or "tree"
+        raise OptionError(f"{named}: only a tree has it, and the policy is '{policy}'")
     return TreePlan(**{**dict(plan or TreePlan()), **more})
 
 

@@ -16,7 +16,7 @@ from fedopl.server.conversation import Answers, Conversation, Question
 from fedopl.server.description import Descriptions, described, describing
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
 from fedopl.server.faults import fault_in_values
-from fedopl.server.leaves import LeafRow, leaf_rows, values_leaves, valuing_leaves
+from fedopl.server.leaves import LeafRow, leaf_rows, valuing_leaves
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.wire.vocabulary import (
@@ -96,7 +96,7 @@ class Candidates:
             questions["values"] = self._question(Split.EVALUATION)
         if describe:
             questions["described"] = describing(setting, self._fields([chosen]))
-        if describe and values_leaves(self.study) and isinstance(tree, TreePolicy):
+        if describe and self.study.values_leaves and isinstance(tree, TreePolicy):
             questions["leaves"] = valuing_leaves(tree)
         if not questions:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
@@ -134,6 +134,8 @@ class Candidates:
         """The policies, apart for each field of the query that carries them."""
         by_field: dict[str, dict[str, Policy]] = {field: {} for field in FIELDS.values()}
         for name, policy in self.policies.items():
+            if policy.kind not in FIELDS:
+                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
             by_field[FIELDS[policy.kind]][name] = policy
         return by_field
 

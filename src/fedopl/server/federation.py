@@ -16,7 +16,6 @@ from fedopl.server.conversation import Conversation, Progress, Question
 from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
 from fedopl.server.grid import MOST_COUNTS
 from fedopl.server.journal import Journal
-from fedopl.server.leaves import values_leaves
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
 from fedopl.server.oracles import direct, exact, sgd, tree, wap
 from fedopl.server.oracles.setting import Setting
@@ -102,7 +101,7 @@ def expected_exchanges(study: Study) -> int:
     oracle = {"finite": 1, "tree": _tree_exchanges(study)}.get(
         study.policy, extra.get(study.oracle, 0)
     )
-    return exchanges_to_evaluate(study) + oracle + study.describe + values_leaves(study)
+    return exchanges_to_evaluate(study) + oracle + study.describe + study.values_leaves
 
 
 def _tree_exchanges(study: Study) -> int:
@@ -117,7 +116,7 @@ def expected_trips(study: Study) -> int:
     together = (study.nuisances.kind == "federated") + (
         study.describe and study.evaluation_share > 0
     )
-    return expected_exchanges(study) - together - values_leaves(study)
+    return expected_exchanges(study) - together - study.values_leaves
 
 
 def exchanges_to_evaluate(study: Study) -> int:

@@ -13,7 +13,6 @@ from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Answers, Conversation, Question
 from fedopl.server.evaluation import mixture_estimate
 from fedopl.server.faults import fault_in_leaf_values
-from fedopl.study import Study
 from fedopl.wire.vocabulary import LeafValues, ValueLeaves, Values
 
 
@@ -25,11 +24,6 @@ class LeafRow:
     share: float  # of people in the mixture who end in the leaf
     action: str
     estimate: Estimate | None
-
-
-def values_leaves(study: Study) -> bool:
-    """Whether a run of this study ends with a look into the leaves."""
-    return study.policy == "tree" and study.describe and study.evaluation_share > 0
 
 
 def valuing_leaves(tree: TreePolicy) -> Question:
@@ -50,7 +44,9 @@ def leaf_rows(
     usable = conversation.drop(answers, lambda answer: fault_in_leaf_values(answer, n_leaves))
     if not usable:
         return ()
-    shares = {name: _shares(answer) for name, answer in usable.items()}
+    told = {name: answer.shares for name, answer in usable.items()}
+    typical = weighted_sum(renormalised(weights, usable.keys()), told)
+    shares = {name: _shares(answer, typical) for name, answer in usable.items()}
     mixed = weighted_sum(renormalised(weights, usable.keys()), shares)
     return tuple(
         LeafRow(
@@ -64,11 +60,17 @@ def leaf_rows(
     )
 
 
-def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
-    """Shares of rows; what a client hid is divided equally between the leaves it hid."""
+def _shares(answer: LeafValues, typical: FloatArray) -> FloatArray:  # (n_leaves,)
+    """Shares of rows; what a client hid is divided between the leaves it hid as others tell them.
+
+    Where nobody tells, it is divided equally.
+    """
     hidden = answer.shares <= 0
     rest = max(1 - float(answer.shares.sum()), 0.0)
-    return np.where(hidden, rest / max(int(hidden.sum()), 1), answer.shares)
+    likely = np.where(hidden, typical, 0.0)
+    if not likely.any():
+        likely = hidden.astype(np.float64)
+    return np.where(hidden, rest * likely / max(likely.sum(), 1e-300), answer.shares)
 
 
 def _estimate(

@@ -356,7 +356,7 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
         needed.add(Describe)
     if study.policy == "tree" and study.tree.thresholds == "grid":
         needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
-    if study.policy == "tree":
+    if study.values_leaves:
         needed.add(ValueLeaves)
     if study.policy == "linear":
         own: dict[str, type[Message]] = {
