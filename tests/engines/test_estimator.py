@@ -41,7 +41,7 @@ def test_it_follows_scikit_learns_conventions(logged):
     with pytest.raises(NotFittedError):
         fedopl.PolicyLearner().predict(logged[0])
     with pytest.raises(ValueError, match="Invalid parameter"):
-        learner.set_params(depth=3)
+        learner.set_params(height=3)
 
 
 def test_bad_parameters_are_refused_when_fitting(logged):

@@ -287,7 +287,7 @@ BAD = {
         fedopl.OptionError,
         "study: oracle: .*'csoaa-exact'",
     ),
-    "another policy": (None, {"policy": "tree"}, fedopl.OptionError, "study: policy"),
+    "another policy": (None, {"policy": "forest"}, fedopl.OptionError, "study: policy"),
     "another rule": (None, {"nuisances": "shared"}, fedopl.OptionError, "nuisance"),
     "a share of one": (None, {"evaluation_share": 1.0}, fedopl.OptionError, "evaluation_share"),
     "other limits": (None, {"limits": "closed"}, fedopl.OptionError, "limits: expected 'open'"),

@@ -231,6 +231,27 @@ def test_scores_at_hand_can_be_searched_directly():
         fedopl.search_tree(contexts, scores, feature_names=["a"])
 
 
+def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth():
+    rng = np.random.default_rng(1)
+    contexts = rng.normal(size=(5000, 3))
+    right = np.where((contexts[:, 0] > 0.337) == (contexts[:, 2] > -0.212), 1.0, -1.0)
+    scores = np.column_stack([np.zeros(5000), right + 0.3 * rng.normal(size=5000)])
+
+    def cuts_and_value(**options):
+        policy = fedopl.search_tree(contexts, scores, **options)
+        cuts = [node.cut for node in nodes_of(policy.root) if isinstance(node, Split)]
+        return cuts, scores[np.arange(5000), policy.decide(contexts)].sum()
+
+    coarse, worth_less = cuts_and_value(plan=TreePlan(bins=8), refine=False)
+    finer, worth_more = cuts_and_value(plan=TreePlan(bins=8))
+    assert worth_more > 1.02 * worth_less
+    for cut in finer:
+        assert min(abs(cut - 0.337), abs(cut + 0.212)) < 0.02
+    named = TreePlan(cuts={"x0": (0.0, 0.3), "x1": (0.0,), "x2": (-0.2, 0.5)})
+    assert cuts_and_value(plan=named) == cuts_and_value(plan=named, refine=False)
+    assert set(cuts_and_value(plan=named)[0]) == {0.3, -0.2}
+
+
 # --- what comes of it -----------------------------------------------------------------------------
 
 

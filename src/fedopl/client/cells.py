@@ -115,7 +115,9 @@ def cell_sums(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_
             if len(own):
                 weights = None if rows.weights is None else rows.weights[own]
                 numbers = row_numbers(scores[own], weights, complete=complete)
-                _add_block(sums, rows.contexts[own], numbers, binning, threads)
+                whole = len(own) == len(rows.contexts[start : start + ROWS_PER_BLOCK])
+                contexts = rows.contexts[start : start + len(own)] if whole else rows.contexts[own]
+                _add_block(sums, contexts, numbers, binning, threads)
     return sums
 
 

@@ -29,7 +29,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.limits import RefusedError
 from fedopl.trees.grid import Grid
-from fedopl.trees.search import FIRST_ACTION, ROWS, centred, largest_error
+from fedopl.trees.search import FIRST_ACTION, ROWS, largest_error
 from fedopl.wire.vocabulary import RefusalCode
 
 # A column's bins are joined until no more rows than this share are in small cells, on average.
@@ -306,8 +306,6 @@ def possible_loss(told: FloatArray, true: FloatArray, grid: Grid, depth: int, n:
 
     The exact number would tell of the very cells that were hidden.
     """
-    by_action = slice(FIRST_ACTION, FIRST_ACTION + n)
-    errors = centred(told, n)[:, by_action] - centred(true, n)[:, by_action]
-    exact = largest_error(errors, grid, depth, n)
-    scale = float(np.abs(grid.line(true, 0)[:, by_action]).sum())
+    exact = largest_error(told, true, grid, depth, n)
+    scale = float(np.abs(grid.line(true, 0)[:, FIRST_ACTION : FIRST_ACTION + n]).sum())
     return 0.0 if exact <= 1e-12 * scale else 2.0 ** math.ceil(math.log2(exact))

@@ -11,9 +11,9 @@ from fedopl.client.observed import best_observed_tree
 from fedopl.errors import DataError
 from fedopl.labels import unique_names
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
-from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
+from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import grow_tree
+from fedopl.trees.growing import LOOK_AHEAD, grow_tree
 from fedopl.trees.plan import TreePlan
 from fedopl.trees.rules import agreed_grid, rules_of
 from fedopl.trees.search import WEIGHT, Cells
@@ -24,6 +24,7 @@ def search_tree(
     scores: ArrayLike,
     plan: TreePlan | None = None,
     *,
+    refine: bool = True,
     weights: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
@@ -35,6 +36,8 @@ def search_tree(
         scores: what each action is worth in each row, such as `aipw_scores(...).values`.
         plan: how deep the tree may be and where it may split. On a grid, thresholds are quantiles
             of the rows; with `thresholds="observed"` every threshold is tried.
+        refine: up to depth 2, search once more on a grid that is fine close to the thresholds that
+            were found. Thresholds that the plan names stay as they are.
         weights: how much each row counts.
         feature_names: what features are called, if not x0, x1 and so on.
         action_names: what actions are called, if not 0, 1 and so on.
@@ -53,8 +56,15 @@ def search_tree(
         check_length(shares, "weights", len(rows))
     used = np.ones(len(rows), bool)
     scored = ScoredRows(contexts=rows, scores=values, weights=shares, used=used)
-    root = tree_alone(scored, plan or TreePlan(), tree_columns(features, None), actions)
-    return TreePolicy(root, actions, features)
+    plan, columns = plan or TreePlan(), tree_columns(features, None)
+    if plan.thresholds == "observed":
+        return TreePolicy(_on_observed(scored, plan, columns), actions, features)
+    grid = _own_grid(scored, plan, columns)
+    found = _on_grid(scored, grid, plan, columns, actions)
+    if refine and plan.depth <= LOOK_AHEAD:
+        finer = _finer_grid(scored, grid, found[0], plan, columns)
+        found = max(found, _on_grid(scored, finer, plan, columns, actions), key=lambda f: f[1])
+    return TreePolicy(found[0], actions, features)
 
 
 def tree_alone(
@@ -63,14 +73,24 @@ def tree_alone(
     """The best tree on these rows, on a grid of their own quantiles or on all they have."""
     if plan.thresholds == "observed":
         return _on_observed(rows, plan, columns)
-    grid = _own_grid(rows, plan, columns)
+    return _on_grid(rows, _own_grid(rows, plan, columns), plan, columns, actions)[0]
+
+
+def _on_grid(
+    rows: ScoredRows,
+    grid: Grid,
+    plan: TreePlan,
+    columns: tuple[Column, ...],
+    actions: tuple[str, ...],
+) -> tuple[Node, float]:
+    """The best tree on this grid, and what it is worth."""
 
     def cells_of(partition: Node) -> list[Cells]:
         binning = Binning(columns=columns, grid=grid, partition=partition)
         sums = as_shares(cell_sums(rows, binning), grid)
         return [Cells(part) for part in sums[: binning.n_open]]
 
-    return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)[0]
+    return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)
 
 
 def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
@@ -88,6 +108,39 @@ def _own_grid(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> 
         if isinstance(column, NumberColumn) and column.name not in plan.cuts
     }
     return agreed_grid(plan, columns, proposed)
+
+
+def _finer_grid(
+    rows: ScoredRows, grid: Grid, root: Node, plan: TreePlan, columns: tuple[Column, ...]
+) -> Grid:
+    """Quantiles of the rows in the bins to either side of each threshold of the tree.
+
+    Columns that the tree does not ask about are not cut.
+    """
+    found: dict[int, set[float]] = {}
+    for node in nodes_of(root):
+        if isinstance(node, Split):
+            found.setdefault(node.column, set()).add(node.cut)
+    cuts: list[tuple[float, ...]] = [()] * grid.n_columns
+    for column, chosen in found.items():
+        cuts[column] = grid.cuts[column]
+        if not grid.is_level[column] and columns[column].name not in plan.cuts:
+            values = columns[column].values(rows.contexts)[rows.usable]
+            cuts[column] = _close_to(chosen, grid.cuts[column], values, plan.bins)
+    is_level = tuple(grid.is_level[column] and column in found for column in range(len(cuts)))
+    return Grid(tuple(cuts), is_level)
+
+
+def _close_to(
+    chosen: set[float], cuts: tuple[float, ...], values: FloatArray, n_bins: int
+) -> tuple[float, ...]:
+    edges = [-np.inf, *cuts, np.inf]
+    finer = set(chosen)
+    for cut in chosen:
+        place = edges.index(cut)
+        near = values[(values > edges[place - 1]) & (values <= edges[place + 1])]
+        finer |= set(np.quantile(near, np.arange(1, n_bins) / n_bins)) if len(near) else set()
+    return tuple(float(cut) for cut in sorted(finer))
 
 
 def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:

@@ -178,7 +178,7 @@ def _finish(
 ) -> Record:
     """Evaluate, describe, and write down what there is."""
     study = setting.study
-    if policy:
+    if policy and study.table:
         policy = replace(policy, encoding=study.encoding)
     evaluated = candidates.evaluate(setting, conversation, chosen, describe=describe)
     return Record(

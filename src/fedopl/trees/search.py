@@ -20,6 +20,7 @@ from fedopl.trees.grid import Grid
 # What a leaf holds: the rows, their weight, and for each action the sum of scores and the weight
 # of the rows that have one.
 ROWS, WEIGHT, FIRST_ACTION = 0, 1, 2
+YES_NO = (0, 1)  # the sides of a split
 # Values this close, as a share of all scores, are ties: sums in another order may differ as much.
 ROUNDING = 1e-11
 # A split has to add this many times as much, so that of equal trees the smaller one is taken.
@@ -82,82 +83,123 @@ Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
 
 def best_tree(cells: Cells, grid: Grid, depth: int, rules: Rules) -> Found:
     """The best tree of depth 0, 1 or 2; a tie goes to fewer splits, then to what comes first."""
+    tables = _Tables(cells.numbers, grid, rules.n_actions)
 
     def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
-        values: FloatArray = leaf_values(leaves, allowed, rules).max(axis=-1)
-        return values
+        return _largest(leaf_values(leaves, allowed, rules))
 
-    scores, _ = _by_action(cells.numbers, rules.n_actions)
-    tie = ROUNDING * float(np.abs(scores).sum()) / len(grid.tables)
-    centred_cells = centred(cells.numbers, rules.n_actions)
-    found = _Search(centred_cells, grid, rules, worth, tie).best(depth)
-    return Found(found.node, found.value + _baseline(cells.numbers, grid, rules.n_actions))
+    found = _Search(tables, rules, worth, tie=ROUNDING * tables.size).best(depth)
+    return Found(found.node, found.value + tables.baseline)
 
 
-def centred(numbers: FloatArray, n_actions: int) -> FloatArray:  # shaped as numbers
-    """The sums with each action's scores held against the mean of all.
-
-    Only differences between actions decide. What they have in common adds up to the same for every
-    tree; but where cells were hidden it would not quite, and the larger it is the more it would
-    weigh. Where scores are missing, the mean of all cells is taken instead of each one's.
-    """
-    scores, known = _by_action(numbers, n_actions)
-    moved = numbers.copy()
-    moved[:, FIRST_ACTION : FIRST_ACTION + n_actions] = scores - (
-        scores.mean(axis=1, keepdims=True) if known is None else _level(scores, known) * known
-    )
-    return moved
-
-
-def _baseline(numbers: FloatArray, grid: Grid, n_actions: int) -> float:
-    """What centring took from the value of every tree."""
-    line = grid.line(numbers, 0)
-    scores, known = _by_action(numbers, n_actions)
-    if known is None:
-        return float(line[:, FIRST_ACTION : FIRST_ACTION + n_actions].mean(axis=1).sum())
-    return _level(scores, known) * float(line[:, WEIGHT].sum())
-
-
-def _by_action(numbers: FloatArray, n_actions: int) -> tuple[FloatArray, FloatArray | None]:
-    """Sums of scores, and the weight of the rows that have one where not all do."""
-    last = FIRST_ACTION + n_actions
-    known = numbers[:, last:] if numbers.shape[1] > last else None
-    return numbers[:, FIRST_ACTION:last], known
-
-
-def _level(scores: FloatArray, known: FloatArray) -> float:
-    total = float(known.sum())
-    return float(scores.sum()) / total if total > 0 else 0.0
-
-
-def largest_error(errors: FloatArray, grid: Grid, depth: int, n_actions: int) -> float:
-    """How far the value of any tree can move if the cells' centred scores move by `errors`."""
+def largest_error(told: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
+    """How far the value of any tree can move if `told` stands for `true`, with n actions."""
 
     def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
-        sizes: FloatArray = np.abs(leaves[..., FIRST_ACTION:]).max(axis=-1)
-        return sizes
+        return _largest(np.abs(leaves[1 : 1 + n]))
 
-    padded = np.zeros((len(errors), FIRST_ACTION + n_actions))
-    padded[:, FIRST_ACTION:] = errors
-    return _Search(padded, grid, Rules(n_actions=n_actions), worth).best(min(depth, 2)).value
+    errors = _Differences(told, true, grid, n)
+    return _Search(errors, Rules(n_actions=n), worth).best(min(depth, 2)).value
 
 
 def leaf_values(
     leaves: FloatArray, allowed: BoolArray | None, rules: Rules
-) -> FloatArray:  # (…, n_actions)
+) -> FloatArray:  # (n_actions, …)
     """What a leaf is worth by action; −∞ where it may not be taken, or the leaf has too few rows.
 
     Where some rows lack an action's score, they count as the others in the leaf do on average.
     """
-    last = FIRST_ACTION + rules.n_actions
-    values = leaves[..., FIRST_ACTION:last]
-    if leaves.shape[-1] > last:
-        known, weight = leaves[..., last:], leaves[..., WEIGHT, None]
+    last = 1 + rules.n_actions
+    values = leaves[1:last]
+    if len(leaves) > last:
+        weight, known = leaves[last], leaves[last + 1 :]
         share = np.divide(weight, known, where=known > 0, out=np.zeros(values.shape))
         values = np.where(known > 0, values * share, -np.inf)
     if allowed is not None:
         values = np.where(allowed, values, -np.inf)
-    return np.where(leaves[..., ROWS, None] >= rules.minimum_leaf, values, -np.inf)
+    few = leaves[0] < rules.minimum_leaf
+    return np.where(few, -np.inf, values) if np.any(few) else values
+
+
+def _largest(values: FloatArray) -> FloatArray:  # (…)
+    """The largest over the first axis, which is short: one after the other is fastest."""
+    largest = np.array(values[0])
+    for other in values[1:]:
+        np.maximum(largest, other, out=largest)
+    return largest
+
+
+# --- what the search reads ---------------------------------------------------------------------
+
+
+class _Tables:
+    """The sums as planes: rows, then each action's scores, then weight and what scores rest on.
+
+    Scores are held against the mean of all actions. Only differences between actions decide: what
+    they have in common adds up to the same for every tree; but where cells were hidden it would
+    not quite, and the larger it is the more it would weigh. Where scores are missing, the mean of
+    all cells is taken instead of each one's. Tables are read one by one, so that no copy of all
+    the cells is made.
+    """
+
+    def __init__(self, numbers: FloatArray, grid: Grid, n_actions: int) -> None:
+        self.numbers, self.grid = numbers, grid
+        self.scores = slice(FIRST_ACTION, FIRST_ACTION + n_actions)
+        self.is_complete = numbers.shape[1] == self.scores.stop
+        self.level = 0.0 if self.is_complete else self._level()
+
+    @property
+    def size(self) -> float:
+        """The sum of all scores' sizes, in a table on average."""
+        sizes = [np.abs(self.numbers[t, self.scores]).sum() for t in self.grid.tables.values()]
+        return float(sum(sizes)) / len(sizes)
+
+    @property
+    def baseline(self) -> float:
+        """What was taken from the value of every tree."""
+        line = self.grid.line(self.numbers, 0)
+        if self.is_complete:
+            return float(line[:, self.scores].mean(axis=1).sum())
+        return self.level * float(line[:, WEIGHT].sum())
+
+    def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
+        """One column's bins."""
+        return self._planes(self.grid.line(self.numbers, column))
+
+    def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
+        """Two columns' cells, the lower column first; a column meets itself on the diagonal."""
+        table = self.grid.table(self.numbers, column, other)
+        planes = self._planes(table.reshape(-1, table.shape[-1]))
+        return planes.reshape(-1, *table.shape[:2])
+
+    def _planes(self, numbers: FloatArray) -> FloatArray:  # (n_planes, n_cells)
+        scores = numbers[:, self.scores].T
+        if self.is_complete:
+            return np.concatenate([numbers[:, ROWS][None], scores - scores.mean(axis=0)])
+        known = numbers[:, self.scores.stop :].T
+        centred = scores - self.level * known
+        return np.concatenate([numbers[:, [ROWS]].T, centred, numbers[:, [WEIGHT]].T, known])
+
+    def _level(self) -> float:
+        line = self.grid.line(self.numbers, 0)
+        total = float(line[:, self.scores.stop :].sum())
+        return float(line[:, self.scores].sum()) / total if total > 0 else 0.0
+
+
+class _Differences(_Tables):
+    """By how much what is told differs from what is true."""
+
+    def __init__(self, told: FloatArray, true: FloatArray, grid: Grid, n_actions: int) -> None:
+        super().__init__(told, grid, n_actions)
+        self.true = _Tables(true, grid, n_actions)
+
+    def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
+        """One column's bins."""
+        return super().line(column) - self.true.line(column)
+
+    def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
+        """Two columns' cells."""
+        return super().table(column, other) - self.true.table(column, other)
 
 
 # --- the search --------------------------------------------------------------------------------
@@ -168,12 +210,12 @@ class _Half:
     """For every split of one column, the best that can be made of the rows on one side of it."""
 
     values: FloatArray  # (n_splits,)
-    columns: FloatArray  # (n_splits,)  that is split on, −1 where nothing is
-    places: FloatArray  # (n_splits,)  of the cut
+    columns: IntArray  # (n_splits,)  that is split on, −1 where nothing is
+    places: IntArray  # (n_splits,)  of the cut
 
     def consider(self, column: int, values: FloatArray, tie: float) -> None:
         """Take what another column offers where it is better; values are (n_splits, n_splits)."""
-        if not values.shape[1]:
+        if not values.size:
             return
         places = _first_best(values, tie)
         offered = values[np.arange(len(places)), places]
@@ -191,19 +233,15 @@ def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
 class _Search:
     """All trees on one grid's cells; `worth` says what a leaf is worth."""
 
-    def __init__(
-        self, numbers: FloatArray, grid: Grid, rules: Rules, worth: Worth, tie: float = 0.0
-    ) -> None:
-        self.numbers, self.grid, self.rules, self.worth = numbers, grid, rules, worth
-        self.tie = tie
-        self.cost = rules.split_cost + WORTH_A_SPLIT * self.tie
+    def __init__(self, tables: _Tables, rules: Rules, worth: Worth, tie: float = 0.0) -> None:
+        self.tables, self.grid, self.rules, self.worth = tables, tables.grid, rules, worth
+        self.tie, self.cost = tie, rules.split_cost + WORTH_A_SPLIT * tie
 
     def best(self, depth: int) -> Found:
         """The best of all trees of at most this depth."""
-        everybody = self.grid.line(self.numbers, 0).sum(axis=0)
+        everybody = self.tables.line(0).sum(axis=1)
         best = Found(self._leaf(everybody, ()), float(self.worth(everybody, self._allowed())))
-        for column in range(self.grid.n_columns) if depth else ():
-            yes, no = self._halves(column, depth)
+        for column, (yes, no) in enumerate(self._halves(depth) if depth else ()):
             values = yes.values + no.values - self.cost
             place = int(_first_best(values[None], self.tie)[0]) if len(values) else 0
             if len(values) and values[place] > best.value + self.tie:
@@ -211,56 +249,68 @@ class _Search:
         n_splits = sum(isinstance(node, Split) for node in nodes_of(best.node))
         return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
 
-    def _halves(self, column: int, depth: int) -> list[_Half]:
-        """Both sides of every split of this column, the side that says yes first."""
+    def _halves(self, depth: int) -> list[list[_Half]]:
+        """Of each column, both sides of every split, the side that says yes first.
+
+        The four corners of two columns' splits serve both ways of asking about them.
+        """
+        halves = [self._unsplit(column) for column in range(self.grid.n_columns)]
+        for first, second in self.grid.tables if depth > 1 else ():
+            corners = self._corners(first, second)
+            worth = {
+                (a, b): self.worth(corners[a][b], self._allowed((first, a), (second, b)))
+                for a in YES_NO
+                for b in YES_NO
+            }
+            for a in YES_NO:
+                halves[first][a].consider(second, worth[a, 0] + worth[a, 1] - self.cost, self.tie)
+            for b in YES_NO if first != second else ():
+                both = (worth[0, b] + worth[1, b] - self.cost).T
+                halves[second][b].consider(first, both, self.tie)
+        return halves
+
+    def _unsplit(self, column: int) -> list[_Half]:
         halves = []
         for side, leaves in enumerate(self._sides(column)):
             values = self.worth(leaves, self._allowed((column, side)))
-            none = np.full(len(values), -1.0)
-            halves.append(_Half(values, none, none.copy()))
-        for other in range(self.grid.n_columns) if depth > 1 else ():
-            quarters = self._quarters(column, other)
-            for side, half in enumerate(halves):
-                yes, no = (
-                    self.worth(leaves, self._allowed((column, side), (other, below)))
-                    for below, leaves in enumerate(quarters[side])
-                )
-                half.consider(other, yes + no - self.cost, self.tie)
+            nothing = np.full(len(values), -1)
+            halves.append(_Half(values, nothing, nothing.copy()))
         return halves
 
-    def _sides(self, column: int) -> list[FloatArray]:  # each (n_splits, n_numbers)
+    def _sides(self, column: int) -> list[FloatArray]:  # each (n_planes, n_splits)
         """For every split of the column, the sums of those who say yes, and of those who say no."""
-        line = self.grid.line(self.numbers, column)
-        yes = self._said_yes(line, column)
-        return [yes, line.sum(axis=0) - yes]
+        line = self.tables.line(column)
+        yes = self._said_yes(line, column, axis=1)
+        return [yes, line.sum(axis=1, keepdims=True) - yes]
 
-    def _quarters(self, column: int, other: int) -> list[list[FloatArray]]:
-        """For every split of both columns, the sums of the four corners: by column, then other."""
-        table = self.grid.table(self.numbers, column, other)
-        yes_all = self._said_yes(table.sum(axis=1), column)  # (n_splits, n_numbers)
-        all_yes = self._said_yes(table.sum(axis=0), other)
-        yes_yes = self._said_yes(np.swapaxes(self._said_yes(table, column), 0, 1), other)
-        yes_yes = np.swapaxes(yes_yes, 0, 1)  # (n_splits, n_splits of other, n_numbers)
-        no_yes = all_yes[None] - yes_yes
-        no_all = table.sum(axis=(0, 1)) - yes_all
-        return [
-            [yes_yes, yes_all[:, None] - yes_yes],
-            [no_yes, no_all[:, None] - no_yes],
-        ]
+    def _corners(self, first: int, second: int) -> list[list[FloatArray]]:
+        """For every split of both columns, the sums of those who say yes or no to each.
 
-    def _said_yes(self, sums: FloatArray, column: int) -> FloatArray:
-        """Sums over the first axis, by split: up to each threshold, or at each level."""
+        By the first column's answer, then by the second's; each (n_planes, n_splits, n_splits).
+        """
+        table = self.tables.table(first, second)
+        yes_all = self._said_yes(table.sum(axis=2, keepdims=True), first, axis=1)
+        no_all = table.sum(axis=(1, 2), keepdims=True) - yes_all
+        all_yes = self._said_yes(table.sum(axis=1, keepdims=True), second, axis=2)
+        yes_yes = self._said_yes(self._said_yes(table, first, axis=1), second, axis=2)
+        no_yes = all_yes - yes_yes
+        return [[yes_yes, yes_all - yes_yes], [no_yes, no_all - no_yes]]
+
+    def _said_yes(self, sums: FloatArray, column: int, axis: int) -> FloatArray:
+        """Sums along an axis, by split: up to each threshold, or at each level."""
         if self.grid.is_level[column]:
             return sums
-        up_to: FloatArray = np.cumsum(sums, axis=0)[: len(self.grid.cuts[column])]
+        places = [slice(None)] * sums.ndim
+        places[axis] = slice(len(self.grid.cuts[column]))
+        up_to: FloatArray = np.cumsum(sums, axis=axis)[tuple(places)]
         return up_to
 
-    def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:
+    def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:  # (n_actions, …)
         """Which actions a leaf behind these answers may take, for every place of their cuts."""
         if not self.rules.groups:
             return None
         shape = [len(self.grid.cuts[column]) for column, _ in answers]
-        forbidden = np.zeros((*shape, self.rules.n_actions), bool)
+        forbidden = np.zeros((self.rules.n_actions, *shape), bool)
         for group in self.rules.groups:
             present = np.ones(shape, bool)
             for axis, (column, side) in enumerate(answers):
@@ -268,7 +318,7 @@ class _Search:
                     along = [1] * len(shape)
                     along[axis] = -1
                     present = present & group.possible[:, side].reshape(along)
-            forbidden |= present[..., None] & group.forbidden
+            forbidden[group.forbidden] |= present
         return ~forbidden
 
     # --- what was found ------------------------------------------------------------------------
@@ -278,25 +328,30 @@ class _Search:
         for side, half in enumerate((yes, no)):
             other, second = int(half.columns[place]), int(half.places[place])
             if other < 0:
-                leaves = self._sides(column)[side][place]
-                below.append(self._leaf(leaves, ((column, side, place),)))
+                numbers = self._sides(column)[side][:, place]
+                below.append(self._leaf(numbers, ((column, side, place),)))
             else:
                 below.append(self._stump((column, side, place), other, second))
         return Split(column, self.grid.cuts[column][place], *below)
 
     def _stump(self, above: tuple[int, int, int], other: int, place: int) -> Split:
+        """The split of another column below an answer (column, side, place)."""
         column, side, first = above
-        quarters = self._quarters(column, other)[side]
-        leaves = [
-            self._leaf(quarters[below][first, place], (above, (other, below, place)))
-            for below in (0, 1)
-        ]
+        corners = self._corners(min(column, other), max(column, other))
+        leaves = []
+        for below in YES_NO:
+            if column <= other:
+                numbers = corners[side][below][:, first, place]
+            else:
+                numbers = corners[below][side][:, place, first]
+            leaves.append(self._leaf(numbers, (above, (other, below, place))))
         return Split(other, self.grid.cuts[other][place], *leaves)
 
     def _leaf(self, numbers: FloatArray, path: Sequence[tuple[int, int, int]]) -> Leaf:
         """The leaf behind these answers (column, side, place), with the best action."""
         allowed = self._allowed(*((column, side) for column, side, _ in path))
         if allowed is not None:
-            allowed = allowed[tuple(place for _, _, place in path)]
+            for _, _, place in reversed(path):
+                allowed = allowed[..., place]
         whatever_size = replace(self.rules, minimum_leaf=-np.inf)
         return Leaf(int(leaf_values(numbers, allowed, whatever_size).argmax()))
