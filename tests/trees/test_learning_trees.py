@@ -1,12 +1,17 @@
 """Trees learned from logged data, by one client or by several, with rules and without."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedopl
 from fedopl import TreePlan
+from fedopl.client.door import Door
+from fedopl.client.limits import Limits
+from fedopl.engines.in_process import InProcess
 from fedopl.errors import FederationError, FedoplError, OptionError
 from fedopl.policies.tree import Leaf, Split, depth_of, leaf_positions, nodes_of
+from fedopl.server.federation import run_study
 
 ACTIONS = ("none", "some", "all")
 
@@ -114,6 +119,66 @@ def test_a_group_gets_nothing_but_what_it_may_get(clients):
     assert set(names[contexts[:, 0] > 0.5]) == {"none"}
     assert "some" in names[contexts[:, 0] <= 0.5]
     assert 0.5 in run.tree.grid.cuts[0]
+
+
+LABELLED = fedopl.Schema(
+    action="arm",
+    actions=ACTIONS,
+    reward="gain",
+    direction="higher",
+    numeric=("x0", "x1"),
+    categorical={"place": ("town", "land", "sea")},
+)
+GROUPS = {
+    "at most": ({"column": "x0", "at_most": -0.3, "actions": ("all",)}, lambda t: t["x0"] <= -0.3),
+    "above": ({"column": "x1", "above": 0.2, "actions": ("none", "all")}, lambda t: t["x1"] > 0.2),
+    "first level": (
+        {"column": "place", "level": "town", "actions": ("none",)},
+        lambda t: t["place"] == "town",
+    ),
+    "another level": (
+        {"column": "place", "level": "sea", "actions": ("all",)},
+        lambda t: t["place"] == "sea",
+    ),
+}
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize(("group", "is_member"), GROUPS.values(), ids=GROUPS)
+def test_whoever_belongs_to_a_group_gets_what_it_may_get(tmp_path, group, is_member, depth):
+    """On a border as well, and people who were not in the data."""
+    rng = np.random.default_rng(0)
+    table = {
+        "x0": np.round(rng.normal(size=1200), 1),
+        "x1": np.round(rng.normal(size=1200), 1),
+        "place": rng.choice(["town", "land", "sea"], 1200),
+        "arm": rng.choice(ACTIONS, 1200),
+    }
+    good = (table["x0"] > 0) == (table["x1"] > 0)
+    worth = np.where(table["arm"] == "some", np.where(good, 1.0, -1.0), 0.0)
+    frame = pl.DataFrame({**table, "gain": worth + 0.2 * rng.normal(size=1200)})
+    frame.write_csv(tmp_path / "table.csv")
+    data = fedopl.read_logged(tmp_path / "table.csv", LABELLED)
+    study = fedopl.Study(
+        actions=ACTIONS,
+        features=data.feature_names,
+        table=LABELLED,
+        policy="tree",
+        tree=TreePlan(depth=depth, bins=8, allowed=(group,)),
+    )
+    door = Door("a", data, study, limits=Limits.open())
+    policy = run_study(study, InProcess({"a": door})).policy
+    everybody = {
+        "x0": np.repeat(np.linspace(-2, 2, 41), 3),
+        "x1": np.tile(np.linspace(2, -2, 41), 3),
+        "place": np.tile(["town", "land", "sea"], 41),
+    }
+    levels = [everybody["place"] == level for level in ("land", "sea")]
+    contexts = np.column_stack([everybody["x0"], everybody["x1"], *levels]).astype(float)
+    names = policy.names(contexts)
+    members = is_member(everybody)
+    assert set(names[members]) <= set(group["actions"])
+    assert "some" in names[~members]
 
 
 def test_groups_that_leave_nothing_to_anybody_are_an_error():
@@ -242,7 +307,7 @@ def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth()
         cuts = [node.cut for node in nodes_of(policy.root) if isinstance(node, Split)]
         return cuts, scores[np.arange(5000), policy.decide(contexts)].sum()
 
-    coarse, worth_less = cuts_and_value(plan=TreePlan(bins=8), refine=False)
+    _, worth_less = cuts_and_value(plan=TreePlan(bins=8), refine=False)
     finer, worth_more = cuts_and_value(plan=TreePlan(bins=8))
     assert worth_more > 1.02 * worth_less
     for cut in finer:
@@ -334,3 +399,30 @@ def test_what_all_actions_have_in_common_does_not_matter(clients, limits):
     )
     assert moved.policy.root == plain.policy.root
     assert moved.tree.lost == plain.tree.lost
+
+
+def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
+    """Together they give the value of a constant arm, though levels differ between clients."""
+    lifted = {
+        name: fedopl.LoggedData(
+            d.contexts + 0.5 * turn, d.actions, d.rewards + 10 * turn, action_names=ACTIONS
+        )
+        for turn, (name, d) in enumerate(clients.items())
+    }
+    mixture = {"north": 0.1, "south": 0.2, "west": 0.7}
+    run = fedopl.learn(lifted, policy="tree", mixture=mixture)
+    (arm,) = {row.policy for row in run.values.rows if row.policy.startswith("everybody gets")}
+    action = arm.removeprefix("everybody gets ")
+    own = [row for row in run.leaves if row.action == action]
+    assert len(own) > 1
+    added_up = sum(row.share * row.estimate.value for row in own)
+    assert added_up == pytest.approx(run.values.of(arm).value, rel=1e-9)
+
+
+def test_a_level_that_nobody_tells_ends_the_tree_with_what_was_seen_ahead(clients):
+    plan = TreePlan(depth=3, bins=8)
+    short = fedopl.learn(clients, policy="tree", tree=plan, limits=Limits(cell_queries=1))
+    exact = fedopl.learn(clients, policy="tree", tree=plan, depth=2, limits=Limits())
+    assert short.policy.root == exact.policy.root
+    assert {why for _, _, why in short.refusals} == {"BUDGET_SPENT"}
+    assert len(short.refusals) == len(clients)
