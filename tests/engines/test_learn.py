@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client.deciding import decide_table
 from fedopl.server.federation import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
@@ -363,3 +364,42 @@ def test_notebooks_get_tables_in_which_every_name_is_text(draw):
     assert run.verdict in run._repr_html_()
     data = draw(120)
     assert "<table>" in fedopl.overlap(data, fedopl.cross_fit(data))._repr_html_()
+
+
+def test_tables_read_with_one_schema_make_a_policy_that_decides_on_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    schema = fedopl.Schema(
+        action="arm",
+        actions=("old", "new"),
+        reward="loss",
+        direction="lower",
+        numeric=("age",),
+        categorical={"place": ("town", "land")},
+    )
+    clients = {}
+    for name in ("north", "south"):
+        place, arm = rng.choice(["town", "land"], 300), rng.choice(["old", "new"], 300)
+        loss = np.where((place == "land") == (arm == "new"), 0.0, 1.0) + 0.1 * rng.random(300)
+        rows = zip(rng.normal(50, 9, 300).round(1), place, arm, loss, strict=True)
+        text = "".join(f"{age},{where},{what},{lost}\n" for age, where, what, lost in rows)
+        (tmp_path / f"{name}.csv").write_text(f"age,place,arm,loss\n{text}")
+        clients[name] = fedopl.read_logged(tmp_path / f"{name}.csv", schema)
+    linear, tree = (fedopl.learn(clients, policy=kind) for kind in ("linear", "tree"))
+    assert linear.study.table == schema
+    assert linear.policy.encoding == schema.encoding
+    assert str(tree.policy).splitlines()[0] == "place is 'town'"
+    decided = decide_table(tree.policy, tmp_path / "north.csv", tmp_path / "decided.csv")
+    assert min(decided.counts.values()) > 100
+    arrays = {
+        name: fedopl.LoggedData(d.contexts, d.actions, d.rewards, action_names=d.action_names)
+        for name, d in clients.items()
+    }
+    assert fedopl.learn(arrays).study.table is None
+    names = fedopl.LoggedData(
+        clients["south"].contexts,
+        clients["south"].actions,
+        clients["south"].rewards,
+        action_names=("old", "new"),
+        feature_names=clients["south"].feature_names,
+    )
+    assert fedopl.learn({"north": clients["north"], "south": names}).study.table is None

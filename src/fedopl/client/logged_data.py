@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from fedopl.arrays import FloatArray, IntArray, check_finite, check_length, float_array, frozen
 from fedopl.errors import DataError, refuse_to_leave
 from fedopl.labels import factorise, quoted, unique_names
+from fedopl.schema import Schema
 
 # How far a row of propensities may be from adding up to one.
 SUM_TOLERANCE = 1e-6
@@ -33,6 +34,8 @@ class LoggedData:
         weights: how much each row counts, all above zero.
         groups: which rows belong together (a person, a school): they share a fold, and standard
             errors allow for their likeness.
+        schema: what the columns of the table meant that all of this was read from; policies learned
+            from it then know how to decide on such tables.
 
     """
 
@@ -44,6 +47,7 @@ class LoggedData:
     feature_names: tuple[str, ...]
     weights: FloatArray | None  # (n_rows,)
     groups: IntArray | None  # (n_rows,)
+    schema: Schema | None
 
     __reduce_ex__ = refuse_to_leave
 
@@ -58,6 +62,7 @@ class LoggedData:
         feature_names: Sequence[str] | None = None,
         weights: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        schema: Schema | None = None,
     ) -> None:
         features, column_names = _checked_contexts(contexts, feature_names)
         n_rows = len(features)
@@ -75,7 +80,10 @@ class LoggedData:
             "feature_names": column_names,
             "weights": None if weights is None else frozen(_checked_weights(weights, n_rows)),
             "groups": None if groups is None else frozen(_checked_groups(groups, n_rows)),
+            "schema": schema,
         }
+        if schema and (names, column_names) != (schema.actions, schema.feature_names):
+            raise DataError("schema: it is of other actions or features than these")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 

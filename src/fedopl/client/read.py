@@ -136,4 +136,5 @@ def _logged(encoded: _Encoded, kept: BoolArray | slice, schema: Schema) -> Logge
         feature_names=schema.feature_names,
         weights=encoded.numbers[schema.weight][kept] if schema.weight else None,
         groups=encoded.labels[schema.group][kept] if schema.group else None,
+        schema=schema,
     )

@@ -15,6 +15,7 @@ from fedopl.errors import OptionError, StudyError
 from fedopl.labels import check_client_name, quoted
 from fedopl.mixture import as_mixture
 from fedopl.policies.kinds import Policy
+from fedopl.schema import Schema
 from fedopl.server.conversation import Progress
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
@@ -80,6 +81,7 @@ def learn(
     agreed: dict[str, Any] = {
         "actions": first.action_names,
         "features": first.feature_names,
+        "table": _common_schema(clients),
         "policy": policy,
         "policy_features": features,
         "tree": _tree_plan(policy, tree, depth=depth, thresholds=thresholds),
@@ -123,6 +125,12 @@ def _tree_plan(policy: str, plan: TreePlan | None, **said: object) -> TreePlan:
         named = ", ".join(more) or "tree"
         raise OptionError(f"{named}: only a tree has it, and the policy is '{policy}'")
     return TreePlan(**{**dict(plan or TreePlan()), **more})
+
+
+def _common_schema(clients: Mapping[str, LoggedData]) -> Schema | None:
+    """What everybody's table means, if all were read with the same schema."""
+    first, *others = (data.schema for data in clients.values())
+    return first if all(other == first for other in others) else None
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:
