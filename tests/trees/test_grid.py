@@ -5,6 +5,7 @@ import pytest
 
 import fedopl
 from fedopl.client.limits import Limits
+from fedopl.server.federation import expected_trips
 from fedopl.server.grid import thresholds
 from fedopl.wire.vocabulary import N_FINE_BINS
 
@@ -91,7 +92,10 @@ def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
     plan = fedopl.TreePlan(cuts={"x0": (-1, 0.25), "x1": (0,)})
     run = fedopl.learn(clients, policy="tree", tree=plan)
     assert run.tree.grid.cuts == ((-1, 0.25), (0,))
-    assert "CountBins" not in [r.query for r in run.rounds]
+    trips = {r.query: r.trip for r in run.rounds}
+    assert "CountBins" not in trips
+    assert trips["SumCells"] == trips["SumScores"] == 1  # nobody has to be asked twice
+    assert max(trips.values()) + 1 == expected_trips(run.study) == 3
 
 
 def test_columns_that_may_not_be_asked_about_are_not_cut():

@@ -20,7 +20,7 @@ from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.policies.columns import Column
 from fedopl.policies.tree import Leaf, Node, leaf_positions, nodes_of
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import DONE
+from fedopl.trees.growing import DONE, EVERYBODY
 from fedopl.trees.plan import MOST_BINS
 
 ROWS_PER_BLOCK = 1 << 16
@@ -28,7 +28,6 @@ ROWS_PER_BLOCK = 1 << 16
 ROWS_PER_THREAD = 1 << 14
 
 Bins = NDArray[Any]  # small whole numbers
-EVERYBODY = Leaf(0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +10,9 @@ from numpy.typing import ArrayLike
 from fedopl.arrays import FloatArray, IntArray, check_finite, check_length, float_array, frozen
 from fedopl.errors import DataError, refuse_to_leave
 from fedopl.labels import factorise, quoted, unique_names
-from fedopl.schema import Schema
+
+if TYPE_CHECKING:
+    from fedopl.schema import Schema
 
 # How far a row of propensities may be from adding up to one.
 SUM_TOLERANCE = 1e-6
@@ -47,7 +50,7 @@ class LoggedData:
     feature_names: tuple[str, ...]
     weights: FloatArray | None  # (n_rows,)
     groups: IntArray | None  # (n_rows,)
-    schema: Schema | None
+    schema: "Schema | None"
 
     __reduce_ex__ = refuse_to_leave
 
@@ -62,7 +65,7 @@ class LoggedData:
         feature_names: Sequence[str] | None = None,
         weights: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        schema: Schema | None = None,
+        schema: "Schema | None" = None,
     ) -> None:
         features, column_names = _checked_contexts(contexts, feature_names)
         n_rows = len(features)

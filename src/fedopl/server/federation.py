@@ -12,7 +12,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.candidates import LEARNED, Candidates
-from fedopl.server.conversation import Conversation, Progress, Question
+from fedopl.server.conversation import Answers, Conversation, Progress, Question
 from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
 from fedopl.server.grid import MOST_COUNTS
 from fedopl.server.journal import Journal
@@ -24,7 +24,16 @@ from fedopl.server.statistics import Statistics
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
-from fedopl.wire.vocabulary import Enrol, Enrolment, OutcomeSums, ScoreSums, SumOutcomes, SumScores
+from fedopl.trees.rules import agreed_grid
+from fedopl.wire.vocabulary import (
+    CellSums,
+    Enrol,
+    Enrolment,
+    OutcomeSums,
+    ScoreSums,
+    SumOutcomes,
+    SumScores,
+)
 
 ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
     "csoaa-exact": exact.learn,
@@ -112,11 +121,14 @@ def _tree_exchanges(study: Study) -> int:
 
 
 def expected_trips(study: Study) -> int:
-    """How many trips a run takes at most: enrolment rides with sums, descriptions with values."""
+    """How many trips a run takes at most: enrolment rides with sums, descriptions with values.
+
+    So do the cells of a tree with scores, where its grid is agreed beforehand.
+    """
     together = (study.nuisances.kind == "federated") + (
         study.describe and study.evaluation_share > 0
     )
-    return expected_exchanges(study) - together - study.values_leaves
+    return expected_exchanges(study) - together - study.values_leaves - cells_come_along(study)
 
 
 def exchanges_to_evaluate(study: Study) -> int:
@@ -160,11 +172,11 @@ def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
     rows, models = _enrol(conversation)
-    statistics = _score(conversation, rows, models)
+    statistics, cells = _score(conversation, rows, models)
     weights = agreed_weights(study.mixture, {name: rows[name] for name in statistics.sums})
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
-    return Setting(study=study, rows=rows, weights=weights, statistics=statistics)
+    return Setting(study=study, rows=rows, weights=weights, statistics=statistics, cells=cells)
 
 
 def _finish(
@@ -221,16 +233,25 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
     return rows, solve_outcomes(study, conversation.require_quorum(usable, share=0))
 
 
-def _score(conversation: Conversation, rows: dict[str, int], models: OutcomeModels) -> Statistics:
-    """Have every client score its rows and sum up; who cannot, is out."""
-    answers = conversation.ask(
-        SumScores,
-        rows,
-        ScoreSums,
-        models=models.parameters,
-        supported=models.supported.astype(np.float64),
-    )
-    answers = conversation.drop(
-        answers, lambda answer: fault_in_score_sums(answer, conversation.study)
-    )
-    return Statistics(study=conversation.study, sums=conversation.require_quorum(answers))
+def _score(
+    conversation: Conversation, rows: dict[str, int], models: OutcomeModels
+) -> tuple[Statistics, Answers[CellSums] | None]:
+    """Have every client score its rows and sum up; who cannot, is out.
+
+    Where all thresholds of a tree were agreed beforehand, sums over its grid come along.
+    """
+    study = conversation.study
+    supported = models.supported.astype(np.float64)
+    fields = {"models": models.parameters, "supported": supported}
+    questions = [Question(SumScores, ScoreSums, fields)]
+    if cells_come_along(study):
+        questions.append(tree.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
+    answers, *cells = conversation.ask_together(rows, *questions)
+    answers = conversation.drop(answers, lambda answer: fault_in_score_sums(answer, study))
+    statistics = Statistics(study=study, sums=conversation.require_quorum(answers))
+    return statistics, cells[0] if cells else None
+
+
+def cells_come_along(study: Study) -> bool:
+    """Whether a tree's grid is known before anybody is asked."""
+    return study.policy == "tree" and study.tree.thresholds == "grid" and not study.cut_columns

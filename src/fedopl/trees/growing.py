@@ -14,6 +14,7 @@ from fedopl.trees.search import Cells, Rules, best_tree
 LOOK_AHEAD = 2
 # In a partition, the leaves that are done; the others are counted from zero.
 DONE = -1
+EVERYBODY = Leaf(0)
 
 Answer = tuple[int, float, bool]  # column, cut, whether yes
 Path = tuple[Answer, ...]

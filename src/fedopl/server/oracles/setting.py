@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.mixture import Weights
+from fedopl.server.conversation import Answers
 from fedopl.server.statistics import Statistics
 from fedopl.study import Study
+from fedopl.wire.vocabulary import CellSums
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -17,6 +19,7 @@ class Setting:
     rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
     statistics: Statistics
+    cells: Answers[CellSums] | None = None  # told along with them, where a grid was agreed before
 
     @property
     def best_arm(self) -> str:

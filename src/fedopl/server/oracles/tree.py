@@ -10,13 +10,13 @@ from fedopl.errors import FederationError
 from fedopl.mixture import Weights, renormalised
 from fedopl.policies.tree import Leaf, Node, TreePolicy, as_array
 from fedopl.server.aggregation import plain_sum, weighted_sum
-from fedopl.server.conversation import Conversation
+from fedopl.server.conversation import Conversation, Question
 from fedopl.server.faults import fault_in_cell_sums
 from fedopl.server.grid import agree_on_grid
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import LOOK_AHEAD, CellsOf, grow_tree
+from fedopl.trees.growing import EVERYBODY, LOOK_AHEAD, CellsOf, grow_tree
 from fedopl.trees.rules import rules_of, thresholds_of
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.wire.vocabulary import CellSums, SumCells
@@ -47,6 +47,13 @@ class TreeStatistics:
         return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
 
 
+def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> Question:
+    """Ask for the sums over this grid's cells, in every open node of a partition."""
+    n_cuts, cuts = thresholds_of(grid)
+    fields = {"partition": as_array(partition), "n_cuts": n_cuts, "cuts": cuts}
+    return Question(SumCells, CellSums, fields)
+
+
 @dataclass(eq=False)
 class _Asking:
     """Cells as clients tell them, level by level; what they tell first is kept."""
@@ -59,20 +66,20 @@ class _Asking:
 
     def __call__(self, partition: Node) -> list[Cells] | None:
         """The mixture's cells of every open node; nothing if too few tell them below the first."""
-        n_cuts, cuts = thresholds_of(self.grid)
-        answers = self.conversation.ask(
-            SumCells,
-            self.setting.weights,
-            CellSums,
-            partition=as_array(partition),
-            n_cuts=n_cuts,
-            cuts=cuts,
-        )
         setting, n_open = self.setting, 1 + _last_open(partition)
+        if partition == EVERYBODY and setting.cells is not None:
+            answers = setting.cells
+        else:
+            question = asking_for_cells(self.grid, partition)
+            (answers,) = self.conversation.ask_together(setting.weights, question)
         answers = self.conversation.drop_by_name(
             answers,
-            lambda name, answer: fault_in_cell_sums(
-                answer, self.grid, n_open, setting.rows[name], setting.study.n_actions
+            lambda name, answer: (
+                fault_in_cell_sums(
+                    answer, self.grid, n_open, setting.rows[name], setting.study.n_actions
+                )
+                if name in setting.weights
+                else "its scores were not summed"
             ),
         )
         if self.first and not self.conversation.has_quorum(answers):
