@@ -1,0 +1,1 @@
+"""The paper's theory as arithmetic: skewness, shift, complexity, bounds, information."""

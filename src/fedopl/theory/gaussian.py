@@ -1,0 +1,149 @@
+"""Divergences between Gaussians: closed forms where there are any, named bounds elsewhere."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from fedopl.arrays import FloatArray
+from fedopl.errors import DataError, OptionError
+from fedopl.theory.inequalities import Interval, tv_at_most_from_kl, tv_between_from_affinity
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gaussian:
+    """N(mean, covariance), of any dimension; a number stands for one dimension."""
+
+    mean: ArrayLike  # (n_dimensions,)
+    covariance: ArrayLike  # (n_dimensions, n_dimensions)
+
+    def __post_init__(self) -> None:
+        mean = np.atleast_1d(np.asarray(self.mean, dtype=np.float64))
+        covariance = np.atleast_2d(np.asarray(self.covariance, dtype=np.float64))
+        if mean.ndim != 1 or covariance.shape != (len(mean), len(mean)):
+            raise DataError(
+                f"covariance: expected shape ({mean.size}, {mean.size}), came {covariance.shape}"
+            )
+        if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0):
+            raise OptionError("covariance: expected a symmetric matrix")
+        if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
+            raise DataError("Gaussian: expected finite numbers")
+        if np.linalg.eigvalsh(covariance).min() <= 0:
+            raise OptionError("covariance: expected positive variances in every direction")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "covariance", covariance)
+
+
+def gaussian_kl(p: Gaussian, q: Gaussian) -> float:
+    """KL(P‖Q) = ½[tr(Σ_q⁻¹Σ_p) + mᵀΣ_q⁻¹m − D + log(|Σ_q|/|Σ_p|)], m = μ_p − μ_q; exact."""
+    gap, cov_p, cov_q = _difference(p, q)
+    trace = float(np.trace(np.linalg.solve(cov_q, cov_p)))
+    shift = float(gap @ np.linalg.solve(cov_q, gap))
+    return max(0.0, 0.5 * (trace + shift - len(gap) + _log_det(cov_q) - _log_det(cov_p)))
+
+
+def gaussian_chi_squared(p: Gaussian, q: Gaussian) -> float:
+    """χ²(P‖Q) = |Σ_q|·|Σ_p|^{−½}·|2Σ_q − Σ_p|^{−½}·exp(mᵀ(2Σ_q − Σ_p)⁻¹m) − 1; exact.
+
+    It exists only where 2Σ_q − Σ_p is positive definite (Q not much narrower than P in any
+    direction), and is infinite elsewhere.
+    """
+    gap, cov_p, cov_q = _difference(p, q)
+    spread = 2 * cov_q - cov_p
+    if np.linalg.eigvalsh(spread).min() <= 0:
+        return math.inf
+    log_ratio = _log_det(cov_q) - 0.5 * _log_det(cov_p) - 0.5 * _log_det(spread)
+    exponent = log_ratio + float(gap @ np.linalg.solve(spread, gap))
+    return math.expm1(exponent) if exponent < 700 else math.inf
+
+
+def gaussian_affinity(p: Gaussian, q: Gaussian) -> float:
+    """∫√(pq) = |Σ_p|^{¼}|Σ_q|^{¼}|Σ̄|^{−½}·exp(−⅛·mᵀΣ̄⁻¹m), Σ̄ = (Σ_p + Σ_q)/2; exact."""
+    gap, cov_p, cov_q = _difference(p, q)
+    middle = (cov_p + cov_q) / 2
+    log_ratio = 0.25 * (_log_det(cov_p) + _log_det(cov_q)) - 0.5 * _log_det(middle)
+    return min(1.0, math.exp(log_ratio - 0.125 * float(gap @ np.linalg.solve(middle, gap))))
+
+
+def gaussian_tv(p: Gaussian, q: Gaussian) -> float:
+    """TV(P, Q), exact: in one dimension, or in any where the covariances are equal.
+
+    Equal covariances: 2Φ(½√(mᵀΣ⁻¹m)) − 1. One dimension: P and Q cross in two points, between
+    which the narrower one is the larger. Other pairs have no closed form: `gaussian_tv_interval`.
+    """
+    gap, cov_p, cov_q = _difference(p, q)
+    if np.allclose(cov_p, cov_q, rtol=1e-12, atol=0):
+        distance = math.sqrt(float(gap @ np.linalg.solve(cov_p, gap)))
+        return float(2 * ndtr(distance / 2) - 1)
+    if len(gap) > 1:
+        raise OptionError(
+            "gaussian_tv: no closed form for unequal covariances in several dimensions; "
+            "use gaussian_tv_interval"
+        )
+    return _tv_of_unequal_variances(float(gap[0]), float(cov_p[0, 0]), float(cov_q[0, 0]))
+
+
+def gaussian_tv_interval(p: Gaussian, q: Gaussian) -> Interval:
+    """Bounds on TV(P, Q) in any dimension: by Hellinger, Pinsker, Bretagnolle–Huber."""
+    hellinger = tv_between_from_affinity(gaussian_affinity(p, q))
+    from_kl = tv_at_most_from_kl(min(gaussian_kl(p, q), gaussian_kl(q, p)))
+    return Interval(lower=hellinger.lower, upper=min(hellinger.upper, from_kl))
+
+
+def gaussian_outcome_kl(
+    means: ArrayLike, other_means: ArrayLike, variance: ArrayLike, other_variance: ArrayLike
+) -> FloatArray:
+    """KL(p_{Y⃗^c|X}‖p_{Y⃗^k|X}) at each row, for Gaussian outcomes: the outcome part of Theorem 3.
+
+    Means are μ_c(x; a) and μ_k(x; a), (n_rows, n_actions), at client c's contexts; variances are
+    one number or one per action. Y⃗ holds *all* potential outcomes, whose joint law no data
+    identify: summed over actions as here, they are independent given the context, as in the
+    paper's experiments. Average with `discrete.averaged`.
+    """
+    left, right = np.asarray(means, dtype=np.float64), np.asarray(other_means, dtype=np.float64)
+    if left.shape != right.shape or left.ndim != 2:
+        raise DataError(
+            f"means: expected two of shape (n_rows, n_actions), came {left.shape}, {right.shape}"
+        )
+    own, other = _variances(variance, left), _variances(other_variance, left)
+    ratio = own / other
+    terms = 0.5 * (ratio - 1 - np.log(ratio) + (left - right) ** 2 / other)
+    return np.asarray(np.maximum(terms.sum(axis=-1), 0.0))
+
+
+def _variances(variance: ArrayLike, means: FloatArray) -> FloatArray:
+    values = np.asarray(variance, dtype=np.float64)
+    if values.ndim and values.shape != (means.shape[1],):
+        raise DataError(
+            f"variance: expected one number or shape ({means.shape[1]},), came {values.shape}"
+        )
+    if not np.all((values > 0) & np.isfinite(values)):
+        raise OptionError("variance: expected numbers above 0")
+    return np.broadcast_to(values, means.shape)
+
+
+def _tv_of_unequal_variances(gap: float, var_p: float, var_q: float) -> float:
+    sd_p, sd_q = math.sqrt(var_p), math.sqrt(var_q)
+    # log p − log q = 0 with P at `gap` and Q at 0: a·x² + 2b·x + c = 0.
+    a, b = 1 / var_p - 1 / var_q, -gap / var_p
+    c = gap**2 / var_p - math.log(var_q / var_p)
+    # The root that does not cancel; the other follows from the product of both, c/a.
+    root = math.sqrt(gap**2 / (var_p * var_q) + a * math.log(var_q / var_p))  # √(b² − a·c)
+    larger = -b - math.copysign(root, b)
+    low, high = sorted((larger / a, c / larger))
+    inside_p = ndtr((high - gap) / sd_p) - ndtr((low - gap) / sd_p)
+    inside_q = ndtr(high / sd_q) - ndtr(low / sd_q)
+    return float(abs(inside_p - inside_q))
+
+
+def _difference(p: Gaussian, q: Gaussian) -> tuple[FloatArray, FloatArray, FloatArray]:
+    mean_p, mean_q = np.asarray(p.mean), np.asarray(q.mean)
+    if mean_p.shape != mean_q.shape:
+        raise DataError(f"Gaussians: expected one dimension, came {mean_p.size} and {mean_q.size}")
+    return mean_p - mean_q, np.asarray(p.covariance), np.asarray(q.covariance)
+
+
+def _log_det(matrix: FloatArray) -> float:
+    return float(np.linalg.slogdet(matrix)[1])
