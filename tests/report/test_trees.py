@@ -249,6 +249,17 @@ def test_whether_the_tree_is_the_best_of_all_is_said(request, name, exactly, how
     assert how in course(record).parts[0].text
 
 
+def test_a_tree_that_ended_early_says_why(deep):
+    *before, last = [k for k, latest in enumerate(deep.rounds) if latest.query == "SumCells"]
+    assert before
+    rounds = list(deep.rounds)
+    rounds[last] = replace(rounds[last], answered=())
+    early = replace(deep, rounds=tuple(rounds))
+    assert "Only 0 clients of" in points(early)[0]
+    assert "so it ends with what could be seen from the level above" in points(early)[0]
+    assert "so it ends with" not in points(deep)[0]
+
+
 def test_one_party_alone_is_said_to_have_tried_its_own_values(deep):
     plan = fedopl.TreePlan(thresholds="observed")
     study = deep.study.model_copy(update={"tree": plan})

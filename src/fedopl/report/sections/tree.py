@@ -93,9 +93,9 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     note = Text(
         text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
-        "people are weighed by the mixture; what clients hid because it was small is divided "
-        f"equally between the leaves it is in. {NOT_TOLD} stands where nobody could tell a value, "
-        "and ? where rows are too few, or too alike, to tell its error.",
+        "people are weighed by the mixture; what a client hid because it was small is divided "
+        f"as others tell it. {NOT_TOLD} stands where nobody could tell a value, and ? where rows "
+        "are too few, or too alike, to tell its error.",
         quiet=True,
     )
     return (*parts, note)

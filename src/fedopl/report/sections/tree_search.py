@@ -9,6 +9,7 @@ from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.record import Record
 from fedopl.study import Study
 from fedopl.trees.plan import Restriction
+from fedopl.wire.vocabulary import SumCells
 
 
 def search_parts(record: Record) -> tuple[Part, ...]:
@@ -42,7 +43,19 @@ def _how_good(record: Record) -> str:
         return f"It is the best of all trees of depth ≤ {depth} on the grid{told}."
     return (
         "Each question was found with a look two levels ahead. That is not exact: of all trees of "
-        f"depth ≤ {depth} on the grid, another may be better."
+        f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
+    )
+
+
+def _ended_early(record: Record) -> str:
+    """Whether a level was asked for that too few clients told."""
+    levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
+    enough = record.study.quorum * len(levels[-1].asked) if levels else 0
+    if not levels or len(levels[-1].answered) >= max(1, enough):
+        return ""
+    return (
+        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} told the "
+        "sums for its last level, so it ends with what could be seen from the level above."
     )
 
 
