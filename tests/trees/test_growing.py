@@ -7,7 +7,7 @@ from test_search import Problem, brute_force, cells_of, says_yes
 from fedopl.policies.tree import Leaf, Split, depth_of, nodes_of
 from fedopl.trees.grid import Grid
 from fedopl.trees.growing import DONE, grow_tree, n_levels, simplified
-from fedopl.trees.search import Rules, best_tree
+from fedopl.trees.search import Cells, Rules, best_tree
 
 N_BINS, N_COLUMNS = 4, 3
 GRID = Grid((tuple(float(cut) for cut in range(N_BINS - 1)),) * N_COLUMNS, (False,) * N_COLUMNS)
@@ -16,11 +16,11 @@ GRID = Grid((tuple(float(cut) for cut in range(N_BINS - 1)),) * N_COLUMNS, (Fals
 class Asked:
     """Cells by brute force, and what was asked for."""
 
-    def __init__(self, seed, n_rows=200, n_actions=3, levels=99):
+    def __init__(self, seed, n_rows=200, n_actions=3, levels=99, grid=GRID):
         rng = np.random.default_rng(seed)
         self.bins = rng.integers(0, N_BINS, (n_rows, N_COLUMNS))
         self.scores = rng.integers(-9, 10, (n_rows, n_actions)).astype(float)
-        self.partitions, self.levels = [], levels
+        self.partitions, self.levels, self.grid = [], levels, grid
 
     def __call__(self, partition):
         if len(self.partitions) == self.levels:
@@ -29,14 +29,15 @@ class Asked:
         leaf = self.places(partition)
         n_open = 1 + max(n.action for n in nodes_of(partition) if isinstance(n, Leaf))
         return [
-            cells_of(self.bins[leaf == part], self.scores[leaf == part], GRID)
+            cells_of(self.bins[leaf == part], self.scores[leaf == part], self.grid)
             for part in range(n_open)
         ]
 
     def places(self, node):
         if isinstance(node, Leaf):
             return np.full(len(self.bins), node.action)
-        yes = says_yes(self.bins, GRID, node.column, GRID.cuts[node.column].index(node.cut))
+        place = self.grid.cuts[node.column].index(node.cut)
+        yes = says_yes(self.bins, self.grid, node.column, place)
         return np.where(yes, self.places(node.yes), self.places(node.no))
 
     def value(self, root):
@@ -123,3 +124,35 @@ def test_brute_force_agrees_on_depth_three_at_least_as_a_bound():
     known = np.ones(asked.scores.shape, bool)
     best = brute_force(Problem(asked.bins, asked.scores, known, GRID, rules), 3)
     assert grow_tree(GRID, 3, rules, asked)[1] <= best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_asked_that_was_answered_above_however_blurred_the_cells_are(seed):
+    """Bins that were joined lie on both sides of a threshold, also of one that was asked about."""
+
+    class Blurred(Asked):
+        def __call__(self, partition):
+            noise = np.random.default_rng(seed)
+            return [
+                Cells(one.numbers + 9 * noise.random(one.numbers.shape))
+                for one in super().__call__(partition)
+            ]
+
+    levels = Grid((GRID.cuts[0], GRID.cuts[1], (0.0, 1.0, 2.0, 3.0)), (False, False, True))
+    root, _ = grow_tree(levels, 5, Rules(n_actions=3), Blurred(seed, grid=levels))
+
+    def check(node, known):
+        if isinstance(node, Leaf):
+            return
+        low, high, isnt = known[node.column]
+        if levels.is_level[node.column]:
+            assert node.cut not in isnt
+            yes, no = (low, high, {0.0, 1.0, 2.0, 3.0}), (low, high, isnt | {node.cut})
+        else:
+            assert low < node.cut < high
+            yes, no = (low, node.cut, isnt), (node.cut, high, isnt)
+        check(node.yes, {**known, node.column: yes})
+        check(node.no, {**known, node.column: no})
+
+    check(root, dict.fromkeys(range(3), (-np.inf, np.inf, set())))
+    assert depth_of(root) >= 3

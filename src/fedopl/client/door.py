@@ -277,7 +277,7 @@ class Door:
 
     def _leaf_values(self, query: ValueLeaves) -> tuple[type[Message], dict[str, Any]]:
         needed = self.limits.rows_needed(2 * self.study.n_actions)  # a mean and a variance each
-        return LeafValues, value_leaves(self._space, query, needed)
+        return LeafValues, value_leaves(self._space, query, needed, self.limits.minimum_cell)
 
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:

@@ -70,7 +70,9 @@ def _counts(rows: ScoredRows, binning: Binning, n_numbers: int) -> FloatArray | 
     return counts[..., counts.any(axis=(0, 1))]
 
 
-def value_leaves(space: Workspace, query: ValueLeaves, needed: int) -> dict[str, Any]:
+def value_leaves(
+    space: Workspace, query: ValueLeaves, needed: int, minimum_cell: int
+) -> dict[str, Any]:
     """The fields of LeafValues; leaves with few rows are hidden, and never just a few rows."""
     study, data = space.study, space.data
     root = _tree(space, query.tree, range(study.n_actions))
@@ -107,7 +109,10 @@ def value_leaves(space: Workspace, query: ValueLeaves, needed: int) -> dict[str,
             fields["degrees_of_freedom"][place, action] = found.degrees_of_freedom
             fields["means"][place, action] = found.means[0]
             fields["variances"][place, action] = found.covariances[0, 0]
-    return {"shares": np.where(told, shares, 0.0), **fields}
+    counts = np.bincount(leaf, minlength=n_leaves).astype(np.float64)
+    if minimum_cell > 1:
+        counts = rounded(counts, minimum_cell, rounding_draws(space, query.tree))
+    return {"counts": counts, "shares": np.where(told, shares, 0.0), **fields}
 
 
 def _told_leaves(

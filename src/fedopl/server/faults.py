@@ -103,12 +103,13 @@ def fault_in_leaf_values(answer: LeafValues, n_leaves: int) -> str | None:
     """Shares of rows in every leaf, and means that vary."""
     if any(
         len(part) != n_leaves
-        for part in (answer.shares, answer.rows, answer.degrees_of_freedom, answer.means)
+        for part in (answer.counts, answer.shares, answer.rows, answer.means, answer.variances)
     ):
         return "the leaves are not those of the tree"
     if (answer.shares < 0).any() or answer.shares.sum() > 1 + CELL_TOLERANCE:
         return "a share of rows is outside 0 to 1"
-    if min(a.min() for a in (answer.rows, answer.degrees_of_freedom, answer.variances)) < 0:
+    numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
+    if min(part.min() for part in numbers) < 0:
         return "a number of rows or a variance is negative"
     return None
 

@@ -44,9 +44,7 @@ def leaf_rows(
     usable = conversation.drop(answers, lambda answer: fault_in_leaf_values(answer, n_leaves))
     if not usable:
         return ()
-    told = {name: answer.shares for name, answer in usable.items()}
-    typical = weighted_sum(renormalised(weights, usable.keys()), told)
-    shares = {name: _shares(answer, typical) for name, answer in usable.items()}
+    shares = {name: _shares(answer) for name, answer in usable.items()}
     mixed = weighted_sum(renormalised(weights, usable.keys()), shares)
     return tuple(
         LeafRow(
@@ -60,14 +58,11 @@ def leaf_rows(
     )
 
 
-def _shares(answer: LeafValues, typical: FloatArray) -> FloatArray:  # (n_leaves,)
-    """Shares of rows; what a client hid is divided between the leaves it hid as others tell them.
-
-    Where nobody tells, it is divided equally.
-    """
+def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
+    """Shares of rows; what a client hid is divided between the leaves it hid by rounded counts."""
     hidden = answer.shares <= 0
     rest = max(1 - float(answer.shares.sum()), 0.0)
-    likely = np.where(hidden, typical, 0.0)
+    likely = np.where(hidden, answer.counts, 0.0)
     if not likely.any():
         likely = hidden.astype(np.float64)
     return np.where(hidden, rest * likely / max(likely.sum(), 1e-300), answer.shares)

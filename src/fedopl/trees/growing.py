@@ -74,7 +74,7 @@ def n_levels(depth: int) -> int:
 
 def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
     for column, cut, yes in path:
-        rules = rules.within(column, grid.cuts[column].index(cut), yes=yes)
+        rules = rules.within(grid, column, grid.cuts[column].index(cut), yes=yes)
     return rules
 
 

@@ -7,8 +7,8 @@ rectangles of two columns' cells. Hence the best of all of them can be told from
 O(p²·B²·d) once they are there.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -59,15 +59,27 @@ class Rules:
     minimum_leaf: float = 1.0
     split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
     groups: tuple[Group, ...] = ()
+    answered: Mapping[int, BoolArray] = field(default_factory=dict)  # by column, (n_splits,)
 
-    def within(self, column: int, place: int, *, yes: bool) -> Self:
-        """The rules for those who answered a question: some groups are no longer among them."""
+    def within(self, grid: Grid, column: int, place: int, *, yes: bool) -> Self:
+        """The rules for those who answered a question.
+
+        Some groups are no longer among them, and some questions have the same answer for all.
+        """
         remaining = [
             group
             for group in self.groups
             if group.column != column or group.possible[place, 0 if yes else 1]
         ]
-        return replace(self, groups=tuple(remaining))
+        places = np.arange(len(grid.cuts[column]))
+        known = places == place
+        if grid.is_level[column] and yes:
+            known = np.ones(len(places), bool)
+        elif not grid.is_level[column]:
+            known = places >= place if yes else places <= place
+        known = known | self.answered.get(column, False)
+        answered = {**self.answered, column: known}
+        return replace(self, groups=tuple(remaining), answered=answered)
 
 
 @dataclass(frozen=True)
@@ -213,10 +225,14 @@ class _Half:
     columns: IntArray  # (n_splits,)  that is split on, −1 where nothing is
     places: IntArray  # (n_splits,)  of the cut
 
-    def consider(self, column: int, values: FloatArray, tie: float) -> None:
+    def consider(
+        self, column: int, values: FloatArray, tie: float, answered: BoolArray | None
+    ) -> None:
         """Take what another column offers where it is better; values are (n_splits, n_splits)."""
         if not values.size:
             return
+        if answered is not None:
+            values[:, answered] = -np.inf
         places = _first_best(values, tie)
         offered = values[np.arange(len(places)), places]
         better = offered > self.values + tie
@@ -243,6 +259,8 @@ class _Search:
         best = Found(self._leaf(everybody, ()), float(self.worth(everybody, self._allowed())))
         for column, (yes, no) in enumerate(self._halves(depth) if depth else ()):
             values = yes.values + no.values - self.cost
+            if column in self.rules.answered:
+                values[self.rules.answered[column]] = -np.inf
             place = int(_first_best(values[None], self.tie)[0]) if len(values) else 0
             if len(values) and values[place] > best.value + self.tie:
                 best = Found(self._node(column, place, yes, no), float(values[place]))
@@ -262,11 +280,13 @@ class _Search:
                 for a in YES_NO
                 for b in YES_NO
             }
+            answered = self.rules.answered
             for a in YES_NO:
-                halves[first][a].consider(second, worth[a, 0] + worth[a, 1] - self.cost, self.tie)
+                both = worth[a, 0] + worth[a, 1] - self.cost
+                halves[first][a].consider(second, both, self.tie, answered.get(second))
             for b in YES_NO if first != second else ():
                 both = (worth[0, b] + worth[1, b] - self.cost).T
-                halves[second][b].consider(first, both, self.tie)
+                halves[second][b].consider(first, both, self.tie, answered.get(first))
         return halves
 
     def _unsplit(self, column: int) -> list[_Half]:

@@ -309,10 +309,11 @@ class CellSums(Message):
 class LeafValues(Message):
     """By leaf: its share of held-out rows, and the mean score of each action with its variance.
 
-    Zero rows where a leaf, or an action in it, has too few of them.
+    Zero rows where a leaf, or an action in it, has too few of them; counts are rounded by chance.
     """
 
     code: ClassVar[int] = 76
+    counts: Annotated[Array, (Axis.LEAVES,)]
     shares: Annotated[Array, (Axis.LEAVES,)]
     rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]
     degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]

@@ -94,7 +94,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     note = Text(
         text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
         "people are weighed by the mixture; what a client hid because it was small is divided "
-        f"as others tell it. {NOT_TOLD} stands where nobody could tell a value, and ? where rows "
+        f"by rounded counts. {NOT_TOLD} stands where nobody could tell a value, and ? where rows "
         "are too few, or too alike, to tell its error.",
         quiet=True,
     )
