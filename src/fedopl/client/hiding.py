@@ -202,7 +202,8 @@ def _connections(rows: FloatArray, hidden: BoolArray, needed: int) -> BoolArray:
     ends[first] = ends[n_across + second] = True
     first, second = np.nonzero(rows >= needed)
     cost = np.where(hidden, 1.0, 1.0 + rows)[first, second]
-    links = csr_array((cost, (first, n_across + second)), shape=(len(ends), len(ends)))
+    places = first.astype(np.int32), (n_across + second).astype(np.int32)
+    links = csr_array((cost, places), shape=(len(ends), len(ends)))
     forest = minimum_spanning_tree(links).tocoo()
     edges = np.column_stack([forest.row, forest.col])
     while len(edges):  # cut off what leads nowhere
