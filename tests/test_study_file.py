@@ -138,6 +138,11 @@ allowed = [{ column = "living", level = "alone", actions = ["usual"] }]
             "tree.allowed: 'living' has no such level; it has 'with others', 'alone'",
         ),
         (
+            'allowed = [{ column = "living", at_most = 1, actions = ["usual"] }]',
+            "allowed",
+            "tree.allowed: 'living' has no such level",
+        ),
+        (
             'allowed = [{ column = "age", level = "old", actions = ["usual"] }]',
             "allowed",
             "tree.allowed: 'age' is a number; say at_most or above",

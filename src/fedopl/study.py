@@ -1,17 +1,16 @@
 """The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
 
 import hashlib
-from collections.abc import Mapping
 from itertools import combinations
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedopl.labels import quoted
 from fedopl.mixture import Empirical, Mixture
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.schema import Encoding, Schema
-from fedopl.trees.plan import Restriction, TreePlan
+from fedopl.trees.checking import check_plan
+from fedopl.trees.plan import TreePlan
 from fedopl.validation import Checked
 
 PolicyKind = Literal["linear", "tree", "finite"]
@@ -141,33 +140,8 @@ class Study(Checked):
             return self
         if self.policy_features == "blocks" or self.precision == "clients":
             raise ValueError("policy: a tree has neither blocks of features nor precision")
-        columns = {column.name: column for column in self.columns}
-        for name in (*self.tree.cuts, *self.tree.columns):
-            if name not in columns:
-                raise ValueError(
-                    f"tree: there is no column '{name}'; there are {quoted(list(columns))}"
-                )
-        for name in self.tree.cuts:
-            if isinstance(columns[name], LevelColumn):
-                raise ValueError(  # noqa: TRY004
-                    f"tree.cuts: '{name}' has levels, and is split at each of them"
-                )
-        for group in self.tree.allowed:
-            self._check_restriction(group, columns)
+        check_plan(self.tree, self.columns, self.actions)
         return self
-
-    def _check_restriction(self, group: Restriction, columns: Mapping[str, Column]) -> None:
-        column = columns.get(group.column)
-        if column is None:
-            raise ValueError(f"tree.allowed: there is no column '{group.column}'")
-        if isinstance(column, LevelColumn) and group.level not in column.levels:
-            expected = quoted([level for level in column.levels if level is not None])
-            raise ValueError(f"tree.allowed: '{column.name}' has no such level; it has {expected}")
-        if not isinstance(column, LevelColumn) and group.level is not None:
-            raise ValueError(f"tree.allowed: '{column.name}' is a number; say at_most or above")
-        unknown = [action for action in group.actions if action not in self.actions]
-        if unknown:
-            raise ValueError(f"tree.allowed: {quoted(unknown)} are not actions of the study")
 
     @property
     def encoding(self) -> Encoding | None:

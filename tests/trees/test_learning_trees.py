@@ -292,8 +292,36 @@ def test_scores_at_hand_can_be_searched_directly():
     assert (policy.root.yes, policy.root.no) == (Leaf(0), Leaf(1))
     with pytest.raises(FedoplError, match="scores: expected 2,000 rows"):
         fedopl.search_tree(contexts, scores[:9])
-    with pytest.raises(FedoplError, match="a name for each column"):
-        fedopl.search_tree(contexts, scores, feature_names=["a"])
+
+
+NOT_SEARCHED = {
+    "names": ({"feature_names": ["a"]}, "expected one for each column"),
+    "a column": ({"plan": TreePlan(columns=("nope",))}, "there is no column 'nope'"),
+    "cuts": ({"plan": TreePlan(cuts={"nope": (1,)})}, "there is no column 'nope'"),
+    "a group": (
+        {"plan": TreePlan(allowed=({"column": "nope", "above": 1, "actions": ("0",)},))},
+        "tree.allowed: there is no column 'nope'",
+    ),
+    "actions": (
+        {"plan": TreePlan(allowed=({"column": "x0", "above": 1, "actions": ("9",)},))},
+        "'9' are not actions",
+    ),
+    "leaves": ({"plan": TreePlan(minimum_leaf=999)}, "no tree keeps to the rules"),
+    "weights": ({"weights": [-1.0] * 50}, "weights"),
+    "fewer weights": ({"weights": [1.0]}, "weights: expected 50 rows"),
+    "scores": ({"scores": np.full((50, 2), np.nan)}, "expected rows with a feature and a score"),
+    "no rows": ({"contexts": np.empty((0, 2)), "scores": np.empty((0, 2))}, "expected rows"),
+    "no features": ({"contexts": np.empty((50, 0))}, "expected rows with a feature"),
+    "missing": ({"contexts": np.full((50, 2), np.nan)}, "contexts: missing or infinite"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), NOT_SEARCHED.values(), ids=NOT_SEARCHED)
+def test_a_search_that_makes_no_sense_is_refused_in_words(options, message):
+    rng = np.random.default_rng(0)
+    given = {"contexts": rng.normal(size=(50, 2)), "scores": rng.normal(size=(50, 2)), **options}
+    with pytest.raises(FedoplError, match=message):
+        fedopl.search_tree(**given)
 
 
 def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth():

@@ -81,7 +81,7 @@ class LoggedData:
             "propensities": None if known is None else frozen(known),
             "action_names": names,
             "feature_names": column_names,
-            "weights": None if weights is None else frozen(_checked_weights(weights, n_rows)),
+            "weights": None if weights is None else frozen(checked_weights(weights, n_rows)),
             "groups": None if groups is None else frozen(_checked_groups(groups, n_rows)),
             "schema": schema,
         }
@@ -155,7 +155,8 @@ def _checked_vector(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
     return array
 
 
-def _checked_weights(weights: ArrayLike, n_rows: int) -> FloatArray:
+def checked_weights(weights: ArrayLike, n_rows: int) -> FloatArray:
+    """Row weights, one for each row and all above zero."""
     array = _checked_vector(weights, "weights", n_rows)
     not_above = int((array <= 0).sum())
     if not_above:

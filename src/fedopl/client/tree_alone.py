@@ -7,13 +7,15 @@ from numpy.typing import ArrayLike
 
 from fedopl.arrays import FloatArray, check_finite, check_length, float_array
 from fedopl.client.cells import Binning, ScoredRows, cell_sums
+from fedopl.client.logged_data import checked_weights
 from fedopl.client.observed import best_observed_tree
-from fedopl.errors import DataError
+from fedopl.errors import DataError, OptionError
 from fedopl.labels import unique_names
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
+from fedopl.trees.checking import check_plan
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import LOOK_AHEAD, grow_tree
+from fedopl.trees.growing import LOOK_AHEAD, NO_TREE, grow_tree
 from fedopl.trees.plan import TreePlan
 from fedopl.trees.rules import agreed_grid, rules_of
 from fedopl.trees.search import WEIGHT, Cells
@@ -43,28 +45,43 @@ def search_tree(
         action_names: what actions are called, if not 0, 1 and so on.
 
     """
+    rows = _scored_rows(contexts, scores, weights)
+    features = feature_names or [f"x{f}" for f in range(rows.contexts.shape[1])]
+    features = unique_names(features, "feature_names")
+    actions = action_names or [str(a) for a in range(rows.scores.shape[1])]
+    actions = unique_names(actions, "action_names")
+    if (len(features), len(actions)) != (rows.contexts.shape[1], rows.scores.shape[1]):
+        raise DataError("feature_names, action_names: expected one for each column of both tables")
+    check_finite(rows.contexts, "contexts", features)
+    plan, columns = plan or TreePlan(), tree_columns(features, None)
+    try:
+        check_plan(plan, columns, actions)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    if plan.thresholds == "observed":
+        return TreePolicy(_on_observed(rows, plan, columns), actions, features)
+    grid = _own_grid(rows, plan, columns)
+    found = _on_grid(rows, grid, plan, columns, actions)
+    if refine and plan.depth <= LOOK_AHEAD:
+        finer = _finer_grid(rows, grid, found[0], plan, columns)
+        found = max(found, _on_grid(rows, finer, plan, columns, actions), key=lambda f: f[1])
+    if not np.isfinite(found[1]):
+        raise OptionError(NO_TREE)
+    return TreePolicy(found[0], actions, features)
+
+
+def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> ScoredRows:
     rows = float_array(contexts, "contexts", ndim=2)
     values = float_array(scores, "scores", ndim=2)
     check_length(values, "scores", len(rows))
-    features = unique_names(feature_names or [f"x{f}" for f in range(rows.shape[1])], "features")
-    actions = unique_names(action_names or [str(a) for a in range(values.shape[1])], "actions")
-    check_finite(rows, "contexts", features)
-    if not len(rows) or len(features) != rows.shape[1] or len(actions) != values.shape[1]:
-        raise DataError("contexts, scores: expected rows, and a name for each column of both")
-    shares = None if weights is None else float_array(weights, "weights", ndim=1)
-    if shares is not None:
-        check_length(shares, "weights", len(rows))
-    used = np.ones(len(rows), bool)
-    scored = ScoredRows(contexts=rows, scores=values, weights=shares, used=used)
-    plan, columns = plan or TreePlan(), tree_columns(features, None)
-    if plan.thresholds == "observed":
-        return TreePolicy(_on_observed(scored, plan, columns), actions, features)
-    grid = _own_grid(scored, plan, columns)
-    found = _on_grid(scored, grid, plan, columns, actions)
-    if refine and plan.depth <= LOOK_AHEAD:
-        finer = _finer_grid(scored, grid, found[0], plan, columns)
-        found = max(found, _on_grid(scored, finer, plan, columns, actions), key=lambda f: f[1])
-    return TreePolicy(found[0], actions, features)
+    if not rows.size or not np.isfinite(values).any():
+        raise DataError("contexts, scores: expected rows with a feature and a score, came none")
+    return ScoredRows(
+        contexts=rows,
+        scores=values,
+        weights=None if weights is None else checked_weights(weights, len(rows)),
+        used=np.ones(len(rows), bool),
+    )
 
 
 def tree_alone(

@@ -7,7 +7,6 @@ from fedopl.study import Study
 from fedopl.trees.grid import Grid
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.wire.vocabulary import (
-    BinCounts,
     CellSums,
     LeafValues,
     OutcomeSums,
@@ -67,11 +66,6 @@ def fault_in_counts(counts: FloatArray, n_rows: int) -> str | None:
     if (counts.sum(axis=-1) > MOST_BY_ROUNDING * n_rows + SLACK * counts.shape[-1]).any():
         return "counts more rows than there are"
     return None
-
-
-def fault_in_bin_counts(answer: BinCounts, n_rows: int) -> str | None:
-    """Counts that can be."""
-    return fault_in_counts(answer.counts, n_rows)
 
 
 def fault_in_cell_sums(

@@ -8,7 +8,7 @@ from fedopl.arrays import BoolArray, FloatArray
 from fedopl.mixture import Empirical
 from fedopl.server.aggregation import plain_sum
 from fedopl.server.conversation import Conversation
-from fedopl.server.faults import fault_in_bin_counts
+from fedopl.server.faults import fault_in_counts
 from fedopl.server.oracles.setting import Setting
 from fedopl.trees.grid import Grid
 from fedopl.trees.rules import agreed_grid
@@ -52,7 +52,7 @@ def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[f
 def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:
     answers = conversation.ask(CountBins, setting.weights, BinCounts, cuts=cuts)
     answers = conversation.drop_by_name(
-        answers, lambda name, answer: fault_in_bin_counts(answer, setting.rows[name])
+        answers, lambda name, answer: fault_in_counts(answer.counts, setting.rows[name])
     )
     usable = conversation.require_quorum(answers)
     return plain_sum({name: answer.counts for name, answer in usable.items()})

@@ -15,6 +15,10 @@ LOOK_AHEAD = 2
 # In a partition, the leaves that are done; the others are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)
+NO_TREE = (
+    "no tree keeps to the rules: lower tree.minimum_leaf, or let tree.allowed leave an action to "
+    "everybody that a leaf may hold"
+)
 
 Answer = tuple[int, float, bool]  # column, cut, whether yes
 Path = tuple[Answer, ...]

@@ -33,14 +33,6 @@ class Cells:
 
     numbers: FloatArray  # (n_cells, 2 + n_actions), and n_actions more where scores are missing
 
-    @classmethod
-    def of(
-        cls, rows: FloatArray, weight: FloatArray, scores: FloatArray, known: FloatArray | None
-    ) -> Self:
-        """Put together; `known` is the weight of the rows that have a score, where not all do."""
-        parts = [rows[:, None], weight[:, None], scores]
-        return cls(np.concatenate(parts if known is None else [*parts, known], axis=1))
-
 
 @dataclass(frozen=True, eq=False)
 class Group:

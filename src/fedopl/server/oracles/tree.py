@@ -16,7 +16,7 @@ from fedopl.server.grid import agree_on_grid
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import EVERYBODY, LOOK_AHEAD, CellsOf, grow_tree
+from fedopl.trees.growing import EVERYBODY, LOOK_AHEAD, NO_TREE, CellsOf, grow_tree
 from fedopl.trees.rules import rules_of, thresholds_of
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.wire.vocabulary import CellSums, SumCells
@@ -128,10 +128,7 @@ def _grown(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
     rules = rules_of(study.tree, study.columns, grid, study.actions)
     root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
     if not np.isfinite(value):
-        raise FederationError(
-            "no tree keeps to the rules: lower tree.minimum_leaf, or let tree.allowed leave an "
-            "action to everybody that a leaf may hold"
-        )
+        raise FederationError(NO_TREE)
     return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
