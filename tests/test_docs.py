@@ -35,7 +35,8 @@ from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
 from fedopl.study import Study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import ANSWERS, Refusal, RefusalCode, axis_sizes
+from fedopl.wire.agreed import axis_sizes
+from fedopl.wire.vocabulary import ANSWERS, Refusal, RefusalCode
 
 ROOT = Path(__file__).parents[1]
 NOT_RUN = "<!-- not run -->"

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fedopl.engines.in_process import InProcess
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import axis_sizes
 
 
 def by_question(replies):

@@ -22,6 +22,7 @@ from fedopl.policies.tree import Split as TreeSplit
 from fedopl.server.nuisances import solve_outcomes
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
 from fedopl.wire.vocabulary import (
     ANSWERS,
     MESSAGES,
@@ -40,9 +41,6 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
     ValueLeaves,
-    axis_sizes,
-    no_policies,
-    queries_of,
 )
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")

@@ -11,7 +11,8 @@ from fedopl.client.limits import Limits
 from fedopl.client.rarity import without_rare_cells, without_rare_values
 from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import OutcomeSums, SumOutcomes, axis_sizes
+from fedopl.wire.agreed import axis_sizes
+from fedopl.wire.vocabulary import OutcomeSums, SumOutcomes
 
 ACTIONS, FEATURES, MINIMUM = ("a", "b"), ("x", "y", "flag"), 5
 STUDY = Study(actions=ACTIONS, features=FEATURES, nuisances=NuisancePlan(folds=2))

@@ -29,15 +29,9 @@ from fedopl.server.conversation import Conversation
 from fedopl.server.journal import Journal
 from fedopl.study_file import read_study
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import (
-    Enrol,
-    Enrolment,
-    Refusal,
-    RefusalCode,
-    SumOutcomes,
-    axis_sizes,
-)
+from fedopl.wire.vocabulary import Enrol, Enrolment, Refusal, RefusalCode, SumOutcomes
 
 DEADLINE = 60.0
 NAMES = ("north", "south", "west")

@@ -13,7 +13,7 @@ from fedopl.errors import FederationError
 from fedopl.server.federation import run_study
 from fedopl.study_file import read_study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import axis_sizes
+from fedopl.wire.agreed import axis_sizes
 from trips import Listening
 
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")

@@ -14,16 +14,9 @@ from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from fedopl.wire import bundle, codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import (
-    MESSAGES,
-    Enrolment,
-    Refusal,
-    RefusalCode,
-    ScoreSums,
-    Values,
-    axis_sizes,
-)
+from fedopl.wire.vocabulary import MESSAGES, Enrolment, Refusal, RefusalCode, ScoreSums, Values
 from trips import Tampered, in_one_message, travelled_with
 
 NAMES = ("east", "north", "south", "west")

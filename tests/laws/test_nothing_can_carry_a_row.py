@@ -12,6 +12,7 @@ from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
 from fedopl.wire.vocabulary import (
     MESSAGES,
     N_CUTS,
@@ -27,9 +28,6 @@ from fedopl.wire.vocabulary import (
     SumOutcomes,
     SumPairs,
     SumScores,
-    axis_sizes,
-    no_policies,
-    queries_of,
 )
 
 SOURCE = Path(fedopl.__file__).parent

@@ -10,16 +10,9 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.errors import WireError
 from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import MAGIC, MOST_TOGETHER, bundled, unbundled
-from fedopl.wire.vocabulary import (
-    Enrol,
-    Enrolment,
-    OutcomeSums,
-    Refusal,
-    RefusalCode,
-    SumOutcomes,
-    axis_sizes,
-)
+from fedopl.wire.vocabulary import Enrol, Enrolment, OutcomeSums, Refusal, RefusalCode, SumOutcomes
 
 STUDY = Study(
     actions=("a", "b"), features=("x0", "x1"), nuisances=NuisancePlan(folds=2, propensity="known")

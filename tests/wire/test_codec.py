@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fedopl.errors import WireError
 from fedopl.study import Study
 from fedopl.wire import codec
-from fedopl.wire.vocabulary import MESSAGES, Axis, Enrolment, Message, Refusal, Values, axis_sizes
+from fedopl.wire.agreed import axis_sizes
+from fedopl.wire.vocabulary import MESSAGES, Axis, Enrolment, Message, Refusal, Values
 
 STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), candidates=("rule",))
 SIZES = axis_sizes(STUDY)

@@ -25,6 +25,7 @@ from fedopl.seeds import generator_for
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes, queries_of
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
@@ -54,8 +55,6 @@ from fedopl.wire.vocabulary import (
     SumScores,
     ValueLeaves,
     Values,
-    axis_sizes,
-    queries_of,
 )
 
 

@@ -20,8 +20,9 @@ from fedopl.study import Study
 from fedopl.trees.grid import cell_names
 from fedopl.trees.rules import grid_from
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import unbundled
-from fedopl.wire.vocabulary import Axis, Message, Refusal, SumCells, axis_sizes
+from fedopl.wire.vocabulary import Axis, Message, Refusal, SumCells
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

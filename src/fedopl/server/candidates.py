@@ -19,14 +19,8 @@ from fedopl.server.faults import fault_in_values
 from fedopl.server.leaves import LeafRow, leaf_rows, valuing_leaves
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
-from fedopl.wire.vocabulary import (
-    N_OWN_CANDIDATES,
-    EstimateValues,
-    Split,
-    Values,
-    most_candidates,
-    no_policies,
-)
+from fedopl.wire.agreed import most_candidates, no_policies
+from fedopl.wire.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
 
 # The kinds of policy that a value query has a field for, in the order in which clients answer.
 FIELDS = {LinearPolicy.kind: "linear", PairwisePolicy.kind: "pairwise", TreePolicy.kind: "trees"}

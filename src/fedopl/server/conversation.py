@@ -13,8 +13,9 @@ from fedopl.server.refusals import in_words
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire import codec
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import ANSWERS, Message, Refusal, axis_sizes
+from fedopl.wire.vocabulary import ANSWERS, Message, Refusal
 
 # Larger numbers than this cannot be squared and added up.
 LARGEST_NUMBER = 1e100

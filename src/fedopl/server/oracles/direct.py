@@ -12,6 +12,7 @@ from fedopl.server.faults import fault_in_values
 from fedopl.server.oracles import exact
 from fedopl.server.oracles.setting import Setting
 from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
+from fedopl.wire.agreed import no_policies
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
     EstimateValues,
@@ -19,7 +20,6 @@ from fedopl.wire.vocabulary import (
     SlopeOfValue,
     Split,
     Values,
-    no_policies,
 )
 
 # Temperatures relative to how far the start's scores lie apart; each is softer than the next.
