@@ -10,7 +10,7 @@ from fedopl.mixture import Empirical, Mixture
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.schema import Encoding, Schema
 from fedopl.trees.checking import check_plan
-from fedopl.trees.plan import TreePlan
+from fedopl.trees.plan import MOST_CELLS, TreePlan
 from fedopl.validation import Checked
 
 PolicyKind = Literal["linear", "tree", "finite"]
@@ -141,6 +141,11 @@ class Study(Checked):
         if self.policy_features == "blocks" or self.precision == "clients":
             raise ValueError("policy: a tree has neither blocks of features nor precision")
         check_plan(self.tree, self.columns, self.actions)
+        if self.tree.thresholds == "grid" and self.most_cells > MOST_CELLS:
+            raise ValueError(
+                f"tree: its grid has up to {self.most_cells:,} cells, at most {MOST_CELLS:,} are "
+                "told; name the columns it may ask about, or lower bins"
+            )
         return self
 
     @property
@@ -177,6 +182,8 @@ class Study(Checked):
         return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
 
     def _most_bins(self, column: Column) -> int:
+        if self.tree.columns and column.name not in self.tree.columns:
+            return 1
         if isinstance(column, LevelColumn):
             return len(column.levels)
         own = len(self.tree.cuts.get(column.name, ())) + 1

@@ -5,8 +5,10 @@ import pytest
 
 import fedopl
 from fedopl.client.limits import Limits
+from fedopl.errors import OptionError
 from fedopl.server.federation import expected_trips
 from fedopl.server.grid import thresholds
+from fedopl.study import Study
 from fedopl.wire.vocabulary import N_FINE_BINS
 
 RNG = np.random.default_rng(0)
@@ -119,6 +121,16 @@ def test_the_grid_does_not_depend_on_the_mixture():
         for mixture in ("empirical", {"a": 0.99, "b": 0.01})
     ]
     assert grids[0] == grids[1]
+
+
+def test_a_grid_with_more_cells_than_anybody_could_tell_is_refused():
+    features = tuple(f"x{f}" for f in range(200))
+    options = {"actions": ("a", "b"), "features": features, "policy": "tree"}
+    with pytest.raises(OptionError, match=r"tree: its grid has up to 20,384,000 cells.*columns"):
+        Study(**options)
+    assert Study(**options, tree={"bins": 8}).most_cells < 10_000_000
+    few = Study(**options, tree={"columns": ("x0", "x7")})
+    assert few.most_cells == 33_461  # columns that are not asked about have one bin
 
 
 def test_no_rows_between_the_cuts_is_no_threshold():

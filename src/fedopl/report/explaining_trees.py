@@ -13,6 +13,7 @@ from fedopl.report.leaves import (
     sentences,
 )
 from fedopl.report.numbers import listed
+from fedopl.report.sections.tree_search import how_good, is_searched
 from fedopl.server.record import Record
 
 MOST_LETTERS = 84  # of values on a line
@@ -27,6 +28,8 @@ def tree_as_text(policy: TreePolicy, record: Record | None = None) -> str:
     parts += on_missing(policy)
     if record and any(leaf.values for leaf in leaves):
         parts.append(_legend(record))
+    if record and is_searched(record):
+        parts.append(how_good(record))
     doubts = second_thoughts(leaves)
     return "\n\n".join([*parts, "\n".join(doubts)] if doubts else parts)
 
@@ -35,6 +38,8 @@ def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, 
     """The sentences, and the tree as questions within questions."""
     leaves = leaves_in_words(policy, record)
     words = [*sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
+    if record and is_searched(record):
+        words.append(how_good(record))
     told: dict[str, Any] = {"sentences": words}
     if record:
         outcome = Outcome.of(record.study)

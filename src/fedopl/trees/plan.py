@@ -9,6 +9,7 @@ from fedopl.schema import Label
 from fedopl.validation import Checked
 
 MOST_BINS = 256
+MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each open node
 
 
 class Restriction(Checked):

@@ -14,9 +14,9 @@ from fedopl.wire.vocabulary import SumCells
 
 def search_parts(record: Record) -> tuple[Part, ...]:
     """What is known about the search; nothing, if the tree was there before."""
-    if record.study.policy != "tree" or record.chosen != LEARNED:
+    if not is_searched(record):
         return ()
-    items, tree = [_how_good(record)], record.tree
+    items, tree = [how_good(record)], record.tree
     if tree:
         items.append(_grid(record.study, tree))
     items += _rules(record.study)
@@ -29,7 +29,12 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     )
 
 
-def _how_good(record: Record) -> str:
+def is_searched(record: Record) -> bool:
+    """Whether the tree was found by this run, and was not there before."""
+    return record.study.policy == "tree" and record.chosen == LEARNED
+
+
+def how_good(record: Record) -> str:
     """Of which trees it is the best, if that can be said."""
     depth = record.study.tree.depth
     if record.tree is None:
