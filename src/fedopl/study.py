@@ -82,6 +82,12 @@ class Grants(Checked):
     descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
     count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
     cell_queries: int = Field(default=0, ge=0, description="at least this many levels of a tree")
+    model_queries: int = Field(
+        default=0, ge=0, description="models are told and compared at least this often"
+    )
+    classifier_queries: int = Field(
+        default=0, ge=0, description="at least this many steps of a classifier of contexts"
+    )
 
 
 class Study(Checked):
@@ -102,6 +108,9 @@ class Study(Checked):
     mixture: Mixture = Empirical()
     evaluation_share: float = Field(default=0.25, ge=0, le=0.9)
     describe: bool = Field(default=True, description="overlap, and how decisions split")
+    diagnose: bool = Field(
+        default=False, description="clients compare their models, so that shifts can be told"
+    )
     requires: Grants = Grants()
     quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
     seed: int = 0

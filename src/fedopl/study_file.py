@@ -101,6 +101,9 @@ class Evaluation(Checked):
     describe: bool = Field(
         default=True, description="clients tell how decisions split, and how likely actions were"
     )
+    diagnose: bool = Field(
+        default=False, description="clients compare their models, so that shifts can be told"
+    )
 
 
 class StudyFile(Checked):
@@ -165,6 +168,7 @@ class StudyFile(Checked):
             mixture=self.mixture,
             evaluation_share=self.evaluation.share,
             describe=self.evaluation.describe,
+            diagnose=self.evaluation.diagnose,
             requires=self.requires,
             quorum=self.quorum,
             seed=self.seed,

@@ -27,6 +27,9 @@ from fedopl.wire.vocabulary import (
     ANSWERS,
     MESSAGES,
     N_FINE_BINS,
+    N_PARTS,
+    ClassifyContexts,
+    CompareModels,
     CountBins,
     Describe,
     Enrol,
@@ -40,6 +43,7 @@ from fedopl.wire.vocabulary import (
     SumOutcomes,
     SumPairs,
     SumScores,
+    TellModels,
     ValueLeaves,
 )
 
@@ -49,6 +53,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
 ON_ROWS_SET_APART = (EstimateValues, ValueLeaves)
+ON_MODELS = (TellModels, CompareModels, ClassifyContexts)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -58,6 +63,7 @@ def study_of(kind=None, **changes):
     options = {"actions": ACTIONS, "features": FEATURES, "plan": plan, "nuisances": MARGINAL}
     if kind in (CountBins, SumCells, ValueLeaves):
         options["policy"] = "tree"
+    options["diagnose"] = kind in ON_MODELS
     return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
 
 
@@ -90,6 +96,12 @@ def query_of(kind, agreed, exchange=1, **changes):
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
         },
         ValueLeaves: {"tree": as_array(TreeSplit(0, 0.0, Leaf(0), Leaf(1)))},
+        CompareModels: others_models(agreed),
+        ClassifyContexts: {
+            "split": Split.TRAINING,
+            "is_target": 0,
+            "parameters": np.zeros(shape[1]),
+        },
     }.get(kind, {})
     common = {"study": agreed.digest, "exchange": exchange}
     return kind(**{**common, **made, **changes})
@@ -144,6 +156,17 @@ def models_for(study, value=0.5):
     n_models = study.nuisances.folds + 1 if federated else 0
     shape = (n_models, study.n_actions, study.n_features + 1)
     return {"models": np.full(shape, value), "supported": np.ones(shape[:2])}
+
+
+def others_models(study, n_clients=1, variance=1.0):
+    """Models of so many clients, all of which take every action alike, whatever comes of it."""
+    shape = (n_clients, N_PARTS + 1, study.n_actions, study.n_features + 1)
+    return {
+        "propensities": np.zeros(shape),
+        "outcomes": np.zeros(shape),
+        "variances": np.full(shape[:-1], variance),
+        "supported": np.ones((n_clients, study.n_actions)),
+    }
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -220,13 +243,14 @@ def test_a_study_that_differs_in_anything_is_another_study():
         {"quorum": 0.75},
         {"evaluation_share": 0.3},
         {"describe": False},
+        {"diagnose": True},
         {"requires": {"descriptions": 1}},
         {"nuisances": LOCAL},
         {"candidates": ("rule",)},
         {"plan": TrainingPlan(rounds=3)},
         {"mixture": {"kind": "uniform"}},
     ]
-    assert len({study_of().digest, *(study_of(**change).digest for change in changes)}) == 11
+    assert len({study_of().digest, *(study_of(**change).digest for change in changes)}) == 12
 
 
 def test_another_version_is_refused(draw):
@@ -266,6 +290,16 @@ REFUSED = {
     "no score query is free": ({"score_queries": 0}, SumScores, "BUDGET_SPENT"),
     "no slope is free": ({"slope_queries": 0}, SlopeOfValue, "BUDGET_SPENT"),
     "no description is free": ({"descriptions": 0}, Describe, "BUDGET_SPENT"),
+    "few rows for models": ({"parameter_share": 0.039}, TellModels, "TOO_MANY_PARAMETERS"),
+    "every action is rare": ({"minimum_cell": 30}, TellModels, "SMALL_CELLS"),
+    "the same to compare": ({"minimum_cell": 30}, CompareModels, "SMALL_CELLS"),
+    "few rows to classify": ({"parameter_share": 0.039}, ClassifyContexts, "TOO_MANY_PARAMETERS"),
+    "no model is free": ({"model_queries": 0}, TellModels, "BUDGET_SPENT"),
+    "no comparison is free": ({"model_queries": 0}, CompareModels, "BUDGET_SPENT"),
+    "no classifier is free": ({"classifier_queries": 0}, ClassifyContexts, "BUDGET_SPENT"),
+    "large models": ({"norm_cap": 1e-6}, TellModels, "NORM_TOO_LARGE"),
+    "large shifts": ({"norm_cap": 1e-6}, CompareModels, "NORM_TOO_LARGE"),
+    "a large loss": ({"norm_cap": 1e-6}, ClassifyContexts, "NORM_TOO_LARGE"),
     "a slope of few rows": ({"minimum_cell": 150}, SlopeOfValue, "SMALL_CELLS"),
     "a large number": ({"norm_cap": 1.0}, SumOutcomes, "NORM_TOO_LARGE"),
     "a large count": ({"norm_cap": 10.0}, Enrol, "NORM_TOO_LARGE"),
@@ -455,6 +489,7 @@ STUDIES = {
     "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs, Describe}),
     "finite": (study_of(policy="finite"), {SumOutcomes, Describe}),
     "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes, Describe}),
+    "diagnosed": (study_of(TellModels), {SumOutcomes, Describe, *ON_MODELS}),
     "not described": (study_of(describe=False), {SumOutcomes}),
     "local, not described": (study_of(nuisances=LOCAL, describe=False), set()),
 }
@@ -497,6 +532,7 @@ BUDGETED = {
     SumScores: ("models", (6, 3, 6)),
     SlopeOfValue: ("parameters", (3, 6)),
     Describe: ("cuts", (6, 3)),
+    ClassifyContexts: ("parameters", (6,)),
 }
 
 
@@ -504,7 +540,7 @@ BUDGETED = {
 def test_the_sum_budget_counts_different_queries_and_a_repeated_one_is_free(draw, kind):
     name, shape = BUDGETED[kind]
     n_free = 1 if kind is SumScores else 0  # scoring was a query, too
-    limits = Limits(score_queries=2 + n_free, slope_queries=2, descriptions=2)
+    limits = Limits(score_queries=2 + n_free, slope_queries=2, descriptions=2, classifier_queries=2)
     door = scored(door_to(draw(), study_of(kind), limits=limits))
     queries = [encoded_query(door, kind, **{name: np.full(shape, v)}) for v in (0.1, 0.2, 0.3)]
     paid = [door.handle(query) for query in queries[:2]]
@@ -518,7 +554,7 @@ def test_a_new_process_does_not_get_a_new_sum_budget(draw, tmp_path, kind):
     own = {
         "store": FolderStore(tmp_path / "store"),
         "ledger": FileLedger(tmp_path / "ledger.jsonl"),
-        "limits": Limits(score_queries=1, slope_queries=1, descriptions=1),
+        "limits": Limits(score_queries=1, slope_queries=1, descriptions=1, classifier_queries=1),
     }
     study, exchange = study_of(kind), 0 if kind is SumScores else 1
     door = scored(door_to(draw(), study, **own))

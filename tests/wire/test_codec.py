@@ -184,9 +184,10 @@ def test_a_huge_shape_is_refused_before_anything_is_allocated(kind, sizes):
     start = where_arrays_start(kind) + 1
     n_axes = len(next(content for _, content in codec.FIELDS[kind] if isinstance(content, tuple)))
     encoded[start : start + 4 * n_axes] = b"\xff" * (4 * n_axes)
+    content = bytes(encoded)
     tracemalloc.start()
     with pytest.raises(WireError):
-        codec.decode(bytes(encoded), sizes)
+        codec.decode(content, sizes)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedopl.client import own_models
 from fedopl.client.candidates import estimate_candidates, n_policies
+from fedopl.client.classifying import classify
+from fedopl.client.comparing import compare_models
 from fedopl.client.descent import improve
 from fedopl.client.describing import describe
 from fedopl.client.guards import Budgets, large_enough, shown_counts
@@ -31,6 +34,9 @@ from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
     BinCounts,
     CellSums,
+    ClassifierSums,
+    ClassifyContexts,
+    CompareModels,
     CountBins,
     Describe,
     Description,
@@ -41,6 +47,8 @@ from fedopl.wire.vocabulary import (
     ImprovePolicy,
     LeafValues,
     Message,
+    Models,
+    ModelShifts,
     OutcomeSums,
     PairSums,
     Refusal,
@@ -53,6 +61,7 @@ from fedopl.wire.vocabulary import (
     SumOutcomes,
     SumPairs,
     SumScores,
+    TellModels,
     ValueLeaves,
     Values,
 )
@@ -149,7 +158,9 @@ class Door:
                 self._budgets.pay(query, content)
             raise
         answer = kind(study=self._digest, exchange=query.exchange, **fields)
-        self._check_sizes(value for value in fields.values() if isinstance(value, np.ndarray))
+        self._check_sizes(
+            np.asarray(value) for value in fields.values() if isinstance(value, np.ndarray | float)
+        )
         self._budgets.pay(query, content)
         return answer
 
@@ -164,6 +175,9 @@ class Door:
             CountBins: self.limits.count_queries,
             SumCells: min(self.limits.cell_queries, n_levels(self.study.tree.depth)),
             ImprovePolicy: self.study.plan.rounds,
+            TellModels: self.limits.model_queries,
+            CompareModels: self.limits.model_queries,
+            ClassifyContexts: self.limits.classifier_queries,
         }
         return Budgets(budgets, self.ledger, self._digest)
 
@@ -278,6 +292,23 @@ class Door:
         needed = self.limits.rows_needed(2 * self.study.n_actions)  # a mean and a variance each
         return LeafValues, value_leaves(self._space, query, needed, self.limits.minimum_cell)
 
+    def _models(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        own = vars(self._own_models)
+        return Models, {**own, "supported": own["supported"].astype(np.float64)}
+
+    def _model_shifts(self, query: CompareModels) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        return ModelShifts, compare_models(self._space, self._own_models, query, self.limits)
+
+    @cached_property
+    def _own_models(self) -> own_models.Models:
+        return own_models.fit_models(self._space, self.limits)
+
+    def _classifier_sums(self, query: ClassifyContexts) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        return ClassifierSums, classify(self._space, query, self.limits.minimum_cell)
+
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
@@ -312,4 +343,7 @@ HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[st
     CountBins: Door._bin_counts,
     SumCells: Door._cell_sums,
     ValueLeaves: Door._leaf_values,
+    TellModels: Door._models,
+    CompareModels: Door._model_shifts,
+    ClassifyContexts: Door._classifier_sums,
 }

@@ -46,6 +46,12 @@ class Limits(Checked):
     cell_queries: int = Field(
         default=5, ge=0, description="how many levels of a tree are told sums over cells for"
     )
+    model_queries: int = Field(
+        default=1, ge=0, description="how often own models are told, and others' compared with them"
+    )
+    classifier_queries: int = Field(
+        default=12, ge=0, description="how many steps of a classifier of contexts are told"
+    )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     @classmethod
@@ -61,6 +67,8 @@ class Limits(Checked):
             descriptions=1_000_000_000,
             count_queries=1_000_000_000,
             cell_queries=1_000_000_000,
+            model_queries=1_000_000_000,
+            classifier_queries=1_000_000_000,
             norm_cap=math.inf,
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from fedopl.client.folds import Folds
 from fedopl.client.logged_data import LoggedData
 from fedopl.errors import DataError, OptionError
 from fedopl.least_squares import sums_of_others
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 # Inverse strengths of the ridge penalty on standardised features, as scikit-learn's C. With many
 # rows the penalty hardly matters and each fit is long, so only the lightest is tried.
@@ -118,12 +122,17 @@ def log_loss(data: LoggedData, values: FloatArray, folds: Folds) -> float:
 
 
 def _logistic_values(data: LoggedData, folds: Folds, strength: float) -> FloatArray:
+    return _classified(data, folds, logistic_classifier(strength), seed=0)
+
+
+def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
+    """Multinomial logistic regression on standardised features, with a ridge penalty."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
-    return _classified(data, folds, model, seed=0)
+    regression = LogisticRegression(C=strength, tol=tolerance, max_iter=1000)
+    return make_pipeline(StandardScaler(), regression)
 
 
 def _classified(data: LoggedData, folds: Folds, classifier: object, seed: int) -> FloatArray:

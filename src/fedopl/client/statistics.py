@@ -101,11 +101,11 @@ def value_slope(
         slope += pull.T @ features / temperature
         pulls[start : start + len(pull)] = pull
         start += len(pull)
-    return slope / total, _effective_rows(pulls)
+    return slope / total, effective_rows_behind(pulls)
 
 
-def _effective_rows(pulls: FloatArray) -> float:
-    """(Σ|u|)²/Σu² of the action whose gradient rests on the fewest rows."""
+def effective_rows_behind(pulls: FloatArray) -> float:
+    """(Σ|u|)²/Σu² of the column (n_rows, n_columns) that rests on the fewest rows."""
     sizes = np.abs(pulls)
     largest = sizes.max(axis=0)
     moved = largest > 0

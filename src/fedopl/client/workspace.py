@@ -33,7 +33,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy, as_array, from_array
 from fedopl.solving import solve_scores
 from fedopl.study import Study
-from fedopl.wire.vocabulary import RefusalCode, Split
+from fedopl.wire.vocabulary import N_PARTS, RefusalCode, Split
 
 # What is kept of scoring: the scores, for which models, the client's own policy, the support.
 KEPT = {"values", "models", "local", "chances", "effective_rows"}
@@ -66,6 +66,12 @@ class Workspace:
         return assign_folds_and_set_apart(
             self._given, study.nuisances.folds, study.evaluation_share, study.seed
         )
+
+    @cached_property
+    def parts(self) -> Folds:
+        """The training rows dealt to `N_PARTS` parts, for models to be fitted without each."""
+        study = self.study
+        return assign_folds_and_set_apart(self._given, N_PARTS, study.evaluation_share, study.seed)
 
     @cached_property
     def data(self) -> LoggedData:
@@ -127,11 +133,14 @@ class Workspace:
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
-        data = without_rare_cells(self.data, self.training, self._cells, self._minimum_cell)
-        sums = fold_sums(data, self.folds)
+        sums = fold_sums(self.without_rare(self._cells), self.folds)
         to_zero = np.eye(self.data.n_features + 2)
         to_zero[:-2, -2], to_zero[-1, -2] = sums.origin[:-1], sums.origin[-1]
         return to_zero @ sums.sums @ to_zero.T, sums.squared_weights
+
+    def without_rare(self, cells: IntArray) -> LoggedData:
+        """The rows, without values that are rare in the cell (n_training,) that a row is in."""
+        return without_rare_cells(self.data, self.training, cells, self._minimum_cell)
 
     def scored_with(self, models: FloatArray) -> Arrays:
         """All that later queries need, for these outcome models or, without any, for our own.

@@ -4,6 +4,8 @@ from fedopl.wire import codec
 from fedopl.wire.vocabulary import (
     ANSWERS,
     Axis,
+    ClassifyContexts,
+    CompareModels,
     CountBins,
     Describe,
     Enrol,
@@ -15,6 +17,7 @@ from fedopl.wire.vocabulary import (
     SumOutcomes,
     SumPairs,
     SumScores,
+    TellModels,
     ValueLeaves,
 )
 
@@ -31,6 +34,12 @@ QUERIES: dict[type[Message], tuple[str, str]] = {
     EstimateValues: ("What policies are worth", "means of values, and how precise they are"),
     Describe: ("How decisions split", "rounded counts by group, and effective rows"),
     ValueLeaves: ("What leaves are worth", "by leaf: its share of rows, and means of scores"),
+    TellModels: ("What clients' models say", "how actions were chosen, and rewards by action"),
+    CompareModels: ("How far models differ", "differences from each client, less their noise"),
+    ClassifyContexts: (
+        "Whose contexts these are",
+        "slopes of a classifier, and rounded shares",
+    ),
 }
 BY_NAME: dict[str, type[Message]] = {query.__name__: query for query in QUERIES}
 AXES = {
@@ -50,6 +59,8 @@ AXES = {
     Axis.CELLS: "cells",
     Axis.CELL_NUMBERS: "numbers of a cell",
     Axis.LEAVES: "leaves",
+    Axis.CLIENTS: "clients",
+    Axis.REPEATS: "repeated fits",
 }
 
 

@@ -8,7 +8,10 @@ from fedopl.trees.grid import Grid
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.wire.vocabulary import (
     CellSums,
+    ClassifierSums,
     LeafValues,
+    Models,
+    ModelShifts,
     OutcomeSums,
     PairSums,
     ScoreSums,
@@ -106,6 +109,40 @@ def fault_in_leaf_values(answer: LeafValues, n_leaves: int) -> str | None:
     if min(part.min() for part in numbers) < 0:
         return "a number of rows or a variance is negative"
     return None
+
+
+def fault_in_models(answer: Models) -> str | None:
+    """Some model at least, and rewards that vary about it."""
+    if not np.isin(answer.supported, (0.0, 1.0)).all() or not answer.supported.any():
+        return "supports no action, or a part of one"
+    if (answer.variances < 0).any() or (answer.variances[:, answer.supported > 0] == 0).any():
+        return "a variance is not above 0"
+    return None
+
+
+def fault_in_model_shifts(answer: ModelShifts, n_clients: int) -> str | None:
+    """One number of each kind for every client; estimates may be negative, variances may not."""
+    numbers = {name: value for name, value in vars(answer).items() if isinstance(value, np.ndarray)}
+    if any(len(value) != n_clients for value in numbers.values()):
+        return f"compared other models than those of {n_clients} clients"
+    if not np.isin(answer.compared, (0.0, 1.0)).all():
+        return "compared a part of a model"
+    if any((value < 0).any() for name, value in numbers.items() if name.endswith("variance")):
+        return "a variance is negative"
+    return None
+
+
+def fault_in_classifier_sums(answer: ClassifierSums, is_target: int) -> str | None:
+    """Means over rows: sums that were scaled would buy weight, and those of one give them away."""
+    error = answer.gradient[-1] * (-1 if is_target else 1)
+    if not -CORNER_TOLERANCE <= error <= 1 + CORNER_TOLERANCE or answer.loss < 0:
+        return "the mean error of a classifier is outside 0 to 1"
+    if answer.hessian[-1, -1] > 0.25 + CORNER_TOLERANCE:
+        return "the mean curvature of a classifier is above one quarter"
+    # Rounded up, all rows of a small client are a little more than all.
+    if not 0 <= answer.target_share <= MOST_BY_ROUNDING or answer.target_share_variance < 0:
+        return "a share of rows is outside 0 to 1"
+    return _fault_in_squares(answer.hessian)
 
 
 def _fault_in_squares(matrices: FloatArray) -> str | None:

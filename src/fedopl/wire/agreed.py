@@ -10,10 +10,14 @@ from fedopl.trees.growing import n_levels
 from fedopl.trees.plan import MOST_BINS
 from fedopl.wire.vocabulary import (
     CHANCE_CUTS,
+    MOST_CLIENTS,
     N_CUTS,
     N_FINE_BINS,
     N_OWN_CANDIDATES,
+    N_PARTS,
     Axis,
+    ClassifyContexts,
+    CompareModels,
     CountBins,
     Describe,
     Enrol,
@@ -25,6 +29,7 @@ from fedopl.wire.vocabulary import (
     SumOutcomes,
     SumPairs,
     SumScores,
+    TellModels,
     ValueLeaves,
 )
 
@@ -36,6 +41,8 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
         needed.add(SumOutcomes)
     if study.describe:
         needed.add(Describe)
+    if study.diagnose:
+        needed |= {TellModels, CompareModels, ClassifyContexts}
     if study.policy == "tree" and study.tree.thresholds == "grid":
         needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
     if study.values_leaves:
@@ -71,9 +78,11 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
         Axis.CUT_COLUMNS: len(study.cut_columns),
         Axis.FINE_CUTS: N_FINE_BINS - 1,
         Axis.FINE_BINS: N_FINE_BINS,
+        Axis.REPEATS: N_PARTS + 1,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)
+    sizes[Axis.CLIENTS] = range(1, MOST_CLIENTS + 1)
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
     sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)

@@ -43,6 +43,8 @@ class Axis(enum.Enum):
     CELLS = "cells"  # of every two columns' bins, one table behind the other
     CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
     LEAVES = "leaves"  # of a finished tree
+    CLIENTS = "clients"  # whose models are compared
+    REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
     CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
 
 
@@ -190,6 +192,37 @@ class ValueLeaves(Message):
     tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TellModels(Message):
+    """Ask how the actions were chosen and what came of them, as the client's own models say."""
+
+    code: ClassVar[int] = 13
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CompareModels(Message):
+    """Ask how far these clients' models are from the client's own, at its own contexts."""
+
+    code: ClassVar[int] = 14
+    propensities: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    outcomes: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    variances: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS)]
+    supported: Annotated[Array, (Axis.CLIENTS, Axis.ACTIONS)]  # 0 where there is no model
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassifyContexts(Message):
+    """Ask how well this classifier tells the target client's contexts from all others'.
+
+    On training rows for the next step of Newton's method, on held-out rows for its accuracy.
+    """
+
+    code: ClassVar[int] = 15
+    split: Split
+    is_target: int  # 1 for the target client, 0 for the others
+    parameters: Annotated[Array, (Axis.PARAMETERS,)]
+
+
 # --- answers, from a client ------------------------------------------------------------------
 
 
@@ -314,6 +347,48 @@ class LeafValues(Message):
     variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS)]  # of the means
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Models(Message):
+    """Own models: softmax scores of the actions, and rewards by action with their variances."""
+
+    code: ClassVar[int] = 77
+    propensities: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    outcomes: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    variances: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS)]  # of rewards about their models
+    supported: Annotated[Array, (Axis.ACTIONS,)]  # 0 where too few rows took the action
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelShifts(Message):
+    """Divergences of the client's models from each of the others', less what is noise in them."""
+
+    code: ClassVar[int] = 78
+    compared: Annotated[Array, (Axis.CLIENTS,)]  # 0 where it would have told of a few rows
+    propensity_kl: Annotated[Array, (Axis.CLIENTS,)]
+    propensity_kl_noise: Annotated[Array, (Axis.CLIENTS,)]  # what was subtracted
+    propensity_kl_variance: Annotated[Array, (Axis.CLIENTS,)]
+    propensity_tv: Annotated[Array, (Axis.CLIENTS,)]
+    propensity_tv_variance: Annotated[Array, (Axis.CLIENTS,)]
+    outcome_kl: Annotated[Array, (Axis.CLIENTS,)]
+    outcome_kl_noise: Annotated[Array, (Axis.CLIENTS,)]
+    outcome_kl_variance: Annotated[Array, (Axis.CLIENTS,)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassifierSums(Message):
+    """Of training rows the mean logistic loss with its slopes, or of held-out ones the share taken.
+
+    What was not asked for is zero.
+    """
+
+    code: ClassVar[int] = 79
+    loss: float
+    target_share: float  # of held-out rows that are taken for the target's, rounded by chance
+    target_share_variance: float
+    gradient: Annotated[Array, (Axis.PARAMETERS,)]
+    hessian: Annotated[Array, (Axis.PARAMETERS, Axis.PARAMETERS)]
+
+
 ANSWERS: dict[type[Message], type[Message]] = {
     Enrol: Enrolment,
     SumOutcomes: OutcomeSums,
@@ -326,6 +401,9 @@ ANSWERS: dict[type[Message], type[Message]] = {
     CountBins: BinCounts,
     SumCells: CellSums,
     ValueLeaves: LeafValues,
+    TellModels: Models,
+    CompareModels: ModelShifts,
+    ClassifyContexts: ClassifierSums,
 }
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair
@@ -336,6 +414,10 @@ N_CUTS = 3
 CHANCE_CUTS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 # Thresholds are agreed from counts in this many bins.
 N_FINE_BINS = 256
+
+# Models are told as fitted without each of so many parts of the rows, and from all of them.
+N_PARTS = 5
+MOST_CLIENTS = 1000  # whose models are compared in one query
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2

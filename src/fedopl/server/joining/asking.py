@@ -1,0 +1,40 @@
+"""Asking everybody what policies are worth, with the query that every run ends with."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.errors import OptionError
+from fedopl.policies.kinds import Policy
+from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
+from fedopl.server.candidates import FIELDS
+from fedopl.server.conversation import Conversation
+from fedopl.server.faults import fault_in_values
+from fedopl.server.joining.valuing import Ask
+from fedopl.wire.agreed import no_policies
+from fedopl.wire.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
+
+
+def asking(
+    conversation: Conversation, clients: Sequence[str], split: Split = Split.EVALUATION
+) -> Ask:
+    """Values on rows of this split: one exchange for every batch of policies of one kind."""
+
+    def ask(policies: Sequence[Policy]) -> Mapping[str, Values]:
+        kinds = {policy.kind for policy in policies}
+        if len(kinds) != 1:
+            raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")
+        fields = no_policies(conversation.study)
+        fields[FIELDS[kinds.pop()]] = np.stack([_numbers(policy) for policy in policies])
+        told = conversation.ask(EstimateValues, clients, Values, split=split, **fields)
+        expected = len(policies) + N_OWN_CANDIDATES
+        return conversation.drop(told, lambda answer: fault_in_values(answer, expected))
+
+    return ask
+
+
+def _numbers(policy: Policy) -> FloatArray:
+    if isinstance(policy, TreePolicy):
+        return as_array(policy.root, MOST_NODES)
+    return policy.parameters

@@ -1,0 +1,160 @@
+"""Who would learn with whom: every coalition's policy, and what it is worth to its members.
+
+A client alone has its own policy. A coalition S has the policy for n̄ restricted to S. Coalitions
+differ in whose scores they learn from; scores that rest on shared outcome models rest on all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from fedopl.errors import FederationError, OptionError
+from fedopl.estimates import Estimate
+from fedopl.labels import quoted
+from fedopl.mixture import Empirical, Weights
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.server.joining.solving import AnyStatistics, solve
+from fedopl.server.joining.valuing import Ask, Valued, value_groups
+
+MOST_CLIENTS = 10
+# Means over rows are this exact.
+TIE = 1e-12
+
+Members = frozenset[str]
+ANCHOR = 0  # the place of the grand coalition's policy in every answer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coalition:
+    """Clients who learn together, and what each of them gains by it over its own policy."""
+
+    members: tuple[str, ...]
+    weights: Weights  # n̄ among the members
+    policy: LinearPolicy | TreePolicy
+    gains: dict[str, Estimate]  # by member, on its own held-out rows
+
+    @property
+    def leavers(self) -> tuple[str, ...]:
+        """The members that are better off alone, as far as the held-out rows tell."""
+        return tuple(name for name in self.members if self.gains[name].value < -TIE)
+
+    @property
+    def sure_leavers(self) -> tuple[str, ...]:
+        """Those whose 95 % interval says so, too."""
+        return tuple(name for name in self.members if self.gains[name].interval()[1] < 0)
+
+    @property
+    def is_stable(self) -> bool:
+        """No member prefers to leave: by this policy none is worth less than by its own.
+
+        Where gains are small, chance decides: then `may_be_stable` is what can be said.
+        """
+        return not self.leavers
+
+    @property
+    def may_be_stable(self) -> bool:
+        """No member surely prefers to leave."""
+        return not self.sure_leavers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coalitions:
+    """All coalitions of two clients or more."""
+
+    clients: tuple[str, ...]
+    found: dict[Members, Coalition]
+    worth_of_data: dict[str, Estimate]  # by client: what the grand coalition loses without it
+
+    @property
+    def grand(self) -> Coalition:
+        """Everybody together."""
+        return self.found[frozenset(self.clients)]
+
+    @cached_property
+    def stable(self) -> tuple[Coalition, ...]:
+        """Those that no member prefers to leave, the largest first."""
+        kept = [coalition for coalition in self.found.values() if coalition.is_stable]
+        return tuple(sorted(kept, key=lambda one: (-len(one.members), one.members)))
+
+    def gain(self, client: str, members: Members) -> float:
+        """What a client gains over its own policy in a coalition; alone, nothing."""
+        return self.found[members].gains[client].value if len(members) > 1 else 0.0
+
+    def is_nash_stable(self, coalition: Coalition) -> bool:
+        """Whether nobody would rather move if these are together and all others are alone.
+
+        A member may leave, or go to one of the others; one of the others may come in, or go to
+        another. Nobody is asked whether it is welcome.
+        """
+        together = frozenset(coalition.members)
+        parts = [together, *(frozenset({name}) for name in self.clients if name not in together)]
+        return not any(self._would_move(name, parts) for name in self.clients)
+
+    def _would_move(self, client: str, parts: list[Members]) -> bool:
+        own = next(part for part in parts if client in part)
+        moves = [frozenset({client}), *(part | {client} for part in parts if part != own)]
+        best = max(self.gain(client, move) for move in moves)
+        return best > self.gain(client, own) + TIE
+
+
+def compare_coalitions(
+    statistics: AnyStatistics, rows: Mapping[str, int], ask: Ask, *, most: int
+) -> Coalitions:
+    """Solve and value all coalitions of these clients, and what each one's data are worth.
+
+    The grand coalition's policy comes first in every query, so that the others are paired with it.
+    """
+    clients = tuple(sorted(rows))
+    if not 2 <= len(clients) <= MOST_CLIENTS:
+        raise OptionError(f"coalitions: of 2 to {MOST_CLIENTS} clients, came {len(clients)}")
+    together = list(_subsets(clients))
+    shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
+    policies = [solve(statistics, weights) for weights in shares]
+    groups = [[policy] for policy in policies]
+    valued = [one for (one,) in value_groups(ask, groups, most=most, anchor=policies[0])]
+    _check_told(valued, clients)
+    found = {
+        frozenset(part): Coalition(
+            members=part,
+            weights=weights,
+            policy=policy,
+            gains={name: one.gain_over_local(name) for name in part},
+        )
+        for part, weights, policy, one in zip(together, shares, policies, valued, strict=True)
+    }
+    worth = _worth_of_data(clients, shares[0], together, valued)
+    return Coalitions(clients=clients, found=found, worth_of_data=worth)
+
+
+def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Everybody first, then ever fewer."""
+    sizes = range(len(clients), 1, -1)
+    return [part for size in sizes for part in combinations(clients, size)]
+
+
+def _worth_of_data(
+    clients: tuple[str, ...],
+    weights: Weights,
+    together: list[tuple[str, ...]],
+    valued: list[Valued],
+) -> dict[str, Estimate]:
+    """Q̂_n̄(π_N) − Q̂_n̄(π_{N∖k}), paired; nothing for two clients, one of whom is alone without k."""
+    without = {frozenset(part): one for part, one in zip(together, valued, strict=True)}
+    found = {}
+    for client in clients:
+        others = frozenset(clients) - {client}
+        if others in without:
+            one = without[others]
+            anchor = Valued(one.answers, ANCHOR)
+            found[client] = anchor.gain(weights, one.place)
+    return found
+
+
+def _check_told(valued: list[Valued], clients: tuple[str, ...]) -> None:
+    missing = {name for one in valued for name in clients if name not in one.answers}
+    if missing:
+        raise FederationError(
+            f"coalitions: no values of {quoted(sorted(missing))}; leave them out of the rows"
+        )

@@ -1,0 +1,115 @@
+"""Paths of mixtures: ever more weight for one client (Section 7's α), and what it brings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedopl import mixture
+from fedopl.errors import OptionError
+from fedopl.estimates import Estimate
+from fedopl.mixture import Weights
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.server.joining.solving import AnyStatistics, solve
+from fedopl.server.joining.valuing import Ask, Valued, value_groups
+
+ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
+ANCHOR = 0  # the place of the policy for α = 0 in every answer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PathPoint:
+    """One mixture λ(α) on the way to a client, and what its policy is worth on held-out rows."""
+
+    alpha: float
+    weights: Weights
+    skewness: float  # 𝔰(λ‖n̄)
+    effective_rows: float  # n/𝔰
+    policy: LinearPolicy | TreePolicy
+    at_target: Estimate  # Q̂_t(π_λ)
+    in_base: Estimate  # Q̂_n̄(π_λ)
+    target_gain: Estimate  # over the policy for α = 0, paired
+    base_gain: Estimate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Path:
+    """From the empirical mixture toward one client."""
+
+    target: str
+    points: tuple[PathPoint, ...]  # the first has α = 0
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Whether no mixture on the path differs from the first: all paired intervals hold 0."""
+        gains = [gain for point in self.points for gain in (point.target_gain, point.base_gain)]
+        return all(low <= 0 <= high for low, high in (gain.interval() for gain in gains))
+
+    @property
+    def best_for_target(self) -> PathPoint:
+        """The point of the largest held-out value at the target; of equals, the least skewed."""
+        return max(self.points, key=lambda point: point.target_gain.value)
+
+    @property
+    def verdict(self) -> str:
+        """What the path shows, in one plain sentence."""
+        if self.cannot_tell:
+            return f"The data cannot tell apart the mixtures from n̄ to {self.target} alone."
+        surely = [point for point in self.points if point.target_gain.interval()[0] > 0]
+        if surely:
+            best = max(surely, key=lambda point: point.target_gain.value)
+            gain = best.target_gain
+            return f"More weight helps {self.target}: at α = {best.alpha:g} it gains {gain}."
+        if any(point.target_gain.interval()[1] < 0 for point in self.points):
+            return f"More weight on its own rows makes the policy worse for {self.target}."
+        if any(point.base_gain.interval()[1] < 0 for point in self.points):
+            return (
+                f"More weight for {self.target} costs all together, and does not show to help it."
+            )
+        return f"More weight for {self.target} shows to help all together, but not it."
+
+
+def skew_path(
+    statistics: AnyStatistics,
+    rows: Mapping[str, int],
+    target: str,
+    ask: Ask,
+    *,
+    most: int,
+    alphas: Sequence[float] = ALPHAS,
+) -> Path:
+    """Solve and value λ(α) = n̄ + ε̄ for every α; the policy for α = 0 comes in every query."""
+    if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
+        raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always there")
+    grid = [0.0, *sorted(set(alphas))]
+    shares = [mixture.skewed(target, alpha).weights(rows) for alpha in grid]
+    policies = [solve(statistics, weights) for weights in shares]
+    groups = [[policy] for policy in policies]
+    valued = [one for (one,) in value_groups(ask, groups, most=most, anchor=policies[0])]
+    points = [
+        _point(target, rows, shares[0], weights, alpha, policy, one)
+        for alpha, weights, policy, one in zip(grid, shares, policies, valued, strict=True)
+    ]
+    return Path(target=target, points=tuple(points))
+
+
+def _point(
+    target: str,
+    rows: Mapping[str, int],
+    base: Weights,
+    weights: Weights,
+    alpha: float,
+    policy: LinearPolicy | TreePolicy,
+    valued: Valued,
+) -> PathPoint:
+    skewness = mixture.skewness(weights, rows)
+    return PathPoint(
+        alpha=alpha,
+        weights=weights,
+        skewness=skewness,
+        effective_rows=sum(rows.values()) / skewness,
+        policy=policy,
+        at_target=valued.value({target: 1.0}),
+        in_base=valued.value(base),
+        target_gain=valued.gain({target: 1.0}, ANCHOR),
+        base_gain=valued.gain(base, ANCHOR),
+    )

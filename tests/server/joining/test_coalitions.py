@@ -1,0 +1,186 @@
+"""Every coalition's policy is the one its members would learn, and stability is as defined."""
+
+import time
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.errors import FederationError, OptionError
+from fedopl.estimates import Estimate
+from fedopl.server.candidates import LOCAL
+from fedopl.server.joining.coalitions import Coalition, Coalitions, compare_coalitions
+from fedopl.server.joining.solving import solve
+from fedopl.simulation.worlds import alike_world, many_clients, outcome_shift
+from fedopl.trees.plan import TreePlan
+from fedopl.wire.vocabulary import Split as Rows
+
+SIZES = (300, 200, 120, 90)
+LOCALLY = {"nuisances": {"kind": "local"}}
+PLAN = {"cuts": {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}, "minimum_leaf": 60}
+WORLD = outcome_shift(alike_world(4, n_features=3), 0.7)
+
+
+def compared(joined, **options):
+    options = {"most": joined.most, **options}
+    ask = options.pop("ask", None) or joined.ask()
+    return compare_coalitions(joined.statistics, joined.record.rows, ask, **options)
+
+
+def learned_again(joined, members, **options):
+    data = {name: joined.data[name] for name in members}
+    return fedopl.learn(data, nuisances="local", describe=False, **options)
+
+
+def test_linear_coalitions_are_retrained_from_scratch(join):
+    joined = join(WORLD, SIZES, **LOCALLY)
+    found = compared(joined)
+    assert len(found.found) == 2**4 - 1 - 4
+    for members, coalition in found.found.items():
+        again = learned_again(joined, members)
+        np.testing.assert_allclose(coalition.policy.parameters, again.policy.parameters, rtol=1e-9)
+        assert coalition.weights == pytest.approx(again.mixture)
+        for name in members:
+            gain = again.gains.over(LOCAL, name)
+            assert coalition.gains[name].value == pytest.approx(gain.value, abs=1e-9)
+            assert coalition.gains[name].interval() == pytest.approx(gain.interval(), abs=1e-9)
+
+
+def test_coalitions_of_trees_are_retrained_from_scratch_and_count_only_their_own_rows(join):
+    joined = join(WORLD, SIZES, policy="tree", tree=PLAN, **LOCALLY)
+    found = compared(joined)
+    for members, coalition in found.found.items():
+        again = learned_again(joined, members, policy="tree", tree=TreePlan(**PLAN))
+        assert coalition.policy.root == again.policy.root
+        for name in members:
+            gain = again.gains.over(LOCAL, name)
+            assert coalition.gains[name].value == pytest.approx(gain.value, abs=1e-9)
+
+
+def test_the_worth_of_data_is_what_is_lost_without_them(join):
+    joined = join(WORLD, SIZES, **LOCALLY)
+    found = compared(joined)
+    weights = found.grand.weights
+    for name, worth in found.worth_of_data.items():
+        without = found.found[frozenset(joined.doors) - {name}].policy
+        value = variance = 0.0
+        for other, weight in weights.items():
+            x, scores, _ = joined.rows(other, Rows.EVALUATION)
+            chosen = [scores[np.arange(len(x)), p.decide(x)] for p in (found.grand.policy, without)]
+            value += weight * (chosen[0] - chosen[1]).mean()
+            variance += weight**2 * (chosen[0] - chosen[1]).var(ddof=1) / len(x)
+        assert worth.value == pytest.approx(value, abs=1e-12)
+        assert worth.standard_error == pytest.approx(np.sqrt(variance))
+    assert set(found.worth_of_data) == set(joined.doors)
+
+
+@pytest.mark.parametrize(("most", "n_queries"), [(2, 10), (3, 5), (5, 3)])
+def test_queries_hold_no_more_than_they_may_and_nothing_depends_on_how_many(join, most, n_queries):
+    joined = join(WORLD, SIZES, **LOCALLY)
+    ask, asked = joined.ask(), []
+
+    def counted(policies):
+        asked.append(len(policies))
+        return ask(policies)
+
+    found = compared(joined, ask=counted, most=most)
+    assert len(asked) == n_queries
+    assert max(asked) <= most
+    expected = compared(joined)
+    for members, coalition in found.found.items():
+        for name, gain in coalition.gains.items():
+            assert gain.value == pytest.approx(expected.found[members].gains[name].value)
+
+
+def test_ten_clients_are_solved_in_seconds(join):
+    joined = join(many_clients(10), (60,) * 10)
+
+    def ask(policies):
+        return {name: answers(len(policies) + 2) for name in joined.doors}
+
+    some = joined.ask()([joined.record.policy])["client 01"]
+
+    def answers(size):
+        return type(some)(
+            study=b"",
+            exchange=0,
+            n_rows=9,
+            degrees_of_freedom=8,
+            means=np.zeros(size),
+            covariances=np.eye(size),
+        )
+
+    start = time.perf_counter()
+    found = compared(joined, ask=ask, most=100)
+    assert time.perf_counter() - start < 15
+    assert len(found.found) == 1013
+
+
+# --- stability -----------------------------------------------------------------------------------
+
+
+def made(gains):
+    """Coalitions with these gains: "ab" → (gain of a, gain of b)."""
+    found = {}
+    for members, numbers in gains.items():
+        estimates = {
+            name: Estimate(value=number, standard_error=0.1, n_rows=50, degrees_of_freedom=49)
+            for name, number in zip(members, numbers, strict=True)
+        }
+        found[frozenset(members)] = Coalition(
+            members=tuple(members), weights={}, policy=None, gains=estimates
+        )
+    return Coalitions(clients=("a", "b", "c"), found=found, worth_of_data={})
+
+
+def test_a_coalition_is_stable_if_nobody_prefers_to_leave():
+    found = made({"abc": (1, 0.0, -0.05), "ab": (0.5, 0.5), "ac": (0.1, -1), "bc": (0.0, 0.0)})
+    assert ["".join(one.members) for one in found.stable] == ["ab", "bc"]
+    assert found.grand.leavers == ("c",)
+    assert found.grand.sure_leavers == ()
+    assert found.found[frozenset("ac")].sure_leavers == ("c",)
+
+
+def test_nash_stability_also_asks_where_else_everybody_could_go():
+    found = made({"abc": (1, 1, -1), "ab": (0.5, 0.5), "ac": (0.7, 0.2), "bc": (-1, -1)})
+    # Without c, a would rather be with it; c would rather be alone than with both.
+    assert not found.is_nash_stable(found.found[frozenset("ab")])
+    # With a and c together, b would come in.
+    assert not found.is_nash_stable(found.found[frozenset("ac")])
+    assert not found.is_nash_stable(found.grand)
+    kept = made({"abc": (1, 1, -1), "ab": (0.5, 0.5), "ac": (0.4, 0.2), "bc": (-1, -1)})
+    assert kept.is_nash_stable(kept.found[frozenset("ab")])
+    # If c likes it there, it comes in, though nobody asks it to.
+    wanted = made({"abc": (-1, -1, 1), "ab": (0.5, 0.5), "ac": (0.4, 0.2), "bc": (-1, -1)})
+    assert not wanted.is_nash_stable(wanted.found[frozenset("ab")])
+    everybody = made({"abc": (1, 1, 0), "ab": (5, 5), "ac": (5, 5), "bc": (5, 5)})
+    assert everybody.is_nash_stable(everybody.grand)
+
+
+def test_alike_clients_stay_together_and_odd_ones_leave(join):
+    alike = compared(join(alike_world(3), (400, 400, 400), evaluation_share=0.9, **LOCALLY))
+    assert len(alike.stable) == 4
+    assert alike.stable[0] is alike.grand
+    assert alike.is_nash_stable(alike.grand)
+    world = outcome_shift(alike_world(3), 2.0)
+    odd = compared(join(world, (900, 900, 900), **LOCALLY))
+    assert odd.grand.sure_leavers == ("client 1", "client 2", "client 3")
+    assert not odd.stable
+    assert not odd.grand.may_be_stable
+
+
+def test_what_cannot_be_compared_is_refused(join):
+    joined = join(WORLD, SIZES, **LOCALLY)
+    with pytest.raises(OptionError, match="of 2 to 10"):
+        compare_coalitions(joined.statistics, {"client 1": 9}, joined.ask(), most=4)
+    with pytest.raises(OptionError, match="client 9"):
+        solve(joined.statistics, {"client 9": 1.0})
+
+    def silent(policies):
+        return {n: told for n, told in joined.ask()(policies).items() if n != "client 2"}
+
+    with pytest.raises(FederationError, match="client 2"):
+        compared(joined, ask=silent)
+    deep = join(WORLD, SIZES, policy="tree", tree={**PLAN, "depth": 3}, **LOCALLY)
+    with pytest.raises(OptionError, match="depth 1 and 2"):
+        compared(deep)
