@@ -23,12 +23,12 @@ from fedopl.simulation.worlds import (
 from fedopl.study import NuisancePlan, Study
 from fedopl.theory import discrete
 from fedopl.theory.bounds import shift_bound
+from fedopl.wire.agreed import axis_sizes
 from fedopl.wire.vocabulary import (
     ClassifierSums,
     ClassifyContexts,
     Models,
     ModelShifts,
-    axis_sizes,
 )
 from trips import Edited
 

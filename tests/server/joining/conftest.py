@@ -13,7 +13,8 @@ from fedopl.server.federation import run_study
 from fedopl.server.joining.asking import asking
 from fedopl.server.journal import Journal
 from fedopl.study import Study
-from fedopl.wire.vocabulary import Split, most_candidates
+from fedopl.wire.agreed import most_candidates
+from fedopl.wire.vocabulary import Split
 
 
 @dataclass(eq=False)
