@@ -97,11 +97,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         ValueLeaves: {"tree": as_array(TreeSplit(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
-        ClassifyContexts: {
-            "split": Split.TRAINING,
-            "is_target": 0,
-            "parameters": np.zeros(shape[1]),
-        },
+        ClassifyContexts: {"split": Split.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
     common = {"study": agreed.digest, "exchange": exchange}
     return kind(**{**common, **made, **changes})
@@ -532,7 +528,7 @@ BUDGETED = {
     SumScores: ("models", (6, 3, 6)),
     SlopeOfValue: ("parameters", (3, 6)),
     Describe: ("cuts", (6, 3)),
-    ClassifyContexts: ("parameters", (6,)),
+    ClassifyContexts: ("parameters", (2, 6)),
 }
 
 

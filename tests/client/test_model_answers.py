@@ -7,7 +7,9 @@ import fedopl
 from fedopl.client.limits import Limits
 from fedopl.study import NuisancePlan
 from fedopl.wire.vocabulary import (
+    MOST_TARGETS,
     N_PARTS,
+    ClassifierSums,
     ClassifyContexts,
     CompareModels,
     Enrol,
@@ -330,66 +332,81 @@ def test_models_are_told_once_and_compared_once(draw):
 # --- contexts ------------------------------------------------------------------------------------
 
 
-def classified(door, parameters, is_target=1, split=Split.TRAINING, **changes):
-    fields = {"parameters": np.array(parameters, float), "is_target": is_target, "split": split}
+def classified(door, *parameters, split=Split.TRAINING, **changes):
+    """What is told of the classifiers with these parameters."""
+    fields = {"parameters": np.array(parameters, float), "split": split}
     return ask(door, ClassifyContexts, **fields, **changes)
 
 
-@pytest.mark.parametrize("is_target", [0, 1])
+SOME = np.array([0.3, -0.2, 0.1, 0.0, 0.5, -0.4])
+
+
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
-def test_loss_gradient_and_hessian_are_those_of_a_loop_over_training_rows(
-    draw, is_target, is_weighted
-):
+def test_loss_pulls_and_hessian_are_those_of_a_loop_over_training_rows(draw, is_weighted):
     data = weighted(draw) if is_weighted else draw(300)
     weights = data.weights if is_weighted else np.ones(300)
     door = door_to(data, diagnosed())
-    parameters = np.array([0.3, -0.2, 0.1, 0.0, 0.5, -0.4])
-    told = classified(door, parameters, is_target)
-    loss, gradient, hessian, total = 0.0, np.zeros(6), np.zeros((6, 6)), 0.0
+    told = classified(door, SOME, np.zeros(6))
+    loss, pulls, hessian, mean, total = 0.0, np.zeros(6), np.zeros((6, 6)), np.zeros(6), 0.0
     for row in np.flatnonzero(door._space.training):
         x = np.append(data.contexts[row], 1.0)
-        chance = 1 / (1 + np.exp(-parameters @ x))
-        loss -= weights[row] * np.log(chance if is_target else 1 - chance)
-        gradient += weights[row] * (chance - is_target) * x
+        chance = 1 / (1 + np.exp(-SOME @ x))
+        loss -= weights[row] * np.log(1 - chance)
+        pulls += weights[row] * chance * x
         hessian += weights[row] * chance * (1 - chance) * np.outer(x, x)
+        mean += weights[row] * x
         total += weights[row]
-    assert told.loss == pytest.approx(loss / total)
-    np.testing.assert_allclose(told.gradient, gradient / total)
-    np.testing.assert_allclose(told.hessian, hessian / total)
-    assert told.target_share == told.target_share_variance == 0
+    assert told.told.tolist() == [1, 1]
+    np.testing.assert_allclose(told.loss, [loss / total, np.log(2)])
+    np.testing.assert_allclose(told.pulls, [pulls / total, mean / total / 2])
+    np.testing.assert_allclose(told.hessian[0], hessian / total)
+    assert not told.target_share.any()
+    assert not told.target_share_variance.any()
 
 
 def test_shares_are_of_rows_set_apart(draw):
     data = weighted(draw)
     door = door_to(data, diagnosed())
-    parameters = np.array([1.0, 0, 0, 0, 0, -0.3])
-    told = classified(door, parameters, split=Split.EVALUATION)
+    told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=Split.EVALUATION)
     apart = door._space.folds.set_apart
     weights = data.weights[apart] / data.weights[apart].sum()
     beyond = data.contexts[apart, 0] > 0.3
     share = weights @ beyond
-    assert told.target_share == pytest.approx(share)
+    np.testing.assert_allclose(told.target_share, [share, 0.0])
     n_rows = apart.sum()
     variance = n_rows / (n_rows - 1) * (weights**2 @ (beyond - share) ** 2)
-    assert told.target_share_variance == pytest.approx(variance)
-    assert not told.gradient.any()
-    assert not told.hessian.any()
+    np.testing.assert_allclose(told.target_share_variance, [variance, 0.0])
+    assert told.told.tolist() == [1, 1]
+    for field in ("loss", "pulls", "hessian"):
+        assert not getattr(told, field).any()
 
 
 def test_a_share_is_rounded_by_chance_and_its_variance_follows_from_it(draw):
     door = door_to(draw(400), diagnosed(), limits=Limits(classifier_queries=10**6))
-    n_apart = int(door._space.folds.set_apart.sum())
-    exact = (door._space.data.contexts[door._space.folds.set_apart, 0] > 0).mean()
-    told = [
-        classified(door, [1.0, 0, 0, 0, 0, 1e-9 * draw], split=Split.EVALUATION)
-        for draw in range(400)
-    ]
-    counts = np.array([answer.target_share for answer in told]) * n_apart
-    np.testing.assert_allclose(counts / 5, np.rint(counts / 5), atol=1e-9)
-    assert counts.mean() == pytest.approx(exact * n_apart, abs=4 * 2.5 / 20)
-    by_share = {a.target_share: a.target_share_variance for a in told}
-    assert len({(a.target_share, a.target_share_variance) for a in told}) == len(by_share) <= 2
-    assert min(by_share.values()) > exact * (1 - exact) / n_apart
+    contexts = door._space.data.contexts[door._space.folds.set_apart]
+    errors, by_share = [], {}
+    for angle in np.linspace(0, 2, 400):
+        parameters = np.array([np.cos(angle), np.sin(angle), 0, 0, 0, 0])
+        told = classified(door, parameters, split=Split.EVALUATION)
+        count = told.target_share[0] * len(contexts)
+        assert count / 5 == pytest.approx(round(count / 5), abs=1e-9)
+        errors.append(count - (contexts @ parameters[:-1] > 0).sum())
+        by_share.setdefault(told.target_share[0], set()).add(told.target_share_variance[0])
+    assert 0 < np.abs(errors).max() < 5
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(len(set(errors)))
+    assert all(len(variances) == 1 for variances in by_share.values())
+    for share, (variance,) in by_share.items():
+        assert variance > share * (1 - share) / len(contexts)
+
+
+def test_classifiers_that_take_the_same_rows_are_rounded_alike(draw):
+    # Otherwise many of them, in one query or in many, would average the rounding out.
+    door = door_to(draw(400), diagnosed(), limits=Limits())
+    alike = [[scale, 0, 0, 0, 0, 1e-9 * scale] for scale in range(1, 6)]
+    told = classified(door, *alike, split=Split.EVALUATION)
+    again = classified(door, alike[2], [0, 1.0, 0, 0, 0, 0], split=Split.EVALUATION)
+    assert len({*told.target_share, again.target_share[0]}) == 1
+    assert len({*told.target_share_variance, again.target_share_variance[0]}) == 1
 
 
 def steep_classifier(door):
@@ -398,28 +415,66 @@ def steep_classifier(door):
     return 1e6 * np.array([1.0, 0, 0, 0, 0, -x0[0]])
 
 
-def test_sums_of_a_steep_classifier_would_tell_a_row_and_are_refused(draw):
+def test_sums_of_a_steep_classifier_would_tell_a_row_and_are_left_out(draw):
     careless, careful = (
         door_to(draw(300), diagnosed(), limits=limits) for limits in (Limits.open(), Limits())
     )
-    told = classified(careless, steep_classifier(careless))
+    told = classified(careless, steep_classifier(careless)).hessian[0]
     row = careless._space.data.contexts[careless._space.training][0]
-    np.testing.assert_allclose(told.hessian[-1, :-1] / told.hessian[-1, -1], row)
-    assert reason(classified(careful, steep_classifier(careful))) == "SMALL_CELLS"
-    # Nearly all are taken for the target's: the slope is that of the few others.
-    assert reason(classified(careful, [8.0, 0, 0, 0, 0, 20.0])) == "SMALL_CELLS"
-    assert not isinstance(classified(careful, [1.0, 0, 0, 0, 0, 0]), Refusal)
+    np.testing.assert_allclose(told[-1, :-1] / told[-1, -1], row)
+    # Nearly all, or nearly none, are taken for the target's: the slope is that of the few others.
+    nearly_all, nearly_none = [8.0, 0, 0, 0, 0, 20.0], [8.0, 0, 0, 0, 0, -20.0]
+    gentle = [1.0, 0, 0, 0, 0, 0]
+    told = classified(careful, steep_classifier(careful), nearly_all, nearly_none, gentle)
+    assert told.told.tolist() == [0, 0, 0, 1]
+    for field in ("loss", "pulls", "hessian"):
+        assert [of_one.any() for of_one in getattr(told, field)] == [False] * 3 + [True]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"is_target": 2}, {"is_target": -1}, {"split": Split.FITTING}, {"split": Split.VALIDATION}],
-    ids=str,
-)
-def test_other_labels_and_other_rows_are_malformed(draw, changes):
-    assert (
-        reason(classified(door_to(draw(300), diagnosed()), np.zeros(6), **changes)) == "MALFORMED"
-    )
+def with_outliers(data, n_outliers):
+    """The data, in which the first feature is 0 in all training rows but so many."""
+    contexts = data.contexts.copy()
+    contexts[:, 0] = 0.0
+    apart = door_to(data, diagnosed())._space.folds.set_apart
+    contexts[np.flatnonzero(~apart)[:n_outliers], 0] = 1.0
+    return fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=data.action_names)
+
+
+@pytest.mark.parametrize("n_outliers", [6, 14])
+@pytest.mark.parametrize("sign", [1, -1], ids=["not pulled", "pulled"])
+def test_a_few_rows_that_alone_are_pulled_or_are_not_are_not_told(draw, sign, n_outliers):
+    # Curvature is about the same in all rows. By the mean context the rest of the pulls is told.
+    door = door_to(with_outliers(draw(900), n_outliers), diagnosed(), limits=Limits())
+    told = classified(door, sign * np.array([-14.0, 0, 0, 0, 0, 7.0]))
+    assert told.told.tolist() == [n_outliers > 12]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_rows_needed_grow_with_the_targets(draw, more):
+    study = diagnosed(evaluation_share=0.25)
+    n_rows = door_to(draw(300), study)._space.n_training
+    share = 3 * 6 / (n_rows + more - 0.5)  # three targets need as many rows, or one more
+    for n_targets in (2, 3):
+        door = door_to(draw(300), study, limits=Limits(parameter_share=share))
+        for split in (Split.TRAINING, Split.EVALUATION):
+            told = classified(door, *np.zeros((n_targets, 6)), split=split)
+            if n_targets == 3 and more:
+                assert reason(told) == "TOO_MANY_PARAMETERS"
+            else:
+                assert told.told.tolist() == [1] * n_targets
+
+
+@pytest.mark.parametrize("split", [Split.FITTING, Split.VALIDATION], ids=lambda s: s.name)
+def test_other_rows_are_malformed(draw, split):
+    assert reason(classified(door_to(draw(300), diagnosed()), SOME, split=split)) == "MALFORMED"
+
+
+def test_there_is_a_target_and_there_are_not_too_many(draw):
+    door = door_to(draw(300), diagnosed())
+    assert isinstance(classified(door, *np.zeros((MOST_TARGETS, 6))), ClassifierSums)
+    for n_targets in (0, MOST_TARGETS + 1):
+        told = ask(door, ClassifyContexts, parameters=np.zeros((n_targets, 6)))
+        assert reason(told) == "MALFORMED"
 
 
 def test_without_rows_set_apart_there_is_no_share(draw):

@@ -1,6 +1,7 @@
-"""Whose contexts are these? A classifier's loss on own ones, and whose it takes them for.
+"""Whose contexts are these? What classifiers make of own ones; nobody is told whose they are.
 
-All rows of a client have the same label: the target's are 1, all others' are 0.
+A classifier tells one target's contexts from all others'. The means that leave have no label in
+them: the server subtracts the mean context where the rows are the target's own.
 """
 
 import math
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from fedopl.arrays import BoolArray, FloatArray
-from fedopl.client.limits import RefusedError
+from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.rounding import rounded, rounding_draws
 from fedopl.client.statistics import effective_rows_behind
 from fedopl.client.values import joint_estimate
@@ -18,56 +19,93 @@ from fedopl.client.workspace import Workspace
 from fedopl.wire.vocabulary import ClassifyContexts, RefusalCode, Split
 
 
-def classify(space: Workspace, query: ClassifyContexts, minimum_cell: int) -> dict[str, Any]:
+def classify(space: Workspace, query: ClassifyContexts, limits: Limits) -> dict[str, Any]:
     """The fields of ClassifierSums, for the split that was asked about."""
-    if query.is_target not in (0, 1) or query.split not in (Split.TRAINING, Split.EVALUATION):
+    if query.split not in (Split.TRAINING, Split.EVALUATION):
         raise RefusedError(RefusalCode.MALFORMED)
-    width = len(query.parameters)
-    told: dict[str, Any] = {
+    needed = limits.rows_needed(query.parameters.size)
+    if space.n_training < needed:
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    if query.split is Split.TRAINING:
+        by_target = _slopes(space, query.parameters, needed)
+    else:
+        by_target = _shares(space, query.parameters, limits.minimum_cell)
+    nothing = _nothing(query.parameters.shape[1])
+    return {name: np.array([{**nothing, **told}[name] for told in by_target]) for name in nothing}
+
+
+def _nothing(width: int) -> dict[str, Any]:
+    """What is told of a target where nothing is."""
+    return {
+        "told": 0.0,
         "loss": 0.0,
+        "pulls": np.zeros(width),
+        "hessian": np.zeros((width, width)),
         "target_share": 0.0,
         "target_share_variance": 0.0,
-        "gradient": np.zeros(width),
-        "hessian": np.zeros((width, width)),
     }
-    asked = _slopes if query.split is Split.TRAINING else _shares
-    return {**told, **asked(space, query, minimum_cell)}
 
 
-def _slopes(space: Workspace, query: ClassifyContexts, _minimum_cell: int) -> dict[str, Any]:
-    """Mean loss, gradient and Hessian over training rows, if they rest on enough of them."""
+# --- training rows -------------------------------------------------------------------------------
+
+
+def _slopes(space: Workspace, parameters: FloatArray, needed: int) -> list[dict[str, Any]]:
+    """Mean loss, pulls and Hessian of each classifier over training rows."""
     features, weights = _features(space, space.training), _weights(space, space.training)
-    margins = features @ query.parameters
+    return [_slopes_of(features, weights, own, needed) for own in parameters]
+
+
+def _slopes_of(
+    features: FloatArray, weights: FloatArray, parameters: FloatArray, needed: int
+) -> dict[str, Any]:
+    """The means for one target, or nothing if they rest on a few rows."""
+    margins = features @ parameters
     chances = expit(margins)
-    pulls = weights * (chances - query.is_target)
-    curvature = weights * chances * (1 - chances)
-    # A steep classifier is undecided about a few rows, and its sums would be theirs.
-    if not effective_rows_behind(np.column_stack([pulls, curvature])) >= space.rows_needed:
-        raise RefusedError(RefusalCode.SMALL_CELLS)
+    pulls, rest = weights * chances, weights * (1 - chances)
+    curvature = rest * chances
+    # A steep classifier is undecided about a few rows, or sure of all but a few, and its sums would
+    # be theirs. With the mean context, which θ = 0 tells, the rest is told as the pulls are.
+    if not effective_rows_behind(np.column_stack([pulls, rest, curvature])) >= needed:
+        return {}
     return {
-        "loss": float(weights @ np.logaddexp(0.0, margins) - query.is_target * weights @ margins),
-        "gradient": pulls @ features,
+        "told": 1.0,
+        "loss": float(weights @ np.logaddexp(0.0, margins)),
+        "pulls": pulls @ features,
         "hessian": (features * curvature[:, None]).T @ features,
     }
 
 
-def _shares(space: Workspace, query: ClassifyContexts, minimum_cell: int) -> dict[str, Any]:
-    """The share of held-out rows that are taken for the target's, rounded by chance."""
-    rows, data = space.rows(Split.EVALUATION), space.data
-    n_rows = int(rows.sum())
-    if not n_rows:
+# --- held-out rows -------------------------------------------------------------------------------
+
+
+def _shares(space: Workspace, parameters: FloatArray, minimum_cell: int) -> list[dict[str, Any]]:
+    """The share of held-out rows that each classifier takes for its target's."""
+    rows = space.rows(Split.EVALUATION)
+    if not rows.any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if n_rows < minimum_cell:
+    if rows.sum() < minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-    taken = (_features(space, rows) @ query.parameters > 0).astype(np.float64)
-    groups = None if data.groups is None else data.groups[rows]
-    found = joint_estimate(taken[:, None], _weights(space, rows), groups)
+    features = _features(space, rows)
+    taken = [(features @ own > 0).astype(np.float64) for own in parameters]
+    return [{"told": 1.0, **_share(space, rows, own, minimum_cell)} for own in taken]
+
+
+def _share(
+    space: Workspace, rows: BoolArray, taken: FloatArray, minimum_cell: int
+) -> dict[str, float]:
+    """One share, rounded by chance."""
+    n_rows, groups = len(taken), space.data.groups
+    found = joint_estimate(
+        taken[:, None], _weights(space, rows), None if groups is None else groups[rows]
+    )
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     share, variance = float(found.means[0]), float(found.covariances[0, 0])
     if minimum_cell < 2:
         return {"target_share": share, "target_share_variance": variance}
-    draws = rounding_draws(space, query.parameters)
+    # Draws follow the rows that are taken: classifiers that take the same ones are rounded alike,
+    # so that asking for many of them does not average the rounding out.
+    draws = rounding_draws(space, taken)
     told = float(rounded(np.array(share * n_rows), minimum_cell, draws)) / n_rows
     effect = _design_effect(share, variance, n_rows)
     return {

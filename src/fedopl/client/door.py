@@ -306,8 +306,7 @@ class Door:
         return own_models.fit_models(self._space, self.limits)
 
     def _classifier_sums(self, query: ClassifyContexts) -> tuple[type[Message], dict[str, Any]]:
-        self._check_sums()
-        return ClassifierSums, classify(self._space, query, self.limits.minimum_cell)
+        return ClassifierSums, classify(self._space, query, self.limits)
 
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:

@@ -50,7 +50,7 @@ class Limits(Checked):
         default=1, ge=0, description="how often own models are told, and others' compared with them"
     )
     classifier_queries: int = Field(
-        default=12, ge=0, description="how many steps of a classifier of contexts are told"
+        default=8, ge=0, description="how many steps of a classifier of contexts are told"
     )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 

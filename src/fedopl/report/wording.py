@@ -38,7 +38,7 @@ QUERIES: dict[type[Message], tuple[str, str]] = {
     CompareModels: ("How far models differ", "differences from each client, less their noise"),
     ClassifyContexts: (
         "Whose contexts these are",
-        "slopes of a classifier, and rounded shares",
+        "slopes of classifiers, and rounded shares",
     ),
 }
 BY_NAME: dict[str, type[Message]] = {query.__name__: query for query in QUERIES}
@@ -61,6 +61,7 @@ AXES = {
     Axis.LEAVES: "leaves",
     Axis.CLIENTS: "clients",
     Axis.REPEATS: "repeated fits",
+    Axis.TARGETS: "clients told apart",
 }
 
 

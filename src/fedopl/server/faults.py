@@ -132,17 +132,34 @@ def fault_in_model_shifts(answer: ModelShifts, n_clients: int) -> str | None:
     return None
 
 
-def fault_in_classifier_sums(answer: ClassifierSums, is_target: int) -> str | None:
+def fault_in_classifier_sums(answer: ClassifierSums, parameters: FloatArray) -> str | None:
     """Means over rows: sums that were scaled would buy weight, and those of one give them away."""
-    error = answer.gradient[-1] * (-1 if is_target else 1)
-    if not -CORNER_TOLERANCE <= error <= 1 + CORNER_TOLERANCE or answer.loss < 0:
-        return "the mean error of a classifier is outside 0 to 1"
-    if answer.hessian[-1, -1] > 0.25 + CORNER_TOLERANCE:
-        return "the mean curvature of a classifier is above one quarter"
-    # Rounded up, all rows of a small client are a little more than all.
-    if not 0 <= answer.target_share <= MOST_BY_ROUNDING or answer.target_share_variance < 0:
-        return "a share of rows is outside 0 to 1"
+    fault = fault_in_classifier_shares(answer, len(parameters))
+    if fault:
+        return fault
+    told = answer.told > 0
+    chances, curvatures = answer.pulls[told, -1], answer.hessian[told, -1, -1]
+    if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():
+        return "the mean chance of a classifier is outside 0 to 1"
+    if (curvatures > chances * (1 - chances) + CORNER_TOLERANCE).any():
+        return "the mean curvature of a classifier is above that of its mean chance"
+    undecided = ~parameters[told].any(axis=1)
+    if (np.abs(chances[undecided] - 0.5) > CORNER_TOLERANCE).any():
+        return "the mean of one half is not one half"
     return _fault_in_squares(answer.hessian)
+
+
+def fault_in_classifier_shares(answer: ClassifierSums, n_targets: int) -> str | None:
+    """Shares of rows; rounded up, all rows of a small client are a little more than all."""
+    numbers = [value for value in vars(answer).values() if isinstance(value, np.ndarray)]
+    if any(len(value) != n_targets for value in numbers):
+        return f"answers for other classifiers than {n_targets}"
+    if not np.isin(answer.told, (0.0, 1.0)).all():
+        return "tells a part of a classifier"
+    shares, variances = answer.target_share, answer.target_share_variance
+    if ((shares < 0) | (shares > MOST_BY_ROUNDING) | (variances < 0)).any():
+        return "a share of rows is outside 0 to 1"
+    return None
 
 
 def _fault_in_squares(matrices: FloatArray) -> str | None:

@@ -11,6 +11,7 @@ from fedopl.trees.plan import MOST_BINS
 from fedopl.wire.vocabulary import (
     CHANCE_CUTS,
     MOST_CLIENTS,
+    MOST_TARGETS,
     N_CUTS,
     N_FINE_BINS,
     N_OWN_CANDIDATES,
@@ -83,6 +84,7 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)
     sizes[Axis.CLIENTS] = range(1, MOST_CLIENTS + 1)
+    sizes[Axis.TARGETS] = range(1, MOST_TARGETS + 1)
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
     sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)

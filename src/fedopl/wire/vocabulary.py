@@ -45,6 +45,7 @@ class Axis(enum.Enum):
     LEAVES = "leaves"  # of a finished tree
     CLIENTS = "clients"  # whose models are compared
     REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
+    TARGETS = "targets"  # clients whose contexts are told from all others'
     CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
 
 
@@ -212,15 +213,15 @@ class CompareModels(Message):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassifyContexts(Message):
-    """Ask how well this classifier tells the target client's contexts from all others'.
+    """Ask what these classifiers make of own contexts: one for each client to tell from the others.
 
     On training rows for the next step of Newton's method, on held-out rows for its accuracy.
+    Everybody is asked alike, whether a target or not.
     """
 
     code: ClassVar[int] = 15
     split: Split
-    is_target: int  # 1 for the target client, 0 for the others
-    parameters: Annotated[Array, (Axis.PARAMETERS,)]
+    parameters: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]
 
 
 # --- answers, from a client ------------------------------------------------------------------
@@ -376,17 +377,18 @@ class ModelShifts(Message):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassifierSums(Message):
-    """Of training rows the mean logistic loss with its slopes, or of held-out ones the share taken.
+    """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows taken.
 
-    What was not asked for is zero.
+    A row is taken for the target's if θᵀx > 0. What was not asked for is zero.
     """
 
     code: ClassVar[int] = 79
-    loss: float
-    target_share: float  # of held-out rows that are taken for the target's, rounded by chance
-    target_share_variance: float
-    gradient: Annotated[Array, (Axis.PARAMETERS,)]
-    hessian: Annotated[Array, (Axis.PARAMETERS, Axis.PARAMETERS)]
+    told: Annotated[Array, (Axis.TARGETS,)]  # 0 where it would have told of a few rows
+    loss: Annotated[Array, (Axis.TARGETS,)]  # log(1 + exp(θᵀx))
+    pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]  # σ·x
+    hessian: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS, Axis.PARAMETERS)]  # σ(1 − σ)·xxᵀ
+    target_share: Annotated[Array, (Axis.TARGETS,)]  # rounded by chance
+    target_share_variance: Annotated[Array, (Axis.TARGETS,)]
 
 
 ANSWERS: dict[type[Message], type[Message]] = {
@@ -418,6 +420,7 @@ N_FINE_BINS = 256
 # Models are told as fitted without each of so many parts of the rows, and from all of them.
 N_PARTS = 5
 MOST_CLIENTS = 1000  # whose models are compared in one query
+MOST_TARGETS = 10  # whose contexts are told from all others' at once
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
