@@ -182,7 +182,7 @@ COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
 OFF = {
     *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
-    *("cuts", "columns", "minimum_leaf", "split_cost", "allowed"),
+    *("cuts", "columns", "minimum_leaf", "split_cost", "allowed", "reward", "overlap"),
 }
 
 

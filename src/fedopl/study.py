@@ -90,6 +90,17 @@ class Grants(Checked):
     )
 
 
+class Declared(Checked):
+    """What all agree to be true of every row; whoever has other rows is told so."""
+
+    reward: float | None = Field(
+        default=None, gt=0, description="outcomes lie between minus this and this"
+    )
+    overlap: float | None = Field(
+        default=None, gt=0, le=0.5, description="no propensity is below this"
+    )
+
+
 class Study(Checked):
     """Actions, features, policy class, oracle, nuisances, evaluation and seed: one agreed thing."""
 
@@ -111,6 +122,7 @@ class Study(Checked):
     diagnose: bool = Field(
         default=False, description="clients compare their models, so that shifts can be told"
     )
+    declared: Declared = Declared()
     requires: Grants = Grants()
     quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
     seed: int = 0

@@ -11,7 +11,15 @@ from fedopl.mixture import Empirical, Mixture
 from fedopl.policies.kinds import Policy, load_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.schema import Direction, Label, MissingRule, Schema
-from fedopl.study import Grants, NuisancePlan, OracleName, PolicyKind, Study, TrainingPlan
+from fedopl.study import (
+    Declared,
+    Grants,
+    NuisancePlan,
+    OracleName,
+    PolicyKind,
+    Study,
+    TrainingPlan,
+)
 from fedopl.toml_file import TomlFile
 from fedopl.trees.plan import TreePlan
 from fedopl.validation import Checked
@@ -126,6 +134,7 @@ class StudyFile(Checked):
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: Evaluation = Evaluation()
+    declared: Declared = Field(default=Declared(), description="what is true of every row")
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
     )
@@ -169,6 +178,7 @@ class StudyFile(Checked):
             evaluation_share=self.evaluation.share,
             describe=self.evaluation.describe,
             diagnose=self.evaluation.diagnose,
+            declared=self.declared,
             requires=self.requires,
             quorum=self.quorum,
             seed=self.seed,

@@ -44,6 +44,7 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
     TellModels,
+    TellMoments,
     ValueLeaves,
 )
 
@@ -53,7 +54,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
 ON_ROWS_SET_APART = (EstimateValues, ValueLeaves)
-ON_MODELS = (TellModels, CompareModels, ClassifyContexts)
+ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -289,6 +290,9 @@ REFUSED = {
     "few rows for models": ({"parameter_share": 0.039}, TellModels, "TOO_MANY_PARAMETERS"),
     "every action is rare": ({"minimum_cell": 30}, TellModels, "SMALL_CELLS"),
     "the same to compare": ({"minimum_cell": 30}, CompareModels, "SMALL_CELLS"),
+    "few rows for moments": ({"parameter_share": 0.039}, TellMoments, "TOO_MANY_PARAMETERS"),
+    "no moment is free": ({"model_queries": 0}, TellMoments, "BUDGET_SPENT"),
+    "large moments": ({"norm_cap": 1e-6}, TellMoments, "NORM_TOO_LARGE"),
     "few rows to classify": ({"parameter_share": 0.039}, ClassifyContexts, "TOO_MANY_PARAMETERS"),
     "no model is free": ({"model_queries": 0}, TellModels, "BUDGET_SPENT"),
     "no comparison is free": ({"model_queries": 0}, CompareModels, "BUDGET_SPENT"),
@@ -369,7 +373,9 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
     assert not isinstance(ask(door_to(draw(known=True), study), SumScores), Refusal)
 
 
-@pytest.mark.parametrize("kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues, Describe])
+@pytest.mark.parametrize(
+    "kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments]
+)
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
     assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
 

@@ -48,6 +48,32 @@ def test_a_client_that_cannot_be_read_does_not_keep_others_from_being_examined(t
     assert found.clients["south"].data.n_rows == 160
 
 
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        (
+            "reward = 1.5",
+            "rows have an outcome beyond ±1.5, which the study declares that none",
+        ),
+        ("overlap = 0.5", "an action with a propensity below 0.5, which the study declares"),
+    ],
+)
+def test_rows_beyond_what_is_declared_are_a_problem(tiny, bound, said):
+    tiny.add(f"[declared]\n{bound}\n", tiny.study)
+    found = check(tiny)
+    assert not found.is_ready
+    (problem,) = found.clients["north"].problems
+    assert said in problem
+    assert f"(declared.{bound.split()[0]})" in problem
+    assert problem[0].isdigit()
+    assert "agree on a" in problem
+
+
+def test_rows_within_what_is_declared_are_no_problem(tiny):
+    tiny.add("[declared]\nreward = 1000\noverlap = 0.01\n", tiny.study)
+    assert check(tiny).is_ready
+
+
 # --- what is foretold -----------------------------------------------------------------------------
 
 

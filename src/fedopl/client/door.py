@@ -12,12 +12,14 @@ from fedopl.client import own_models
 from fedopl.client.candidates import estimate_candidates, n_policies
 from fedopl.client.classifying import classify
 from fedopl.client.comparing import compare_models
+from fedopl.client.declared import beyond_declared
 from fedopl.client.descent import improve
 from fedopl.client.describing import describe
 from fedopl.client.guards import Budgets, large_enough, shown_counts
 from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
+from fedopl.client.moments import tell_moments
 from fedopl.client.statistics import pair_means, value_slope
 from fedopl.client.store import MemoryStore, Store
 from fedopl.client.tree_answers import count_bins, sum_cells, value_leaves
@@ -53,6 +55,7 @@ from fedopl.wire.vocabulary import (
     PairSums,
     Refusal,
     RefusalCode,
+    ScoreMoments,
     ScoreSums,
     Slope,
     SlopeOfValue,
@@ -62,6 +65,7 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
     TellModels,
+    TellMoments,
     ValueLeaves,
     Values,
 )
@@ -177,6 +181,7 @@ class Door:
             ImprovePolicy: self.study.plan.rounds,
             TellModels: self.limits.model_queries,
             CompareModels: self.limits.model_queries,
+            TellMoments: self.limits.model_queries,
             ClassifyContexts: self.limits.classifier_queries,
         }
         return Budgets(budgets, self.ledger, self._digest)
@@ -308,6 +313,12 @@ class Door:
     def _classifier_sums(self, query: ClassifyContexts) -> tuple[type[Message], dict[str, Any]]:
         return ClassifierSums, classify(self._space, query, self.limits)
 
+    def _score_moments(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        if beyond_declared(self._space):
+            raise RefusedError(RefusalCode.BEYOND_DECLARED)
+        return ScoreMoments, tell_moments(self._space)
+
     def _check_values(self, n_values: int, n_rows: int) -> None:
         if n_rows < self.limits.minimum_cell:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
@@ -345,4 +356,5 @@ HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[st
     TellModels: Door._models,
     CompareModels: Door._model_shifts,
     ClassifyContexts: Door._classifier_sums,
+    TellMoments: Door._score_moments,
 }

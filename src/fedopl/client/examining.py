@@ -7,12 +7,16 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.client.client_file import Client
+from fedopl.client.declared import beyond_declared
 from fedopl.client.folds import context_keys
+from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.nuisances import Nuisances, cross_fit
 from fedopl.client.overlap import Overlap, overlap
+from fedopl.client.store import MemoryStore
+from fedopl.client.workspace import Workspace
 from fedopl.errors import FedoplError
-from fedopl.study import Study
+from fedopl.study import Declared, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ def examine(client: Client, study: Study) -> Examined:
     features = _features(data)
     return Examined(
         name=client.name,
-        problems=tuple(problems),
+        problems=(*problems, *_contradictions(data, study, client.settings.limits)),
         cautions=(
             *told,
             *(found.cautions if found else ()),
@@ -82,6 +86,31 @@ def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
         propensity=plan.propensity,
         folds=plan.folds,
         seed=study.seed,
+    )
+
+
+def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """What the study declares of every row and is not so here, in words."""
+    needed = limits.rows_needed(study.n_features + 1)
+    space = Workspace(data, study, MemoryStore(), {}, needed, limits.minimum_cell)
+    try:
+        found = beyond_declared(space)
+    except RefusedError:  # without propensities it cannot be scored, and that was said
+        return []
+    return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
+
+
+def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
+    rows = "1 row has" if n_rows == 1 else f"{n_rows:,} rows have"
+    if bound == "reward":
+        return (
+            f"{rows} an outcome beyond ±{declared.reward:g}, which the study declares that none "
+            "has (declared.reward): correct them, or agree on a larger bound"
+        )
+    return (
+        f"{rows} an action with a propensity below {declared.overlap:g}, which the study declares "
+        "that none has (declared.overlap): leave such rows or actions out, or agree on a smaller "
+        "bound"
     )
 
 

@@ -248,7 +248,8 @@ class Workspace:
         return values
 
     @cached_property
-    def _propensities(self) -> Propensities:
+    def propensities(self) -> Propensities:
+        """How likely each action was in each row: known, or fitted out of fold."""
         plan = self.study.nuisances
         try:
             return fit_propensities(self.data, self.folds, plan.propensity, self.study.seed)
@@ -258,7 +259,7 @@ class Workspace:
     @cached_property
     def _own_nuisances(self) -> Nuisances:
         plan = self.study.nuisances
-        given = self._propensities
+        given = self.propensities
         return fit_nuisances(self.data, self.folds, plan.outcome, given, self.study.seed)
 
     def _borrowed(self, models: FloatArray) -> Nuisances:
@@ -269,11 +270,11 @@ class Workspace:
         )
         return Nuisances(
             outcome_means=predict(self.data, self.folds, linear),
-            propensities=self._propensities.values,
+            propensities=self.propensities.values,
             folds=self.folds.of_row,
             supported=linear.supported,
             outcome="federated",
-            propensity=self._propensities.chosen,
+            propensity=self.propensities.chosen,
             notes=(),
         )
 

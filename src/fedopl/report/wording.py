@@ -18,6 +18,7 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
     TellModels,
+    TellMoments,
     ValueLeaves,
 )
 
@@ -40,6 +41,7 @@ QUERIES: dict[type[Message], tuple[str, str]] = {
         "Whose contexts these are",
         "slopes of classifiers, and rounded shares",
     ),
+    TellMoments: ("How large scores are", "means of squared scores, and how precise they are"),
 }
 BY_NAME: dict[str, type[Message]] = {query.__name__: query for query in QUERIES}
 AXES = {
@@ -62,6 +64,7 @@ AXES = {
     Axis.CLIENTS: "clients",
     Axis.REPEATS: "repeated fits",
     Axis.TARGETS: "clients told apart",
+    Axis.MOMENTS: "(actions + 1)",
 }
 
 

@@ -14,6 +14,7 @@ from fedopl.wire.vocabulary import (
     ModelShifts,
     OutcomeSums,
     PairSums,
+    ScoreMoments,
     ScoreSums,
     Values,
 )
@@ -159,6 +160,21 @@ def fault_in_classifier_shares(answer: ClassifierSums, n_targets: int) -> str | 
     shares, variances = answer.target_share, answer.target_share_variance
     if ((shares < 0) | (shares > MOST_BY_ROUNDING) | (variances < 0)).any():
         return "a share of rows is outside 0 to 1"
+    return None
+
+
+def fault_in_score_moments(answer: ScoreMoments) -> str | None:
+    """Means of squares; the largest square of a row is at least each action's."""
+    if not np.isin(answer.told, (0.0, 1.0)).all():
+        return "tells a part of a mean"
+    counted = (answer.rows, answer.degrees_of_freedom)
+    if any((part < 0).any() or (part % 1).any() for part in counted):
+        return "a number of rows is not a whole number"
+    if (answer.means < 0).any() or (answer.variances < 0).any():
+        return "a mean of squares or a variance is negative"
+    over_all = (answer.told > 0) & (answer.rows == answer.rows[0])
+    if answer.told[0] and (answer.means[over_all] > answer.means[0] * (1 + CELL_TOLERANCE)).any():
+        return "an action's squares are larger than the largest"
     return None
 
 

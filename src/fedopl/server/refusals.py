@@ -73,6 +73,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "something went wrong on its side",
         "Let it run `fedopl check` or `fedopl preview`; no error text crosses the door.",
     ),
+    RefusalCode.BEYOND_DECLARED: Refused(
+        "it has rows beyond what the study declares of every row",
+        "Let it run `fedopl check`, which names the bound; correct the rows, or agree on a bound "
+        "that holds (declared.reward, declared.overlap).",
+    ),
     RefusalCode.NOT_IN_STUDY: Refused(
         "this study has no such question",
         "Let both sides install the same version of fedopl.",

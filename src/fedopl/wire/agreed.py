@@ -31,6 +31,7 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
     TellModels,
+    TellMoments,
     ValueLeaves,
 )
 
@@ -43,7 +44,7 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
     if study.describe:
         needed.add(Describe)
     if study.diagnose:
-        needed |= {TellModels, CompareModels, ClassifyContexts}
+        needed |= {TellModels, CompareModels, ClassifyContexts, TellMoments}
     if study.policy == "tree" and study.tree.thresholds == "grid":
         needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
     if study.values_leaves:
@@ -80,6 +81,7 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
         Axis.FINE_CUTS: N_FINE_BINS - 1,
         Axis.FINE_BINS: N_FINE_BINS,
         Axis.REPEATS: N_PARTS + 1,
+        Axis.MOMENTS: n_actions + 1,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)

@@ -46,6 +46,7 @@ class Axis(enum.Enum):
     CLIENTS = "clients"  # whose models are compared
     REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
     TARGETS = "targets"  # clients whose contexts are told from all others'
+    MOMENTS = "moments"  # of the largest score of a row, then of each action's
     CANDIDATES = "candidates"  # all policies above, the logging policy and the local policy
 
 
@@ -79,6 +80,7 @@ class RefusalCode(enum.Enum):
     NOTHING_TO_SAY = 13
     FAILED = 14
     NOT_IN_STUDY = 15
+    BEYOND_DECLARED = 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -222,6 +224,13 @@ class ClassifyContexts(Message):
     code: ClassVar[int] = 15
     split: Split
     parameters: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TellMoments(Message):
+    """Ask how large scores are: what regret bounds call the variance of policies' values."""
+
+    code: ClassVar[int] = 16
 
 
 # --- answers, from a client ------------------------------------------------------------------
@@ -391,6 +400,22 @@ class ClassifierSums(Message):
     target_share_variance: Annotated[Array, (Axis.TARGETS,)]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreMoments(Message):
+    """Means of squared scores over training rows: of the largest in each row, and by action.
+
+    The first of each is of max_a Γ̂(a)² over the scores a row has, the others of Γ̂(a)² over the
+    rows that have it. What would tell of a few rows is zero.
+    """
+
+    code: ClassVar[int] = 80
+    told: Annotated[Array, (Axis.MOMENTS,)]  # 0 where it would have told of a few rows
+    rows: Annotated[Array, (Axis.MOMENTS,)]
+    degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,)]
+    means: Annotated[Array, (Axis.MOMENTS,)]
+    variances: Annotated[Array, (Axis.MOMENTS,)]  # of the means
+
+
 ANSWERS: dict[type[Message], type[Message]] = {
     Enrol: Enrolment,
     SumOutcomes: OutcomeSums,
@@ -406,6 +431,7 @@ ANSWERS: dict[type[Message], type[Message]] = {
     TellModels: Models,
     CompareModels: ModelShifts,
     ClassifyContexts: ClassifierSums,
+    TellMoments: ScoreMoments,
 }
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair

@@ -181,7 +181,7 @@ def test_a_target_that_cannot_go_on_keeps_its_parameters_and_the_others_go_on():
 
 
 def test_who_tells_no_share_is_left_out_of_the_bound():
-    target, bad, other = TRIO.clients
+    target, _, other = TRIO.clients
 
     def silent(message):
         held_out = isinstance(message, ClassifierSums) and not message.loss.any()
