@@ -82,3 +82,8 @@ def shortlist(words: Iterable[str], most: int = 5) -> str:
     words = list(words)
     rest = len(words) - most
     return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def compact_codes(codes: IntArray) -> IntArray:
+    """Codes from 0 in as few bytes as hold them, for where there are many of them."""
+    return codes.astype(np.uint8 if codes.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)

@@ -585,67 +585,6 @@ def test_sums_slopes_values_and_descriptions_have_budgets_of_their_own(draw):
     assert reason(ask(door, SumScores, exchange=1)) == "BUDGET_SPENT"
 
 
-# --- policies that differ in a few rows ---------------------------------------------------------
-
-
-def differing_in(door, n_rows):
-    """Two policies: always a0, and a1 in the so many rows set apart that have the largest x0."""
-    x0 = np.sort(door._space.data.contexts[door._space.folds.set_apart, 0])[::-1]
-    policies = np.zeros((2, 3, 6))
-    policies[:, 2, -1] = -1e6
-    policies[0, 1, -1] = -1e6
-    policies[1, 1, 0] = 1.0
-    policies[1, 1, -1] = -(x0[n_rows - 1] + x0[n_rows]) / 2 if n_rows else -1e6
-    return policies
-
-
-@pytest.mark.parametrize("n_rows", [0, 1, 2, 4, 5, 6])
-def test_policies_that_differ_in_a_few_rows_are_not_valued_together(draw, n_rows):
-    door = scored(door_to(draw(400), limits=Limits(minimum_cell=5)))
-    answer = ask(door, EstimateValues, linear=differing_in(door, n_rows))
-    if 0 < n_rows < 5:
-        assert reason(answer) == "SMALL_CELLS"
-    else:
-        assert not isinstance(answer, Refusal)
-
-
-def test_without_that_limit_two_values_would_tell_one_rows_score(draw):
-    door = scored(door_to(draw(400)))
-    told = ask(door, EstimateValues, linear=differing_in(door, 1))
-    apart = door._space.folds.set_apart
-    row = np.flatnonzero(apart)[door._space.data.contexts[apart, 0].argmax()]
-    gain = door._space.scores[row, 1] - door._space.scores[row, 0]
-    assert (told.means[1] - told.means[0]) * told.n_rows == pytest.approx(gain)
-
-
-def test_rules_and_parameters_that_differ_in_one_row_are_not_valued_together(draw):
-    rules = {"rule": lambda contexts: (contexts[:, 0] == contexts[:, 0].max()).astype(int)}
-    study = study_of(candidates=("rule",))
-    for limits, refused in ((Limits(), True), (Limits.open(), False)):
-        door = scored(door_to(draw(400), study, limits=limits, rules=rules))
-        always_a0 = differing_in(door, 0)[:1]
-        answer = ask(door, EstimateValues, linear=always_a0, rules=np.zeros(1))
-        assert isinstance(answer, Refusal) == refused
-        if refused:
-            assert reason(answer) == "SMALL_CELLS"
-
-
-def test_a_policy_may_differ_from_the_clients_own_in_a_few_rows(draw):
-    # No server knows the client's own policy, so it cannot aim at the rows between.
-    door = scored(door_to(draw(400), limits=Limits()))
-    space = door._space
-    own = space.local_policy
-    contexts = space.data.contexts[space.folds.set_apart]
-    values = np.column_stack([contexts, np.ones(len(contexts))]) @ own.parameters.T
-    ranked = np.sort(values, axis=1)
-    row = (ranked[:, -1] - ranked[:, -2]).argmin()
-    near = own.parameters.copy()
-    near[values[row].argsort()[-2], -1] += 1.001 * (ranked[row, -1] - ranked[row, -2])
-    changed = fedopl.LinearPolicy(near, ACTIONS, FEATURES).decide(contexts) != own.decide(contexts)
-    assert 0 < changed.sum() < 5
-    assert not isinstance(ask(door, EstimateValues, linear=near[None]), Refusal)
-
-
 # --- slopes that rest on a few rows -------------------------------------------------------------
 
 

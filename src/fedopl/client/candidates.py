@@ -1,10 +1,13 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from fedopl.arrays import FloatArray, IntArray, frozen
-from fedopl.client.guards import check_decisions
+from fedopl.arrays import BoolArray, FloatArray, IntArray, compact_codes, frozen
 from fedopl.client.limits import RefusedError
+from fedopl.client.twins import twins_among
 from fedopl.client.values import JointEstimate, joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
@@ -17,34 +20,56 @@ def estimate_candidates(
 ) -> JointEstimate:
     """Estimate what was asked about, then the logging policy, then the client's own policy.
 
-    Policies that differ in a few rows only, from each other or from any valued before, would tell
-    those rows' scores: they are refused.
+    Policies that differ in a few rows only, from each other, from any valued before or from the
+    client's own, would tell those rows' scores: the later one is valued as the earlier.
     """
-    rows = space.rows(query.split)
+    rows, data = space.rows(query.split), space.data
     if not rows.any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    held_out = query.split is Split.EVALUATION
     # Splits of the training rows overlap: what differs in few rows is seen on all of them.
-    seen = rows if query.split is Split.EVALUATION else space.training
-    decided = decisions(space, query, space.data.contexts[seen])
+    seen = rows if held_out else space.training
+    contexts = data.contexts[seen]
+    asked = [compact_codes(codes) for codes in decisions(space, query, contexts)]
+    own = [compact_codes(space.local_policy.decide(contexts))] if held_out else []
+    told, places = asked, np.arange(len(asked))
     if minimum_cell:
-        check_decisions(decided, space.decisions(seen), minimum_cell)
-        space.remember(seen, decided)
-    contexts, scores = space.data.contexts[rows], space.scores[rows]
-    chosen = [scores[np.arange(len(scores)), codes[rows[seen]]] for codes in decided]
-    chosen.append(space.data.rewards[rows])
-    local = chosen[-1]
-    if query.split is Split.EVALUATION:
-        local = scores[np.arange(len(scores)), space.local_policy.decide(contexts)]
-    chosen.append(local)
-    data = space.data
+        told, places = _told_apart(space, asked, own, rows[seen], seen, minimum_cell)
+    scores = space.scores[rows]
+    chosen = [scores[np.arange(len(scores)), codes[rows[seen]]] for codes in (*told, *own)]
+    chosen.insert(len(told), data.rewards[rows])
     found = joint_estimate(
-        np.column_stack(chosen),
+        np.column_stack(chosen if own else [*chosen, chosen[-1]]),
         None if data.weights is None else data.weights[rows],
         None if data.groups is None else data.groups[rows],
     )
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    return found
+    return _in_order(found, [*places, len(told), len(told) + 1])
+
+
+def _told_apart(
+    space: Workspace,
+    asked: list[IntArray],
+    own: list[IntArray],
+    valued: BoolArray,
+    seen: BoolArray,
+    minimum_cell: int,
+) -> tuple[list[IntArray], IntArray]:
+    """The decisions that may be valued, and the place among them of each policy asked about."""
+    earlier = [*own, *space.decisions(seen)]
+    twins = twins_among(asked, earlier, valued, minimum_cell)
+    every = [*earlier, *asked]
+    space.remember(seen, [every[place] for place in np.unique(twins[twins >= len(earlier)])])
+    used, places = np.unique(twins, return_inverse=True)
+    return [every[place] for place in used], places
+
+
+def _in_order(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
+    """The estimates at these places, some of them more than once."""
+    return replace(
+        found, means=found.means[places], covariances=found.covariances[np.ix_(places, places)]
+    )
 
 
 def decisions(

@@ -21,17 +21,17 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
         raise RefusedError(RefusalCode.MALFORMED)
     rows = space.training
     contexts = space.data.contexts[rows]
-    decided = decisions(space, query, contexts)
+    (decided,) = decisions(space, query, contexts)
     if minimum_cell:
         check_decisions(decided, space.decisions(rows), minimum_cell)
-        space.remember(rows, decided)
+        space.remember(rows, [decided])
     with_one = np.column_stack([contexts, np.ones(len(contexts))])
     bins = [
         np.searchsorted(cuts, column) for cuts, column in zip(query.cuts, with_one.T, strict=True)
     ]
     shape = (query.cuts.shape[1] + 1, space.data.n_actions)
     told: dict[str, FloatArray] = {
-        "decided": _counts(bins, decided[0], shape),
+        "decided": _counts(bins, decided, shape),
         "taken": _counts(bins, space.data.actions[rows], shape),
         "chances": space.support.chances,
     }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl import least_squares
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray, compact_codes
 from fedopl.client.cells import ScoredRows
 from fedopl.client.descent import Examples, examples
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
@@ -204,13 +204,16 @@ class Workspace:
         kept = self.store.get(self._decisions_key(rows, what))
         known = None if kept is None else kept.get("decisions")
         if known is None or known.ndim != 2 or known.shape[1] != rows.sum():
-            return np.empty((0, int(rows.sum())), np.int64)
+            return np.empty((0, int(rows.sum())), np.uint8)
         return known
 
     def remember(self, rows: BoolArray, decided: list[IntArray], what: str = "") -> None:
-        """Keep what these policies decided."""
-        known = np.unique(np.vstack([self.decisions(rows, what), *decided]), axis=0)
-        self.store.put(self._decisions_key(rows, what), {"decisions": known})
+        """Keep what these policies decided, behind those before: who came first is a twin's."""
+        every = [*self.decisions(rows, what), *map(compact_codes, decided)]
+        different = {hashlib.sha256(codes.tobytes()).digest(): codes for codes in every}
+        if different:
+            known = np.stack([*different.values()])
+            self.store.put(self._decisions_key(rows, what), {"decisions": known})
 
     def _decisions_key(self, rows: BoolArray, what: str) -> str:
         return f"{self._key} {hashlib.sha256(rows.tobytes()).hexdigest()} {what}"

@@ -32,8 +32,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.SMALL_CELLS: Refused(
         "the answer would have told of a group of rows too small to be told of",
-        "Join rare actions or levels; do not compare policies that decide alike for all but a few; "
-        "or let the client lower its own limit 'minimum_cell'.",
+        "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
         "it has too few rows for as many numbers as were asked for",

@@ -11,6 +11,7 @@ from fedopl.trees.plan import MOST_BINS
 from fedopl.wire.vocabulary import (
     CHANCE_CUTS,
     MOST_CLIENTS,
+    MOST_DIAGNOSED,
     MOST_TARGETS,
     N_CUTS,
     N_FINE_BINS,
@@ -101,8 +102,12 @@ def axis_sizes(study: Study) -> dict[Axis, range]:
 
 
 def most_candidates(study: Study) -> int:
-    """How many policies one query may ask about: constant arms, the study's own, and two more."""
-    return study.n_actions + len(study.candidates) + 2
+    """How many policies one query may ask about: constant arms, the study's own, and two more.
+
+    Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
+    """
+    own = study.n_actions + len(study.candidates) + 2
+    return max(own, MOST_DIAGNOSED) if study.diagnose else own
 
 
 def no_policies(study: Study) -> dict[str, FloatArray]:

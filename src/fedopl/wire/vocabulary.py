@@ -448,5 +448,6 @@ N_PARTS = 5
 MOST_CLIENTS = 1000  # whose models are compared in one query
 MOST_TARGETS = 10  # whose contexts are told from all others' at once
 
+MOST_DIAGNOSED = 128  # policies that one query may at least ask about in a study that diagnoses
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
