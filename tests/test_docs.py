@@ -188,7 +188,7 @@ def table_of(messages):
 
 @pytest.mark.parametrize(
     ("part", "messages"),
-    [("queries", [*ANSWERS]), ("answers", [*ANSWERS.values(), Refusal])],
+    [("queries", [*ANSWERS]), ("answers", [*dict.fromkeys(ANSWERS.values()), Refusal])],
     ids=["queries", "answers"],
 )
 def test_the_table_of_messages_is_the_vocabulary(part, messages):

@@ -4,6 +4,7 @@ import json
 import resource
 import stat
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from fedopl.policies.tree import Leaf, as_array
 from fedopl.policies.tree import Split as TreeSplit
 from fedopl.server.nuisances import solve_outcomes
 from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.validation import Checked
 from fedopl.wire import codec
 from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
 from fedopl.wire.vocabulary import (
@@ -40,6 +42,7 @@ from fedopl.wire.vocabulary import (
     SlopeOfValue,
     Split,
     SumCells,
+    SumFitting,
     SumOutcomes,
     SumPairs,
     SumScores,
@@ -58,6 +61,16 @@ ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
+class OnPath(Checked):
+    """Stands for a mixture that is found on a path."""
+
+    kind: Literal["path"] = "path"
+
+
+class StudyOnPath(Study):
+    mixture: OnPath = OnPath()
+
+
 def study_of(kind=None, **changes):
     """A study; one that needs this kind of query, if it is one that not every study needs."""
     plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
@@ -65,7 +78,8 @@ def study_of(kind=None, **changes):
     if kind in (CountBins, SumCells, ValueLeaves):
         options["policy"] = "tree"
     options["diagnose"] = kind in ON_MODELS
-    return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
+    agreed = StudyOnPath if kind is SumFitting else Study
+    return agreed(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
 
 
 def door_to(data, study=None, *, limits=None, **options):
@@ -290,6 +304,10 @@ REFUSED = {
     "few rows for models": ({"parameter_share": 0.039}, TellModels, "TOO_MANY_PARAMETERS"),
     "every action is rare": ({"minimum_cell": 30}, TellModels, "SMALL_CELLS"),
     "the same to compare": ({"minimum_cell": 30}, CompareModels, "SMALL_CELLS"),
+    "few rows to fit": ({"parameter_share": 0.039}, SumFitting, "TOO_MANY_PARAMETERS"),
+    "a small fold": ({"minimum_cell": 32}, SumFitting, "SMALL_CELLS"),
+    "no fit is free": ({"score_queries": 0}, SumFitting, "BUDGET_SPENT"),
+    "large sums to fit": ({"norm_cap": 1e-6}, SumFitting, "NORM_TOO_LARGE"),
     "few rows for moments": ({"parameter_share": 0.039}, TellMoments, "TOO_MANY_PARAMETERS"),
     "no moment is free": ({"model_queries": 0}, TellMoments, "BUDGET_SPENT"),
     "large moments": ({"norm_cap": 1e-6}, TellMoments, "NORM_TOO_LARGE"),
@@ -374,7 +392,8 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
 
 
 @pytest.mark.parametrize(
-    "kind", [SumPairs, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments]
+    "kind",
+    [SumPairs, SumFitting, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments],
 )
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
     assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
@@ -492,6 +511,7 @@ STUDIES = {
     "finite": (study_of(policy="finite"), {SumOutcomes, Describe}),
     "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes, Describe}),
     "diagnosed": (study_of(TellModels), {SumOutcomes, Describe, *ON_MODELS}),
+    "on a path": (study_of(SumFitting), {SumOutcomes, Describe, SumFitting}),
     "not described": (study_of(describe=False), {SumOutcomes}),
     "local, not described": (study_of(nuisances=LOCAL, describe=False), set()),
 }

@@ -15,7 +15,7 @@ from fedopl.client.comparing import compare_models
 from fedopl.client.declared import beyond_declared
 from fedopl.client.descent import improve
 from fedopl.client.describing import describe
-from fedopl.client.guards import Budgets, large_enough, shown_counts
+from fedopl.client.guards import Budgets, check_parts, large_enough, shown_counts
 from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
@@ -61,6 +61,7 @@ from fedopl.wire.vocabulary import (
     SlopeOfValue,
     Split,
     SumCells,
+    SumFitting,
     SumOutcomes,
     SumPairs,
     SumScores,
@@ -173,6 +174,7 @@ class Door:
         budgets: dict[type[Message], int] = {
             EstimateValues: self.limits.value_queries,
             SumScores: self.limits.score_queries,
+            SumFitting: self.limits.score_queries,
             SlopeOfValue: self.limits.slope_queries,
             Describe: self.limits.descriptions,
             ValueLeaves: self.limits.descriptions,
@@ -226,6 +228,13 @@ class Door:
         self._check_sizes(told.values())
         self._space.keep(scored)
         return ScoreSums, told
+
+    def _fitting_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
+        self._check_sums()
+        space = self._space
+        parts = (space.rows(Split.FITTING), space.rows(Split.VALIDATION))
+        check_parts(np.isfinite(space.scores), parts, space.rows_needed)
+        return ScoreSums, asdict(space.fitting_means())
 
     def _pair_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
@@ -357,4 +366,5 @@ HANDLERS: dict[type[Message], Callable[[Door, Any], tuple[type[Message], dict[st
     CompareModels: Door._model_shifts,
     ClassifyContexts: Door._classifier_sums,
     TellMoments: Door._score_moments,
+    SumFitting: Door._fitting_sums,
 }

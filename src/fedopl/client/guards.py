@@ -66,6 +66,18 @@ def guarded_scores(values: FloatArray, training: BoolArray, needed: int) -> Floa
     return values
 
 
+def check_parts(known: BoolArray, parts: Iterable[BoolArray], needed: int) -> None:
+    """Refuse to tell parts of the rows apart, if what is known (n_rows, n_actions) tells of a few.
+
+    Sums are over the rows that have a score for an action. So in each part an action has none or
+    enough of them, lacks none or enough, and has them in the same rows as another or not nearly.
+    """
+    for part in parts:
+        everybody = np.ones(int(part.sum()), bool)
+        for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
+            _check_difference(first, second, needed)
+
+
 def check_decisions(codes: IntArray, earlier: Iterable[IntArray], minimum: int) -> None:
     """Refuse a policy that differs in a few rows from any valued or described before."""
     for known in earlier:

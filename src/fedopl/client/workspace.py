@@ -294,6 +294,16 @@ class Workspace:
         """What the exact oracle needs to know of the training rows."""
         return score_means(self.data, scores, self.training, self.blocks)
 
+    def fitting_means(self) -> ScoreMeans:
+        """The same without the first fold, to be tried on it.
+
+        Values that few rows of either side have beside the usual one are left out, for the means
+        over all tell one side by the other.
+        """
+        first = self.rows(Split.VALIDATION)[self.training]
+        data = self.without_rare(first.astype(np.int64))
+        return score_means(data, self.scores, self.rows(Split.FITTING), self.blocks)
+
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
         """Training rows for the iterative oracle, made once for each standardisation."""
         key = centre.tobytes() + scale.tobytes()

@@ -28,6 +28,7 @@ from fedopl.wire.vocabulary import (
     Message,
     SlopeOfValue,
     SumCells,
+    SumFitting,
     SumOutcomes,
     SumPairs,
     SumScores,
@@ -46,6 +47,8 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
         needed.add(Describe)
     if study.diagnose:
         needed |= {TellModels, CompareModels, ClassifyContexts, TellMoments}
+    if getattr(study.mixture, "kind", "") == "path":
+        needed.add(SumFitting)
     if study.policy == "tree" and study.tree.thresholds == "grid":
         needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
     if study.values_leaves:

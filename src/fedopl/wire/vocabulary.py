@@ -233,6 +233,16 @@ class TellMoments(Message):
     code: ClassVar[int] = 16
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumFitting(Message):
+    """The sums of the scores that are there, over training rows without the first fold.
+
+    What they are for can then be tried on the first fold.
+    """
+
+    code: ClassVar[int] = 17
+
+
 # --- answers, from a client ------------------------------------------------------------------
 
 
@@ -264,7 +274,7 @@ class OutcomeSums(Message):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreSums(Message):
-    """Weighted means over training rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on."""
+    """Weighted means over rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on."""
 
     code: ClassVar[int] = 68
     grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES)]
@@ -432,6 +442,7 @@ ANSWERS: dict[type[Message], type[Message]] = {
     CompareModels: ModelShifts,
     ClassifyContexts: ClassifierSums,
     TellMoments: ScoreMoments,
+    SumFitting: ScoreSums,
 }
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for pair in ANSWERS.items() for message in pair
