@@ -1,7 +1,7 @@
 """Mixtures λ: how much each client counts. They are the server's, agreed before anything runs."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -80,8 +80,44 @@ class Skewed(Checked):
         }
 
 
-AnyMixture = Empirical | Uniform | Given | Skewed
+class Path(Checked):
+    """λ = n̄ + ε̄ with the α that serves the target best, on rows kept back for that choice."""
+
+    kind: Literal["path"] = "path"
+    toward: str = Field(description="the target client")
+    alphas: tuple[float, ...] = Field(
+        default=(0.1, 0.25, 0.5, 0.75, 1.0),
+        min_length=1,
+        max_length=100,
+        description="those to choose among; 0 is always one of them",
+    )
+
+    @model_validator(mode="after")
+    def _are_shares(self) -> Self:
+        if not all(0 < alpha <= 1 for alpha in self.alphas):
+            raise ValueError("mixture: expected alphas above 0 and at most 1; 0 is always there")
+        return self
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """Where the path begins; how far to go on it, rows decide."""
+        return Skewed(toward=self.toward, alpha=0.0).weights(rows)
+
+
+class Minimax(Checked):
+    """The λ for the client that loses most: mirror ascent on regrets (Mohri et al. 2019)."""
+
+    kind: Literal["minimax"] = "minimax"
+    steps: int = Field(default=15, ge=1, le=10_000, description="of the ascent, at most")
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """Where the ascent begins; how it goes on, regrets decide."""
+        return Empirical().weights(rows)
+
+
+AnyMixture = Empirical | Uniform | Given | Skewed | Path | Minimax
 Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
+# Those whose weights are found while a study runs.
+FOUND = ("path", "minimax")
 
 
 def empirical() -> Empirical:
@@ -104,6 +140,16 @@ def skewed(toward: str, alpha: float) -> Skewed:
     return Skewed(toward=toward, alpha=alpha)
 
 
+def path(toward: str, alphas: Sequence[float] = Path.model_fields["alphas"].default) -> Path:
+    """λ = n̄ + ε̄, with α chosen among these by what the policy is worth to one client."""
+    return Path(toward=toward, alphas=tuple(alphas))
+
+
+def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:
+    """The weights for the client that loses most."""
+    return Minimax(steps=steps)
+
+
 def as_mixture(spec: object) -> AnyMixture:
     """A mixture from its name, from shares by client, or as it is."""
     if isinstance(spec, AnyMixture):
@@ -112,11 +158,13 @@ def as_mixture(spec: object) -> AnyMixture:
         return Empirical()
     if spec == "uniform":
         return Uniform()
+    if spec == "minimax":
+        return Minimax()
     if isinstance(spec, Mapping):
         return given(spec)
     raise OptionError(
-        "mixture: expected 'empirical', 'uniform', shares by client or "
-        f"fedopl.mixture.skewed(toward, alpha), came {spec!r}"
+        "mixture: expected 'empirical', 'uniform', 'minimax', shares by client, "
+        f"fedopl.mixture.skewed(toward, alpha) or fedopl.mixture.path(toward), came {spec!r}"
     )
 
 

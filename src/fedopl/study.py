@@ -10,7 +10,7 @@ from fedopl.mixture import Empirical, Mixture
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.schema import Encoding, Schema
 from fedopl.trees.checking import check_plan
-from fedopl.trees.plan import MOST_CELLS, TreePlan
+from fedopl.trees.plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 from fedopl.validation import Checked
 
 PolicyKind = Literal["linear", "tree", "finite"]
@@ -151,6 +151,29 @@ class Study(Checked):
             raise ValueError("oracle: a tree is searched for; an oracle is for linear policies")
         if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
             raise ValueError("precision: only csoaa-exact and direct can weigh clients by it")
+        return self
+
+    @model_validator(mode="after")
+    def _can_find_its_mixture(self) -> Self:
+        kind, tree = self.mixture.kind, self.tree
+        if self.policy != "tree":
+            return self
+        if kind == "path":
+            raise ValueError(
+                "mixture: a path is tried with linear and finite policies; for a tree use kind = "
+                '"skewed" with an alpha'
+            )
+        if kind == "minimax" and (tree.depth > LOOK_AHEAD or tree.thresholds == "observed"):
+            raise ValueError(
+                f"mixture: minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
+                "at most, and thresholds on a grid"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_diagnosed(self) -> Self:
+        if self.diagnose and not self.evaluation_share:
+            raise ValueError("diagnose: what joining is worth is told on held-out rows; hold some")
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ import pytest
 
 import fedopl
 from fedopl.client.deciding import decide_table
-from fedopl.server.federation import expected_exchanges, expected_trips
+from fedopl.server.expectations import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")
@@ -185,9 +185,13 @@ TRIPS = {
 def test_what_can_be_asked_together_travels_together(clients, tmp_path, options, trips):
     run = fedopl.learn(clients, **{"nuisances": QUICK, "journal": tmp_path, **options})
     assert trips_of(run) == trips
-    assert len(list(tmp_path.glob("trip-*.bin"))) == len(trips) == expected_trips(run.study)
+    assert (
+        len(list(tmp_path.glob("trip-*.bin")))
+        == len(trips)
+        == expected_trips(run.study, len(run.rows))
+    )
     assert [latest.exchange for latest in run.rounds] == list(range(sum(map(len, trips))))
-    assert len(run.rounds) == expected_exchanges(run.study)
+    assert len(run.rounds) == expected_exchanges(run.study, len(run.rows))
 
 
 def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
@@ -195,7 +199,7 @@ def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
     first, second, *slopes, validation, last = trips_of(run)
     assert (first, second, validation, last) == (ENROL, SCORE, ["EstimateValues"], END)
     assert slopes == [["SlopeOfValue"]] * len(slopes)
-    assert len(slopes) + 4 <= expected_trips(run.study)
+    assert len(slopes) + 4 <= expected_trips(run.study, len(run.rows))
 
 
 def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):

@@ -6,7 +6,7 @@ import pytest
 import fedopl
 from fedopl.client.limits import Limits
 from fedopl.errors import OptionError
-from fedopl.server.federation import expected_trips
+from fedopl.server.expectations import expected_trips
 from fedopl.server.grid import thresholds
 from fedopl.study import Study
 from fedopl.wire.vocabulary import N_FINE_BINS
@@ -97,7 +97,7 @@ def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
     trips = {r.query: r.trip for r in run.rounds}
     assert "CountBins" not in trips
     assert trips["SumCells"] == trips["SumScores"] == 1  # nobody has to be asked twice
-    assert max(trips.values()) + 1 == expected_trips(run.study) == 3
+    assert max(trips.values()) + 1 == expected_trips(run.study, len(run.rows)) == 3
 
 
 def test_columns_that_may_not_be_asked_about_are_not_cut():

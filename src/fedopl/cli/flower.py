@@ -87,16 +87,17 @@ def up(
     from fedopl.engines.flower_up import run_over_flower
     from fedopl.engines.folders import check_folder
     from fedopl.report.page import write_report
-    from fedopl.server.federation import expected_trips
+    from fedopl.server.expectations import expected_trips
     from fedopl.study_file import read_study
 
     signal.signal(signal.SIGTERM, _stop)
     agreed, _ = read_study(study)
     check_folder(out, agreed, resume=resume)
-    trips = expected_trips(agreed)
+    taking_part = read_clients(clients)
+    trips = expected_trips(agreed, len(taking_part))
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
     record = run_over_flower(
-        study, read_clients(clients), out=out, arrival=arrival, deadline=deadline, tell=note
+        study, taking_part, out=out, arrival=arrival, deadline=deadline, tell=note
     )
     say_run(record, write_report(record, out / "report.html"), as_json=as_json)
 

@@ -15,8 +15,8 @@ from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_colu
 from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
 from fedopl.trees.checking import check_plan
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import LOOK_AHEAD, NO_TREE, grow_tree
-from fedopl.trees.plan import TreePlan
+from fedopl.trees.growing import NO_TREE, grow_tree
+from fedopl.trees.plan import LOOK_AHEAD, TreePlan
 from fedopl.trees.rules import agreed_grid, rules_of
 from fedopl.trees.search import WEIGHT, Cells
 

@@ -16,7 +16,8 @@ from fedopl.client.workspace import Workspace
 from fedopl.policies.tree import Leaf as TreeLeaf
 from fedopl.policies.tree import Node, depth_of, from_array, leaf_positions, nodes_of
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import DONE, LOOK_AHEAD
+from fedopl.trees.growing import DONE
+from fedopl.trees.plan import LOOK_AHEAD
 from fedopl.trees.rules import grid_from
 from fedopl.trees.search import FIRST_ACTION, ROWS
 from fedopl.wire.vocabulary import CountBins, RefusalCode, Split, SumCells, ValueLeaves

@@ -16,12 +16,8 @@ from fedopl.errors import StorageError, StudyError
 from fedopl.files import write_atomically
 from fedopl.policies.kinds import Policy
 from fedopl.server.conversation import Progress
-from fedopl.server.federation import (
-    evaluate_policies,
-    exchanges_to_evaluate,
-    expected_exchanges,
-    run_study,
-)
+from fedopl.server.expectations import exchanges_to_evaluate, expected_exchanges
+from fedopl.server.federation import evaluate_policies, run_study
 from fedopl.study import Study
 from fedopl.study_file import check_mixture, read_study
 
@@ -97,7 +93,8 @@ def run(
     opened = open_clients(agreed, found)
     write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
     write_atomically(folder / "study.toml", Path(study).read_bytes())
-    with watch(agreed, tuple(sorted(opened.doors)), expected_exchanges(agreed)) as progress:
+    taking_part = tuple(sorted(opened.doors))
+    with watch(agreed, taking_part, expected_exchanges(agreed, len(taking_part))) as progress:
         record = run_study(
             agreed,
             InProcess(opened.doors, threads),

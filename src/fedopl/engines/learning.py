@@ -18,7 +18,7 @@ from fedopl.policies.kinds import Policy
 from fedopl.schema import Schema
 from fedopl.server.conversation import Progress
 from fedopl.server.federation import run_study
-from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.study import Declared, NuisancePlan, Study, TrainingPlan
 from fedopl.trees.plan import TreePlan
 
 
@@ -38,6 +38,8 @@ def learn(
     nuisances: str | NuisancePlan = "federated",
     evaluation_share: float = 0.25,
     describe: bool = True,
+    diagnose: bool = False,
+    declared: Declared | None = None,
     quorum: float = 0.5,
     limits: object = "open",
     threads: int = 1,
@@ -60,10 +62,13 @@ def learn(
             Wabbit's steps, on shared features), "wap" or "direct".
         plan: rounds, steps and rates of the iterative oracle.
         precision: "rows", or "clients" to weigh clients by how precise their scores are.
-        mixture: "empirical", "uniform", shares by client, or `fedopl.mixture.skewed(...)`.
+        mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
+            from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
         evaluation_share: rows set apart for evaluation; with 0, no value is claimed.
         describe: whether clients tell how decisions split over groups, and how likely actions were.
+        diagnose: whether clients also tell where they differ and what joining is worth to each.
+        declared: bounds on rewards and propensities that all vouch for, for regret bounds.
         quorum: the share of clients without whose answers a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
         threads: how many clients work at once.
@@ -93,6 +98,8 @@ def learn(
         "mixture": as_mixture(mixture),
         "evaluation_share": evaluation_share,
         "describe": describe,
+        "diagnose": diagnose,
+        "declared": declared or Declared(),
         "quorum": quorum,
         "seed": seed,
     }

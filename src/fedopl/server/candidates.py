@@ -7,11 +7,9 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.errors import OptionError
-from fedopl.mixture import renormalised
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
 from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
-from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Answers, Conversation, Question
 from fedopl.server.description import Descriptions, described, describing
 from fedopl.server.evaluation import GainTable, ValueTable, gain_table, value_table
@@ -33,6 +31,7 @@ class Evaluated:
 
     values: ValueTable
     gains: GainTable
+    answers: Answers[Values] | None = None  # what the tables are made of
     described: Descriptions | None = None
     leaves: tuple[LeafRow, ...] = ()
 
@@ -68,15 +67,10 @@ class Candidates:
         arm = constant_policy(action, self.study.actions, self.study.features)
         self.add(arm_name(action), arm)
 
-    def best(self, setting: Setting, conversation: Conversation) -> tuple[str, Policy | None]:
-        """The candidate of the largest value on training rows."""
-        (told,) = conversation.ask_together(setting.weights, self._question(Split.TRAINING))
-        answers = conversation.require_quorum(self._checked(conversation, told))
-        weights = renormalised(setting.weights, answers.keys())
-        means = weighted_sum(weights, {name: a.means for name, a in answers.items()})
-        names = self._names()
-        chosen = names[int(np.argmax(means[: len(names)]))]
-        return chosen, self.policies.get(chosen)
+    def ask(self, setting: Setting, conversation: Conversation, split: Split) -> Answers[Values]:
+        """What all candidates are worth to every client, on rows of this split."""
+        (told,) = conversation.ask_together(setting.weights, self._question(split))
+        return conversation.require_quorum(self._checked(conversation, told))
 
     def evaluate(
         self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
@@ -96,13 +90,16 @@ class Candidates:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
         found = conversation.ask_together(setting.weights, *questions.values())
         told = dict(zip(questions, found, strict=True))
-        values, gains = self._tables(setting, conversation, told.get("values"), chosen)
+        answers = told.get("values")
+        answers = None if answers is None else self._checked(conversation, answers)
+        values, gains = self._tables(setting, conversation, answers, chosen)
         leaves: tuple[LeafRow, ...] = ()
         if isinstance(tree, TreePolicy):
             leaves = leaf_rows(tree, conversation, told.get("leaves"), setting.weights)
         return Evaluated(
             values=values,
             gains=gains,
+            answers=answers,
             described=described(setting, conversation, told.get("described")),
             leaves=leaves,
         )
@@ -114,10 +111,9 @@ class Candidates:
         answers: Answers[Values] | None,
         chosen: str,
     ) -> tuple[ValueTable, GainTable]:
-        answers = None if answers is None else self._checked(conversation, answers)
         if not answers:
             return ValueTable(()), GainTable(())
-        names = [*self._names(), LOGGING, LOCAL]
+        names = [*self.names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy == "finite" else 0.95
         values = value_table(answers, setting.weights, names, level)
@@ -133,7 +129,7 @@ class Candidates:
             by_field[FIELDS[policy.kind]][name] = policy
         return by_field
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """In the order in which clients answer: linear, pairwise, trees, rules."""
         return [name for part in self._by_field().values() for name in part] + self.rules
 
@@ -148,13 +144,13 @@ class Candidates:
         return {**fields, "rules": np.array(rules, np.float64)}
 
     def _question(self, split: Split) -> Question:
-        names, most = self._names(), most_candidates(self.study)
+        names, most = self.names(), most_candidates(self.study)
         if len(names) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
         return Question(EstimateValues, Values, {"split": split, **self._fields(names)})
 
     def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
-        n_expected = len(self._names()) + N_OWN_CANDIDATES
+        n_expected = len(self.names()) + N_OWN_CANDIDATES
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
 
 

@@ -8,22 +8,22 @@ import numpy as np
 
 from fedopl.errors import FederationError, OptionError
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.server.aggregation import agreed_weights
-from fedopl.server.candidates import LEARNED, Candidates
+from fedopl.server.candidates import Candidates
 from fedopl.server.conversation import Answers, Conversation, Progress, Question
+from fedopl.server.expectations import cells_come_along
 from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
-from fedopl.server.grid import MOST_COUNTS
+from fedopl.server.joining.diagnosing import diagnose
 from fedopl.server.journal import Journal
+from fedopl.server.learning import Learned, learn_policy
 from fedopl.server.nuisances import OutcomeModels, solve_outcomes
-from fedopl.server.oracles import direct, exact, sgd, tree, wap
+from fedopl.server.oracles import tree
 from fedopl.server.oracles.setting import Setting
 from fedopl.server.record import Record
 from fedopl.server.statistics import Statistics
 from fedopl.server.transport import Transport
 from fedopl.study import Study
-from fedopl.trees.growing import n_levels
 from fedopl.trees.rules import agreed_grid
 from fedopl.wire.vocabulary import (
     CellSums,
@@ -33,15 +33,8 @@ from fedopl.wire.vocabulary import (
     ScoreSums,
     SumOutcomes,
     SumScores,
+    Values,
 )
-
-ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
-    "csoaa-exact": exact.learn,
-    "csoaa-sgd": sgd.learn,
-    "csoaa-vw": sgd.learn,  # the same rounds; only the clients' steps differ
-    "wap": wap.learn,
-    "direct": direct.learn,
-}
 
 
 def run_study(
@@ -65,14 +58,14 @@ def run_study(
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
-    if study.policy == "finite":
-        chosen, policy = candidates.best(setting, conversation)
-        return _finish(setting, conversation, candidates, chosen, policy, describe=study.describe)
-    learned, found = _learned(setting, conversation, alone)
-    candidates.add(LEARNED, learned)
-    candidates.add_arm(setting.best_arm)
-    record = _finish(setting, conversation, candidates, LEARNED, learned, describe=study.describe)
-    return replace(record, tree=found)
+    learned = learn_policy(setting, conversation, candidates, alone)
+    record, answers = _finish(conversation, candidates, learned, describe=study.describe)
+    if study.diagnose and answers:
+        found = diagnose(
+            conversation, learned.setting, learned.statistics, answers, candidates.names()
+        )
+        record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
+    return record
 
 
 def _only_if_observed(
@@ -87,54 +80,6 @@ def _only_if_observed(
             f"process; here are {len(transport.clients)} clients. Use the grid"
         )
     return alone
-
-
-def _learned(
-    setting: Setting, conversation: Conversation, alone: Callable[[], Policy] | None
-) -> tuple[Policy, tree.TreeStatistics | None]:
-    """The policy, and for a tree what it was found from."""
-    study = setting.study
-    if study.policy != "tree":
-        return ORACLES[study.oracle](setting, conversation), None
-    return tree.learn(setting, conversation) if alone is None else (alone(), None)
-
-
-def expected_exchanges(study: Study) -> int:
-    """How many exchanges a run takes at most; for a view of what is left."""
-    extra = {
-        "csoaa-sgd": study.plan.rounds,
-        "csoaa-vw": study.plan.rounds,
-        "wap": 1,
-        "direct": direct.MOST_EXCHANGES,
-    }
-    oracle = {"finite": 1, "tree": _tree_exchanges(study)}.get(
-        study.policy, extra.get(study.oracle, 0)
-    )
-    return exchanges_to_evaluate(study) + oracle + study.describe + study.values_leaves
-
-
-def _tree_exchanges(study: Study) -> int:
-    """Counts to agree on thresholds, and cells for each level."""
-    if study.tree.thresholds == "observed":
-        return 0
-    return n_levels(study.tree.depth) + (MOST_COUNTS if study.cut_columns else 0)
-
-
-def expected_trips(study: Study) -> int:
-    """How many trips a run takes at most: enrolment rides with sums, descriptions with values.
-
-    So do the cells of a tree with scores, where its grid is agreed beforehand.
-    """
-    together = (study.nuisances.kind == "federated") + (
-        study.describe and study.evaluation_share > 0
-    )
-    return expected_exchanges(study) - together - study.values_leaves - cells_come_along(study)
-
-
-def exchanges_to_evaluate(study: Study) -> int:
-    """How many exchanges it takes to value policies that are there already."""
-    scoring = 2 + (study.nuisances.kind == "federated")
-    return scoring + (study.evaluation_share > 0)
 
 
 def evaluate_policies(
@@ -165,7 +110,9 @@ def evaluate_policies(
     if study.policy != "finite":
         compared.add_arm(setting.best_arm)
     chosen = next(iter(policies))
-    return _finish(setting, conversation, compared, chosen, policies[chosen], describe=False)
+    given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
+    record, _ = _finish(conversation, compared, given, describe=False)
+    return record
 
 
 def _prepare(conversation: Conversation) -> Setting:
@@ -180,23 +127,17 @@ def _prepare(conversation: Conversation) -> Setting:
 
 
 def _finish(
-    setting: Setting,
-    conversation: Conversation,
-    candidates: Candidates,
-    chosen: str,
-    policy: Policy | None,
-    *,
-    describe: bool,
-) -> Record:
-    """Evaluate, describe, and write down what there is."""
-    study = setting.study
+    conversation: Conversation, candidates: Candidates, learned: Learned, *, describe: bool
+) -> tuple[Record, Answers[Values] | None]:
+    """Evaluate, describe, and write down what there is; and the answers that values are from."""
+    setting, study, policy = learned.setting, learned.setting.study, learned.policy
     if policy and study.table:
         policy = replace(policy, encoding=study.encoding)
-    evaluated = candidates.evaluate(setting, conversation, chosen, describe=describe)
-    return Record(
+    evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
+    record = Record(
         study=study,
         policy=policy,
-        chosen=chosen,
+        chosen=learned.chosen,
         best_arm=setting.best_arm,
         mixture=setting.weights,
         rows={name: setting.rows[name] for name in setting.weights},
@@ -205,8 +146,11 @@ def _finish(
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
         described=evaluated.described,
+        tree=learned.tree,
         leaves=evaluated.leaves,
+        search=learned.search,
     )
+    return record, evaluated.answers
 
 
 def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
@@ -250,8 +194,3 @@ def _score(
     answers = conversation.drop(answers, lambda answer: fault_in_score_sums(answer, study))
     statistics = Statistics(study=study, sums=conversation.require_quorum(answers))
     return statistics, cells[0] if cells else None
-
-
-def cells_come_along(study: Study) -> bool:
-    """Whether a tree's grid is known before anybody is asked."""
-    return study.policy == "tree" and study.tree.thresholds == "grid" and not study.cut_columns

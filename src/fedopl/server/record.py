@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from html import escape
 
 from fedopl.errors import OptionError
-from fedopl.mixture import Weights, as_mixture
+from fedopl.mixture import FOUND, Weights, as_mixture
 from fedopl.policies.kinds import Policy
 from fedopl.server.aggregation import agreed_weights
 from fedopl.server.candidates import LEARNED, arm_name
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainTable, ValueTable
+from fedopl.server.joining.diagnosing import Diagnosis
+from fedopl.server.joining.mixing import Search
 from fedopl.server.leaves import LeafRow
 from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.statistics import Statistics
@@ -34,6 +36,8 @@ class Record:
     described: Descriptions | None  # None where nobody was asked, or nobody told
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, from those who told
+    search: Search | None = None  # how the mixture was found, where it was not agreed
+    diagnosis: Diagnosis | None = None  # None where nobody was asked
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
@@ -52,7 +56,13 @@ class Record:
 
     def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
-        weights = agreed_weights(as_mixture(mixture), self.rows)
+        wanted = as_mixture(mixture)
+        if wanted.kind in FOUND:
+            raise OptionError(
+                f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "
+                "with it"
+            )
+        weights = agreed_weights(wanted, self.rows)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
         if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":

@@ -6,6 +6,8 @@ values.csv     values on held-out rows, by policy and client
 gains.csv      paired gains of the learned policy
 rounds.jsonl   every exchange: who answered, who refused, how many bytes
 leaves.csv     of a tree: who ends in each leaf, and what each action is worth there
+mixture.json   how the weights were found, where they were not agreed
+diagnosis.json where clients differ, and what joining is worth, if the study asks
 sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
 run.json       what was chosen, for whom, with which versions; written last
 exchanges/     the journal, from which a killed run goes on
@@ -34,6 +36,12 @@ from fedopl.policies.saving import policy_json
 from fedopl.server.conversation import Round
 from fedopl.server.description import Descriptions
 from fedopl.server.evaluation import GainRow, GainTable, ValueRow, ValueTable
+from fedopl.server.joining.saving import (
+    diagnosis_from,
+    diagnosis_json,
+    search_from,
+    search_json,
+)
 from fedopl.server.leaves import LeafRow
 from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.record import Record
@@ -79,6 +87,10 @@ def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | Non
                 for r in record.leaves
             ),
         )
+    if record.search:
+        files["mixture.json"] = search_json(record.search)
+    if record.diagnosis:
+        files["diagnosis.json"] = diagnosis_json(record.diagnosis)
     if record.policy:
         files["policy.json"] = policy_json(record.policy)
     contents = {name: text.encode() for name, text in files.items()} | {"sums.npz": _sums(record)}
@@ -120,9 +132,9 @@ def load_record(folder: Path) -> Record:
             statistics=Statistics(study=study, sums=sums),
             described=described,
             tree=_load_tree(folder / "sums.npz", study, summary),
-            leaves=_read(folder / "leaves.csv", _leaf_rows)
-            if "leaves.csv" in summary["files"]
-            else (),
+            leaves=_read_if(folder / "leaves.csv", _leaf_rows, summary) or (),
+            search=_read_if(folder / "mixture.json", search_from, summary),
+            diagnosis=_read_if(folder / "diagnosis.json", diagnosis_from, summary),
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
@@ -224,6 +236,11 @@ def _read(path: Path, parse: Callable[[str], Found]) -> Found:
         ) from None
     except (ValueError, KeyError, TypeError, FedoplError):
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
+
+
+def _read_if(path: Path, parse: Callable[[str], Found], summary: dict[str, Any]) -> Found | None:
+    """What a file says, if the run wrote it."""
+    return _read(path, parse) if path.name in summary["files"] else None
 
 
 def _value_rows(text: str) -> tuple[ValueRow, ...]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from fedopl.policies.tree import Leaf, Node, Split
 from fedopl.trees.grid import Grid
+from fedopl.trees.plan import LOOK_AHEAD
 from fedopl.trees.search import Cells, Rules, best_tree
 
-LOOK_AHEAD = 2
 # In a partition, the leaves that are done; the others are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)

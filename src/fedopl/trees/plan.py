@@ -8,6 +8,8 @@ from fedopl.policies.tree import MOST_DEPTH
 from fedopl.schema import Label
 from fedopl.validation import Checked
 
+# Trees are searched for exactly up to this depth, and so many levels at a time beyond it.
+LOOK_AHEAD = 2
 MOST_BINS = 256
 MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each open node
 

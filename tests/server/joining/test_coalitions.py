@@ -38,7 +38,8 @@ def test_linear_coalitions_are_retrained_from_scratch(join):
     assert len(found.found) == 2**4 - 1 - 4
     for members, coalition in found.found.items():
         again = learned_again(joined, members)
-        np.testing.assert_allclose(coalition.policy.parameters, again.policy.parameters, rtol=1e-9)
+        policy = solve(joined.statistics, coalition.weights)
+        np.testing.assert_allclose(policy.parameters, again.policy.parameters, rtol=1e-9)
         assert coalition.weights == pytest.approx(again.mixture)
         for name in members:
             gain = again.gains.over(LOCAL, name)
@@ -51,7 +52,7 @@ def test_coalitions_of_trees_are_retrained_from_scratch_and_count_only_their_own
     found = compared(joined)
     for members, coalition in found.found.items():
         again = learned_again(joined, members, policy="tree", tree=TreePlan(**PLAN))
-        assert coalition.policy.root == again.policy.root
+        assert solve(joined.statistics, coalition.weights).root == again.policy.root
         for name in members:
             gain = again.gains.over(LOCAL, name)
             assert coalition.gains[name].value == pytest.approx(gain.value, abs=1e-9)
@@ -62,11 +63,12 @@ def test_the_worth_of_data_is_what_is_lost_without_them(join):
     found = compared(joined)
     weights = found.grand.weights
     for name, worth in found.worth_of_data.items():
-        without = found.found[frozenset(joined.doors) - {name}].policy
+        others = found.found[frozenset(joined.doors) - {name}]
+        pair = [solve(joined.statistics, one.weights) for one in (found.grand, others)]
         value = variance = 0.0
         for other, weight in weights.items():
             x, scores, _ = joined.rows(other, Rows.EVALUATION)
-            chosen = [scores[np.arange(len(x)), p.decide(x)] for p in (found.grand.policy, without)]
+            chosen = [scores[np.arange(len(x)), p.decide(x)] for p in pair]
             value += weight * (chosen[0] - chosen[1]).mean()
             variance += weight**2 * (chosen[0] - chosen[1]).var(ddof=1) / len(x)
         assert worth.value == pytest.approx(value, abs=1e-12)
@@ -121,16 +123,14 @@ def test_ten_clients_are_solved_in_seconds(join):
 
 def made(gains):
     """Coalitions with these gains: "ab" → (gain of a, gain of b)."""
-    found = {}
+    compared = []
     for members, numbers in gains.items():
         estimates = {
             name: Estimate(value=number, standard_error=0.1, n_rows=50, degrees_of_freedom=49)
             for name, number in zip(members, numbers, strict=True)
         }
-        found[frozenset(members)] = Coalition(
-            members=tuple(members), weights={}, policy=None, gains=estimates
-        )
-    return Coalitions(clients=("a", "b", "c"), found=found, worth_of_data={})
+        compared.append(Coalition(members=tuple(members), weights={}, gains=estimates))
+    return Coalitions(clients=("a", "b", "c"), compared=tuple(compared), worth_of_data={})
 
 
 def test_a_coalition_is_stable_if_nobody_prefers_to_leave():

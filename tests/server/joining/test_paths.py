@@ -11,7 +11,7 @@ from fedopl.server.joining.minimax import (
     regrets_from_cells,
     tree_value,
 )
-from fedopl.server.joining.paths import skew_path
+from fedopl.server.joining.paths import skew_paths
 from fedopl.server.joining.solving import solve
 from fedopl.simulation.worlds import action_missing, alike_world, outcome_shift
 from fedopl.theory.skew import effective_sample_size, skewness
@@ -24,7 +24,8 @@ CUTS = {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}
 
 def path_of(joined, target="client 3", **options):
     options = {"most": joined.most, **options}
-    return skew_path(joined.statistics, joined.record.rows, target, joined.ask(), **options)
+    rows = joined.record.rows
+    return skew_paths(joined.statistics, rows, [target], joined.ask(), **options)[target]
 
 
 def test_a_path_goes_from_everybody_to_one_client(join):
@@ -39,8 +40,9 @@ def test_a_path_goes_from_everybody_to_one_client(join):
     assert first.effective_rows == pytest.approx(sum(rows.values()))
     assert last.effective_rows == pytest.approx(rows["client 3"])
     alone = joined.statistics.solve({"client 1": 0.0, "client 2": 0.0, "client 3": 1.0})
-    np.testing.assert_allclose(last.policy.parameters, alone.parameters, rtol=1e-9)
-    np.testing.assert_allclose(first.policy.parameters, joined.record.policy.parameters)
+    own, shared = (solve(joined.statistics, point.weights) for point in (last, first))
+    np.testing.assert_allclose(own.parameters, alone.parameters, rtol=1e-9)
+    np.testing.assert_allclose(shared.parameters, joined.record.policy.parameters)
 
 
 @pytest.mark.parametrize("most", [2, 5])
@@ -52,7 +54,8 @@ def test_values_on_a_path_are_those_of_the_rows_and_paired(join, most):
         value = gain = variance = 0.0
         for name, weight in base.weights.items():
             x, scores, _ = joined.rows(name, Rows.EVALUATION)
-            chosen = [scores[np.arange(len(x)), p.policy.decide(x)] for p in (point, base)]
+            pair = [solve(joined.statistics, one.weights) for one in (point, base)]
+            chosen = [scores[np.arange(len(x)), p.decide(x)] for p in pair]
             difference = chosen[0] - chosen[1]
             value += weight * chosen[0].mean()
             gain += weight * difference.mean()
@@ -233,7 +236,7 @@ def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     assert found.trace[-1].gap < found.trace[0].gap / 4
     assert sum(found.averaged.values()) == pytest.approx(1)
     assert found.largest <= min(step.largest for step in found.trace)
-    assert found.regrets == pytest.approx(regrets(found.policy))
+    assert found.regrets == pytest.approx(regrets(solve(joined.statistics, found.weights)))
 
 
 def worst_regret(world, policy):
@@ -254,7 +257,7 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy):
             ask = joined.ask(Rows.TRAINING)
             regrets = regrets_by_asking(joined.statistics, ask, most=joined.most)
         found = minimax_weights(joined.statistics, joined.weights, regrets, most_steps=30)
-        before, after = joined.record.policy, found.policy
+        before, after = joined.record.policy, solve(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
     lowered = np.array(lowered)
     assert lowered.mean() > 3 * lowered.std(ddof=1) / np.sqrt(len(lowered))

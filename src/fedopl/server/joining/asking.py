@@ -11,7 +11,7 @@ from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
 from fedopl.server.candidates import FIELDS
 from fedopl.server.conversation import Conversation
 from fedopl.server.faults import fault_in_values
-from fedopl.server.joining.valuing import Ask
+from fedopl.server.joining.valuing import Ask, Askable
 from fedopl.wire.agreed import no_policies
 from fedopl.wire.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
 
@@ -21,7 +21,8 @@ def asking(
 ) -> Ask:
     """Values on rows of this split: one exchange for every batch of policies of one kind."""
 
-    def ask(policies: Sequence[Policy]) -> Mapping[str, Values]:
+    def ask(asked: Sequence[Askable]) -> Mapping[str, Values]:
+        policies = [policy for policy in asked if not isinstance(policy, str)]
         kinds = {policy.kind for policy in policies}
         if len(kinds) != 1:
             raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")

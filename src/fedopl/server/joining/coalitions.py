@@ -13,8 +13,6 @@ from fedopl.errors import FederationError, OptionError
 from fedopl.estimates import Estimate
 from fedopl.labels import quoted
 from fedopl.mixture import Empirical, Weights
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.tree import TreePolicy
 from fedopl.server.joining.solving import AnyStatistics, solve
 from fedopl.server.joining.valuing import Ask, Valued, value_groups
 
@@ -32,7 +30,6 @@ class Coalition:
 
     members: tuple[str, ...]
     weights: Weights  # n̄ among the members
-    policy: LinearPolicy | TreePolicy
     gains: dict[str, Estimate]  # by member, on its own held-out rows
 
     @property
@@ -64,8 +61,13 @@ class Coalitions:
     """All coalitions of two clients or more."""
 
     clients: tuple[str, ...]
-    found: dict[Members, Coalition]
+    compared: tuple[Coalition, ...]  # the largest first
     worth_of_data: dict[str, Estimate]  # by client: what the grand coalition loses without it
+
+    @cached_property
+    def found(self) -> dict[Members, Coalition]:
+        """By members."""
+        return {frozenset(one.members): one for one in self.compared}
 
     @property
     def grand(self) -> Coalition:
@@ -75,8 +77,7 @@ class Coalitions:
     @cached_property
     def stable(self) -> tuple[Coalition, ...]:
         """Those that no member prefers to leave, the largest first."""
-        kept = [coalition for coalition in self.found.values() if coalition.is_stable]
-        return tuple(sorted(kept, key=lambda one: (-len(one.members), one.members)))
+        return tuple(coalition for coalition in self.compared if coalition.is_stable)
 
     def gain(self, client: str, members: Members) -> float:
         """What a client gains over its own policy in a coalition; alone, nothing."""
@@ -115,17 +116,16 @@ def compare_coalitions(
     groups = [[policy] for policy in policies]
     valued = [one for (one,) in value_groups(ask, groups, most=most, anchor=policies[0])]
     _check_told(valued, clients)
-    found = {
-        frozenset(part): Coalition(
+    compared = tuple(
+        Coalition(
             members=part,
             weights=weights,
-            policy=policy,
             gains={name: one.gain_over_local(name) for name in part},
         )
-        for part, weights, policy, one in zip(together, shares, policies, valued, strict=True)
-    }
+        for part, weights, one in zip(together, shares, valued, strict=True)
+    )
     worth = _worth_of_data(clients, shares[0], together, valued)
-    return Coalitions(clients=clients, found=found, worth_of_data=worth)
+    return Coalitions(clients=clients, compared=compared, worth_of_data=worth)
 
 
 def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:

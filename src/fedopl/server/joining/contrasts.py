@@ -17,14 +17,16 @@ from fedopl.errors import FederationError, OptionError
 from fedopl.estimates import Estimate
 from fedopl.labels import quoted
 from fedopl.mixture import Weights
-from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
+from fedopl.server.joining.finite import FiniteStatistics
+from fedopl.server.joining.solving import AnyStatistics, Solved
 from fedopl.server.joining.valuing import Ask, Valued, value_groups
 from fedopl.server.oracles.tree import TreeStatistics, mixed_cells
 from fedopl.server.statistics import Statistics
 from fedopl.theory.discrepancy import Discrepancy
-from fedopl.trees.growing import LOOK_AHEAD, grow_tree
+from fedopl.trees.growing import grow_tree
+from fedopl.trees.plan import LOOK_AHEAD
 from fedopl.trees.rules import rules_of
 from fedopl.trees.search import FIRST_ACTION
 
@@ -40,15 +42,15 @@ def contrast_with_mixture(weights: Weights, target: str) -> Weights:
     return {name: sign if abs(sign) > NOTHING else 0.0 for name, sign in signed.items()}
 
 
-def solve_contrast(
-    statistics: Statistics | TreeStatistics, signed: Mapping[str, float]
-) -> LinearPolicy | TreePolicy:
+def solve_contrast(statistics: AnyStatistics, signed: Mapping[str, float]) -> Solved:
     """The policy that maximises Σ_c s_c·Q̂_c(π) on training rows; nobody is asked anything.
 
-    A linear one by least squares as in CSOAA, a tree exactly: the best of at most depth two, whose
-    splits cost nothing. No policy takes an action that a client with weight has no score for,
-    since nobody knows its contrast.
+    A linear one by least squares as in CSOAA; the best candidate; or a tree exactly, the best of at
+    most depth two, whose splits cost nothing. No policy takes an action that a client with weight
+    has no score for, since nobody knows its contrast.
     """
+    if isinstance(statistics, FiniteStatistics):
+        return statistics.best(_weighing(signed, statistics.means))
     if isinstance(statistics, TreeStatistics):
         return _best_tree(statistics, _weighing(signed, statistics.cells))
     return _regressed(statistics, _weighing(signed, statistics.sums))
@@ -143,10 +145,8 @@ class MeasuredDiscrepancy:
     """
 
     client: str
-    highest: Policy  # learned to be worth more at the client than in the mixture
-    lowest: Policy  # and the other way round
-    above: Estimate  # Q_c − Q_λ at the first; below 0 where the client is worse off by any policy
-    below: Estimate  # Q_λ − Q_c at the second
+    above: Estimate  # Q_c − Q_λ at a policy learned for that; < 0 where any policy is worth less
+    below: Estimate  # Q_λ − Q_c at another
     gap: Estimate  # the sum of both, paired
 
     @property
@@ -176,7 +176,7 @@ class MeasuredDiscrepancy:
 
 
 def measure_discrepancies(
-    statistics: Statistics | TreeStatistics, weights: Weights, ask: Ask, *, most: int
+    statistics: AnyStatistics, weights: Weights, ask: Ask, *, most: int
 ) -> dict[str, MeasuredDiscrepancy]:
     """Of every client from the mixture; a client that is the whole mixture has none.
 
@@ -185,29 +185,26 @@ def measure_discrepancies(
     contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
     contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}
     pairs = [
-        [solve_contrast(statistics, signed), solve_contrast(statistics, _negative(signed))]
+        [solve_contrast(statistics, signed), solve_contrast(statistics, negative(signed))]
         for signed in contrasts.values()
     ]
     valued = value_groups(ask, pairs, most=most)
     return {
-        name: _measured(name, signed, pair, found)
-        for (name, signed), pair, found in zip(contrasts.items(), pairs, valued, strict=True)
+        name: _measured(name, signed, found)
+        for (name, signed), found in zip(contrasts.items(), valued, strict=True)
     }
 
 
-def _measured(
-    client: str, signed: Weights, pair: list[LinearPolicy | TreePolicy], valued: list[Valued]
-) -> MeasuredDiscrepancy:
+def _measured(client: str, signed: Weights, valued: list[Valued]) -> MeasuredDiscrepancy:
     first, second = valued
     return MeasuredDiscrepancy(
         client=client,
-        highest=pair[0],
-        lowest=pair[1],
         above=first.value(signed),
-        below=second.value(_negative(signed)),
+        below=second.value(negative(signed)),
         gap=first.gain(signed, second.place),
     )
 
 
-def _negative(signed: Weights) -> Weights:
+def negative(signed: Weights) -> Weights:
+    """The contrast the other way round."""
     return {name: -sign for name, sign in signed.items()}

@@ -142,6 +142,27 @@ def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
     return 0.5 * n_moments * (1 / rows + 1 / other_rows)
 
 
+def kl_standard_error(own: Moments, other: Moments, rows: int, other_rows: int) -> float:
+    """Of the KL divergence between two Gaussians with sample moments, to second order.
+
+    By the delta method, where a sample covariance S of n rows has Var tr(AS) = 2·tr(AΣAΣ)/n; and by
+    the spread of a χ², which is all there is where both are the same.
+    """
+    gap, variances, others = _apart(own, other)
+    pull = gap / others
+    by_own = 0.5 * (1 / others - 1 / variances)
+    by_other = 0.5 * (np.diag(1 / others - variances / others**2) - np.outer(pull, pull))
+    scaled = by_other * others  # AΣ
+    n_moments = len(gap) + len(gap) * (len(gap) + 1) / 2
+    variance = (
+        np.sum(pull**2 * (variances / rows + others / other_rows))
+        + 2 * np.sum((by_own * variances) ** 2) / rows
+        + 2 * np.trace(scaled @ scaled) / other_rows
+        + 0.5 * n_moments * (1 / rows + 1 / other_rows) ** 2
+    )
+    return float(np.sqrt(variance))
+
+
 def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
     """The squares over all rows: those of an action that all rows have a score for."""
     if len(sums.grams) == 1:

@@ -14,16 +14,15 @@ import numpy as np
 from fedopl.arrays import BoolArray, FloatArray
 from fedopl.errors import FederationError, OptionError
 from fedopl.mixture import Weights
-from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
-from fedopl.server.joining.solving import AnyStatistics, clients_of, solve
+from fedopl.server.joining.finite import FiniteStatistics
+from fedopl.server.joining.solving import AnyStatistics, Solved, clients_of, solve
 from fedopl.server.joining.valuing import Ask, value_groups
 from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.trees.grid import Grid
 from fedopl.trees.search import FIRST_ACTION, WEIGHT
 
-Regrets = Callable[[Policy], Mapping[str, float]]
+Regrets = Callable[[Solved], Mapping[str, float]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,8 +45,7 @@ class Minimax:
 
     averaged: Weights  # of all λ_t: what they approach
     weights: Weights  # those, of all λ_t and their average, whose policy leaves the least regret
-    policy: LinearPolicy | TreePolicy  # the one for them
-    regrets: dict[str, float]  # its regrets, by client
+    regrets: dict[str, float]  # of the policy for them, by client
     trace: tuple[Step, ...]
     converged: bool
 
@@ -116,7 +114,6 @@ def minimax_weights(
     return Minimax(
         averaged=averaged,
         weights=best.weights,
-        policy=solve(statistics, best.weights),
         regrets=best.regrets,
         trace=tuple(trace),
         converged=converged,
@@ -133,7 +130,7 @@ def regrets_by_asking(statistics: AnyStatistics, ask: Ask, *, most: int) -> Regr
     valued = value_groups(ask, own, most=most)
     best = {name: one.value({name: 1.0}).value for name, (one,) in zip(names, valued, strict=True)}
 
-    def regrets(policy: Policy) -> Mapping[str, float]:
+    def regrets(policy: Solved) -> Mapping[str, float]:
         ((one,),) = value_groups(ask, [[policy]], most=1)
         told = [name for name in names if name in one.answers]
         return {name: best[name] - one.value({name: 1.0}).value for name in told}
@@ -148,15 +145,25 @@ def regrets_from_cells(statistics: TreeStatistics) -> Regrets:
         for name in clients_of(statistics)
     }
 
-    def regrets(policy: Policy) -> Mapping[str, float]:
+    def regrets(policy: Solved) -> Mapping[str, float]:
         return {name: best[name] - _value_at(statistics, name, policy) for name in best}
 
     return regrets
 
 
-def _value_at(statistics: TreeStatistics, client: str, policy: Policy) -> float:
+def regrets_of_candidates(statistics: FiniteStatistics) -> Regrets:
+    """Regret against each client's best candidate, on training rows; nobody is asked anything."""
+    best = {name: float(means.max()) for name, means in statistics.means.items()}
+
+    def regrets(policy: Solved) -> Mapping[str, float]:
+        return {name: best[name] - statistics.value(name, str(policy)) for name in best}
+
+    return regrets
+
+
+def _value_at(statistics: TreeStatistics, client: str, policy: Solved) -> float:
     if not isinstance(policy, TreePolicy):
-        raise OptionError(f"policy: expected a tree, came one of kind {policy.kind}")
+        raise OptionError("policy: expected a tree")
     n_actions = statistics.study.n_actions
     return tree_value(statistics.cells[client], statistics.grid, n_actions, policy.root)
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from fedopl import mixture
 from fedopl.errors import OptionError
 from fedopl.estimates import Estimate
-from fedopl.mixture import Weights
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.tree import TreePolicy
+from fedopl.mixture import Weights, renormalised
 from fedopl.server.joining.solving import AnyStatistics, solve
 from fedopl.server.joining.valuing import Ask, Valued, value_groups
 
@@ -24,7 +22,6 @@ class PathPoint:
     weights: Weights
     skewness: float  # 𝔰(λ‖n̄)
     effective_rows: float  # n/𝔰
-    policy: LinearPolicy | TreePolicy
     at_target: Estimate  # Q̂_t(π_λ)
     in_base: Estimate  # Q̂_n̄(π_λ)
     target_gain: Estimate  # over the policy for α = 0, paired
@@ -32,7 +29,7 @@ class PathPoint:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Path:
+class SkewPath:
     """From the empirical mixture toward one client."""
 
     target: str
@@ -48,6 +45,16 @@ class Path:
     def best_for_target(self) -> PathPoint:
         """The point of the largest held-out value at the target; of equals, the least skewed."""
         return max(self.points, key=lambda point: point.target_gain.value)
+
+    @property
+    def chosen(self) -> PathPoint:
+        """The best for the target if it gains more than a standard error, else the first.
+
+        Weight that does not show to help is better left where the rows are.
+        """
+        best = self.best_for_target
+        sure = best.target_gain.value > best.target_gain.standard_error
+        return best if sure else self.points[0]
 
     @property
     def verdict(self) -> str:
@@ -68,28 +75,32 @@ class Path:
         return f"More weight for {self.target} shows to help all together, but not it."
 
 
-def skew_path(
+def skew_paths(
     statistics: AnyStatistics,
     rows: Mapping[str, int],
-    target: str,
+    targets: Sequence[str],
     ask: Ask,
     *,
     most: int,
     alphas: Sequence[float] = ALPHAS,
-) -> Path:
-    """Solve and value λ(α) = n̄ + ε̄ for every α; the policy for α = 0 comes in every query."""
+) -> dict[str, SkewPath]:
+    """Solve and value λ(α) = n̄ + ε̄ for every target and α, by target.
+
+    The policy for α = 0, which all paths share, comes in every query.
+    """
     if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
         raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always there")
     grid = [0.0, *sorted(set(alphas))]
-    shares = [mixture.skewed(target, alpha).weights(rows) for alpha in grid]
+    steps = [(target, alpha) for target in targets for alpha in grid]
+    shares = [mixture.skewed(target, alpha).weights(rows) for target, alpha in steps]
     policies = [solve(statistics, weights) for weights in shares]
     groups = [[policy] for policy in policies]
     valued = [one for (one,) in value_groups(ask, groups, most=most, anchor=policies[0])]
-    points = [
-        _point(target, rows, shares[0], weights, alpha, policy, one)
-        for alpha, weights, policy, one in zip(grid, shares, policies, valued, strict=True)
-    ]
-    return Path(target=target, points=tuple(points))
+    points: dict[str, list[PathPoint]] = {target: [] for target in targets}
+    for (target, alpha), weights, one in zip(steps, shares, valued, strict=True):
+        base = renormalised(shares[0], one.answers.keys() & rows.keys())
+        points[target].append(_point(target, rows, base, weights, alpha, one))
+    return {name: SkewPath(target=name, points=tuple(found)) for name, found in points.items()}
 
 
 def _point(
@@ -98,7 +109,6 @@ def _point(
     base: Weights,
     weights: Weights,
     alpha: float,
-    policy: LinearPolicy | TreePolicy,
     valued: Valued,
 ) -> PathPoint:
     skewness = mixture.skewness(weights, rows)
@@ -107,7 +117,6 @@ def _point(
         weights=weights,
         skewness=skewness,
         effective_rows=sum(rows.values()) / skewness,
-        policy=policy,
         at_target=valued.value({target: 1.0}),
         in_base=valued.value(base),
         target_gain=valued.gain({target: 1.0}, ANCHOR),

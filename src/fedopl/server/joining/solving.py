@@ -1,26 +1,28 @@
 """Policies for any mixture and any part of the clients, from what they told already."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fedopl.errors import OptionError
 from fedopl.labels import quoted
 from fedopl.mixture import Weights
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
+from fedopl.server.joining.finite import FiniteStatistics
 from fedopl.server.oracles.tree import TreeStatistics
 from fedopl.server.statistics import Statistics
 
-AnyStatistics = Statistics | TreeStatistics
+AnyStatistics = Statistics | TreeStatistics | FiniteStatistics
+Solved = LinearPolicy | TreePolicy | str  # a candidate goes by its name
 
 
 def clients_of(statistics: AnyStatistics) -> list[str]:
     """Those whose sums are there."""
-    told = statistics.cells if isinstance(statistics, TreeStatistics) else statistics.sums
-    return sorted(told)
+    return sorted(_told(statistics))
 
 
-def solve(statistics: AnyStatistics, weights: Weights) -> LinearPolicy | TreePolicy:
+def solve(statistics: AnyStatistics, weights: Weights) -> Solved:
     """The policy of those who are weighed; the others' rows count for nothing, not even in a leaf.
 
     Trees beyond depth two were grown by asking again, so they cannot be found for other weights.
@@ -42,4 +44,14 @@ def restricted(statistics: AnyStatistics, names: Collection[str]) -> AnyStatisti
             cells={name: statistics.cells[name] for name in sorted(names)},
             lost={name: statistics.lost[name] for name in sorted(names)},
         )
-    return replace(statistics, sums={name: statistics.sums[name] for name in sorted(names)})
+    told = {name: _told(statistics)[name] for name in sorted(names)}
+    if isinstance(statistics, FiniteStatistics):
+        return replace(statistics, means=told)
+    return replace(statistics, sums=told)
+
+
+def _told(statistics: AnyStatistics) -> Mapping[str, Any]:
+    """What each client told."""
+    if isinstance(statistics, FiniteStatistics):
+        return statistics.means
+    return statistics.cells if isinstance(statistics, TreeStatistics) else statistics.sums

@@ -14,8 +14,10 @@ from fedopl.policies.kinds import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.wire.vocabulary import N_OWN_CANDIDATES, Values
 
+# A policy, or the name of a candidate, which may be a rule that only clients can apply.
+Askable = Policy | str
 # Values of these policies at every client, in this order, then of the logging and the local policy.
-Ask = Callable[[Sequence[Policy]], Mapping[str, Values]]
+Ask = Callable[[Sequence[Askable]], Mapping[str, Values]]
 # Where in an answer about held-out rows a client's own policy stands: what it has alone. On other
 # rows there is none, and the logging policy takes its place.
 LOCAL_PLACE = -1
@@ -84,7 +86,7 @@ def _freedom(variances: list[float], freedoms: list[int]) -> int:
 
 
 def value_groups(
-    ask: Ask, groups: Sequence[Sequence[Policy]], *, most: int, anchor: Policy | None = None
+    ask: Ask, groups: Sequence[Sequence[Askable]], *, most: int, anchor: Askable | None = None
 ) -> list[list[Valued]]:
     """The values of all policies, at most so many in one query.
 
@@ -136,12 +138,14 @@ def _checked(answers: Mapping[str, Values], n_policies: int) -> Mapping[str, Val
     return answers
 
 
-def _group_key(group: Sequence[Policy]) -> Hashable:
+def _group_key(group: Sequence[Askable]) -> Hashable:
     return tuple(policy_key(policy) for policy in group)
 
 
-def policy_key(policy: Policy) -> Hashable:
+def policy_key(policy: Askable) -> Hashable:
     """The same for policies that are the same."""
+    if isinstance(policy, str):
+        return policy
     if isinstance(policy, TreePolicy):
         return (policy.kind, policy.root)
     return (policy.kind, policy.parameters.tobytes())

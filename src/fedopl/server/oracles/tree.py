@@ -16,7 +16,8 @@ from fedopl.server.grid import agree_on_grid
 from fedopl.server.oracles.setting import Setting
 from fedopl.study import Study
 from fedopl.trees.grid import Grid
-from fedopl.trees.growing import EVERYBODY, LOOK_AHEAD, NO_TREE, CellsOf, grow_tree
+from fedopl.trees.growing import EVERYBODY, NO_TREE, CellsOf, grow_tree
+from fedopl.trees.plan import LOOK_AHEAD
 from fedopl.trees.rules import rules_of, thresholds_of
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.wire.vocabulary import CellSums, SumCells
