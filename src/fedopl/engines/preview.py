@@ -11,7 +11,7 @@ from fedopl.client.ledger import Entry, FileLedger, MemoryLedger
 from fedopl.client.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.errors import FederationError
-from fedopl.mixture import Empirical
+from fedopl.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import action_pairs
 from fedopl.server.conversation import Round
@@ -49,9 +49,10 @@ class Leaving:
 
 @dataclass
 class _Listening:
-    """A transport that keeps what passes."""
+    """A transport that keeps what one client answers."""
 
     inner: InProcess
+    client: str
     heard: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     @property
@@ -60,7 +61,8 @@ class _Listening:
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         for name, answer in self.inner.exchange(queries):
-            self.heard.append((queries[name], answer))
+            if name == self.client:
+                self.heard.append((queries[name], answer))
             yield name, answer
 
 
@@ -68,19 +70,30 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     """Everything the client would answer, were it alone and had answered nothing yet.
 
     Sums over its own rows are those it would send. What depends on others, the scores by shared
-    outcome models and the learned policy, is made from this client's rows alone.
+    outcome models and the learned policy, is made from this client's rows alone. Where a study
+    compares clients, it is compared with one just like it.
     """
-    alone = study.model_copy(update={"mixture": Empirical(), "candidates": ()})
+    alone = study.model_copy(update={"mixture": _own(study.mixture, client), "candidates": ()})
     door = _rehearsing(alone, client, data, [])
-    transport = _Listening(InProcess({client.name: door}))
+    doors = {client.name: door}
+    if study.diagnose or study.mixture.kind in FOUND:
+        doors[f"like {client.name}"] = _rehearsing(alone, client, data, [])
+    transport = _Listening(InProcess(doors), client.name)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
-        run_study(alone, transport, alone=lambda: door.local_policy)
+        run_study(alone, transport, alone=only_policy(doors))
     sizes = axis_sizes(alone)
     return [
         _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
         for queries, answers in transport.heard
         for query, answer in zip(unbundled(queries), unbundled(answers), strict=True)
     ]
+
+
+def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
+    """A mixture that asks the same and names nobody else."""
+    if isinstance(mixture, Path):
+        return mixture.model_copy(update={"toward": client.name})
+    return mixture if isinstance(mixture, Minimax) else Empirical()
 
 
 def rehearse_together(

@@ -50,7 +50,7 @@ class ClientShift:
     def largest(self) -> Source | None:
         """The source of most of the shift, if any shift is more than chance."""
         sure = {source: part.value for source, part in self.parts.items() if part.is_sure}
-        return max(sure, key=sure.__getitem__) if sure else None
+        return max(sure, key=lambda source: sure[source], default=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
