@@ -16,6 +16,7 @@ from fedopl.client.store import FolderStore
 from fedopl.errors import FederationError, StorageError
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
+from fedopl.server.joining.saving import diagnosis_json
 from fedopl.study import NuisancePlan, Study, TrainingPlan
 from trips import Counted, Tampered, n_trips
 
@@ -57,7 +58,8 @@ def transport(draw, tmp_path):
 
 
 def everything(run):
-    return (policy_json(run.policy), str(run), run.rounds, run.mixture, run.rows)
+    found = diagnosis_json(run.diagnosis) if run.diagnosis else ""
+    return (policy_json(run.policy), str(run), run.rounds, run.mixture, run.rows, found)
 
 
 def content_of(folder):
@@ -76,6 +78,9 @@ STUDIES = {
     "local nuisances": study_of(
         nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
     ),
+    "minimax": study_of(oracle="csoaa-exact", mixture={"kind": "minimax", "steps": 3}),
+    "path": study_of(oracle="csoaa-exact", mixture={"kind": "path", "toward": "north"}),
+    "diagnosed": study_of(oracle="csoaa-exact", diagnose=True),
 }
 every_study = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 

@@ -9,6 +9,7 @@ from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
+from fedopl.server.joining.saving import diagnosis_json
 
 NAMES = ("north", "south", "west")
 PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)
@@ -21,6 +22,10 @@ OPTIONS = [
     {"precision": "clients"},
     {"policy": "tree", "depth": 2},
     {"policy": "tree", "depth": 3},
+    {"mixture": "minimax"},
+    {"mixture": fedopl.mixture.path("west")},
+    {"diagnose": True},
+    {"policy": "tree", "depth": 2, "mixture": "minimax", "diagnose": True},
 ]
 IDS = [" ".join(str(value) for value in options.values())[:20] for options in OPTIONS]
 
@@ -31,7 +36,8 @@ def clients(draw):
 
 
 def result(run):
-    return policy_json(run.policy), str(run.values), str(run.gains)
+    found = diagnosis_json(run.diagnosis) if run.diagnosis else ""
+    return policy_json(run.policy), str(run.values), str(run.gains), run.mixture, found
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)

@@ -1,0 +1,217 @@
+"""Mixtures that are found while a study runs, and the diagnosis with which it may end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl import mixture
+from fedopl.client.limits import Limits
+from fedopl.errors import FederationError, OptionError
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.candidates import LOCAL
+from fedopl.server.expectations import expected_exchanges
+from fedopl.server.joining.saving import diagnosis_json, search_json
+from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
+
+SIZES = (700, 400, 300)
+
+
+def logged(world, sizes=SIZES, draw=0):
+    world = replace(world, known_propensities=True)
+    return {n: world.logged(n, size, draw) for n, size in zip(world.clients, sizes, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """Clients whose best actions differ."""
+    return logged(outcome_shift(alike_world(n_features=3), 1.0))
+
+
+@pytest.fixture(scope="module")
+def diagnosed(apart):
+    return fedopl.learn(apart, diagnose=True)
+
+
+# --- mixtures found from data --------------------------------------------------------------------
+
+
+def decides(contexts):
+    return (contexts[:, 0] > 0).astype(int)
+
+
+OPTIONS = {
+    "linear": {},
+    "by rounds": {"oracle": "csoaa-sgd", "plan": fedopl.TrainingPlan(rounds=3)},
+    "tree": {"policy": "tree"},
+    "finite": {"policy": "finite", "candidates": {"by x1": decides}},
+}
+each = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+
+
+@each
+def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, options):
+    found = fedopl.learn(apart, mixture="minimax", **options)
+    assert sum(found.mixture.values()) == pytest.approx(1)
+    assert found.mixture != pytest.approx(fedopl.learn(apart, **options).mixture, abs=0.01)
+    assert found.search.trace[0].largest >= found.search.largest
+    if found.tree:  # another mixture may agree on another grid
+        assert found.policy == found.tree.solve(found.mixture)
+        return
+    same = fedopl.learn(apart, mixture=found.mixture, **options)
+    assert found.chosen == same.chosen
+    if isinstance(found.policy, LinearPolicy):
+        np.testing.assert_allclose(found.policy.parameters, same.policy.parameters, rtol=1e-9)
+
+
+def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
+    found = fedopl.learn(apart, mixture=mixture.minimax(steps=4), limits="open")
+    assert 1 <= len(found.search.trace) <= 4
+    queries = [latest.query for latest in found.rounds]
+    # Everybody's own policy, the steps, their average, and held-out values at the end.
+    assert queries.count("EstimateValues") == 1 + len(found.search.trace) + 1 + 1
+    assert max(found.search.trace[0].regrets.values()) > 0
+
+
+@pytest.mark.parametrize("kind", ["linear", "finite"])
+def test_a_path_ends_at_the_alpha_that_helps_its_target(apart, kind):
+    options = OPTIONS[kind]
+    found = fedopl.learn(apart, mixture=mixture.path("client 3"), **options)
+    chosen = found.search.chosen
+    assert found.search.target == "client 3"
+    assert [point.alpha for point in found.search.points] == [0, 0.1, 0.25, 0.5, 0.75, 1]
+    rows = {name: found.rows[name] for name in sorted(found.rows)}
+    assert found.mixture == pytest.approx(mixture.skewed("client 3", chosen.alpha).weights(rows))
+    same = fedopl.learn(apart, mixture=mixture.skewed("client 3", chosen.alpha), **options)
+    assert found.chosen == same.chosen
+    if found.chosen == "learned":
+        assert chosen.alpha > 0  # its own best actions are others
+        np.testing.assert_allclose(found.policy.parameters, same.policy.parameters, rtol=1e-9)
+
+
+def test_weight_that_does_not_show_to_help_stays_where_the_rows_are():
+    stayed = 0
+    for draw in range(6):
+        data = logged(alike_world(n_features=3, seed=draw), draw=draw)
+        found = fedopl.learn(data, mixture=mixture.path("client 3"))
+        stayed += found.search.chosen.alpha == 0
+    assert stayed >= 4
+
+
+def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
+    found = fedopl.learn(apart, mixture=mixture.path("client 3"), evaluation_share=0)
+    folds = found.study.nuisances.folds
+    for point in found.search.points:
+        assert point.at_target.n_rows == pytest.approx(found.rows["client 3"] / folds, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policy": "tree", "mixture": mixture.path("client 1")}, "path is tried with linear"),
+        ({"policy": "tree", "depth": 3, "mixture": "minimax"}, "depth 2 at most"),
+        ({"mixture": mixture.path("nobody")}, "nobody"),
+        ({"diagnose": True, "evaluation_share": 0}, "held-out rows"),
+        ({"mixture": "fair"}, "'minimax'"),
+    ],
+)
+def test_what_cannot_be_found_is_refused_before_anything_runs(apart, options, message):
+    with pytest.raises(OptionError, match=message):
+        fedopl.learn(apart, **options)
+
+
+def test_a_mixture_that_is_found_cannot_be_resolved_without_asking(diagnosed):
+    for wanted in ("minimax", mixture.path("client 1")):
+        with pytest.raises(OptionError, match="found by asking"):
+            diagnosed.resolve(wanted)
+
+
+def test_one_client_alone_has_nobody_to_weigh_against(apart):
+    one = {"client 1": apart["client 1"]}
+    found = fedopl.learn(one, mixture="minimax", diagnose=True)
+    assert found.mixture == {"client 1": 1.0}
+    assert found.search is None
+    assert "nobody to join" in found.diagnosis.unknown["everything"]
+
+
+def test_minimax_needs_everybodys_values(apart):
+    shy = Limits.open().model_copy(update={"values": False})
+    with pytest.raises(FederationError, match="values"):
+        fedopl.learn(apart, mixture="minimax", limits=shy)
+
+
+# --- the diagnosis -------------------------------------------------------------------------------
+
+
+def test_everything_is_told_where_nobody_minds(diagnosed):
+    found = diagnosed.diagnosis
+    names = sorted(diagnosed.rows)
+    assert found.unknown == {}
+    assert sorted(found.discrepancies) == sorted(found.paths) == sorted(found.moments) == names
+    assert len(found.coalitions.compared) == 4
+    assert sorted(found.classifiers) == names
+    assert found.models.names == tuple(names)
+
+
+@each
+def test_every_kind_of_policy_can_be_diagnosed(apart, options):
+    found = fedopl.learn(apart, diagnose=True, **options).diagnosis
+    assert found.unknown == {}
+    assert len(found.coalitions.compared) == 4
+
+
+def test_trees_that_grow_by_asking_say_what_cannot_be_told(apart):
+    found = fedopl.learn(apart, policy="tree", depth=3, diagnose=True).diagnosis
+    assert "depth 1 and 2" in found.unknown["coalitions"]
+    assert "depth 1 and 2" in found.unknown["paths"]
+    assert found.models is not None
+
+
+def test_the_grand_coalition_gains_what_the_run_says(diagnosed):
+    for name, gain in diagnosed.diagnosis.coalitions.grand.gains.items():
+        told = diagnosed.gains.over(LOCAL, name)
+        assert gain.value == pytest.approx(told.value, abs=1e-9)
+        assert gain.standard_error == pytest.approx(told.standard_error, rel=1e-6)
+
+
+def test_with_other_weights_paths_still_begin_at_the_rows(apart):
+    found = fedopl.learn(apart, diagnose=True, mixture="uniform")
+    rows = {name: found.rows[name] for name in sorted(found.rows)}
+    diagnosis = found.diagnosis
+    assert diagnosis.paths["client 1"].points[0].weights == pytest.approx(
+        mixture.empirical().weights(rows)
+    )
+    assert diagnosis.from_rows["client 1"].gap != diagnosis.discrepancies["client 1"].gap
+
+
+def test_guarded_clients_tell_it_too(apart):
+    found = fedopl.learn(apart, diagnose=True, limits="guarded").diagnosis
+    assert {"paths", "coalitions", "discrepancies"}.isdisjoint(found.unknown)
+
+
+def test_what_a_client_forbids_is_left_out_and_said(apart):
+    limits = Limits.open().model_copy(update={"model_queries": 0, "classifier_queries": 0})
+    run = fedopl.learn(apart, diagnose=True, limits=limits)
+    assert run.diagnosis.models is None
+    assert "models" in run.diagnosis.unknown
+    assert run.diagnosis.coalitions is not None
+
+
+def test_it_is_saved_and_loaded(diagnosed, apart, tmp_path):
+    diagnosed.save(tmp_path / "run")
+    again = fedopl.load_run(tmp_path / "run")
+    assert diagnosis_json(again.diagnosis) == diagnosis_json(diagnosed.diagnosis)
+    for name, wanted in (("ascent", "minimax"), ("path", mixture.path("client 2"))):
+        run = fedopl.learn(apart, mixture=wanted)
+        run.save(tmp_path / name)
+        assert search_json(fedopl.load_run(tmp_path / name).search) == search_json(run.search)
+
+
+@pytest.mark.parametrize("n_clients", [2, 3, 6])
+@pytest.mark.parametrize("mixed", ["empirical", "minimax", mixture.path("client 1")])
+def test_exchanges_are_at_most_those_expected(n_clients, mixed):
+    world = covariate_shift(alike_world(n_clients, n_features=2))
+    data = logged(world, [300] * n_clients)
+    run = fedopl.learn(data, diagnose=True, mixture=mixed)
+    assert len(run.rounds) <= expected_exchanges(run.study, n_clients)
