@@ -13,7 +13,7 @@ from fedopl.mixture import Empirical, Weights, renormalised
 from fedopl.server.conversation import Conversation
 from fedopl.server.joining import coalitions as joint
 from fedopl.server.joining.asking import asking
-from fedopl.server.joining.classifier import MOST_STEPS, Classifier, tell_apart
+from fedopl.server.joining.classifier import MOST_ROUNDS, Classifier, tell_apart
 from fedopl.server.joining.coalitions import Coalitions, compare_coalitions
 from fedopl.server.joining.contrasts import MeasuredDiscrepancy, measure_discrepancies
 from fedopl.server.joining.finite import picking
@@ -165,7 +165,7 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges diagnosing takes, if there is room for all policies of a query."""
     if n_clients < 2:
         return 0
-    about_models = 3 + MOST_STEPS + 1
+    about_models = 3 + MOST_ROUNDS + 1
     if study.policy == "finite":
         return about_models
     room = most_candidates(study)
