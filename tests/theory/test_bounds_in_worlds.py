@@ -203,7 +203,8 @@ def test_the_oracle_bound_holds_and_is_tighter():
         assert one.regret <= one.deviation <= bound <= one.bound(PROOF)
         tighter.append(bound / one.bound(PROOF))
         by_ones.append(
-            one.deviation <= global_regret_bound(KAPPA, variance, 1, one.n_rows, DELTA, MODEST).total
+            one.deviation
+            <= global_regret_bound(KAPPA, variance, 1, one.n_rows, DELTA, MODEST).total
         )
     assert np.median(tighter) < 0.5
     assert np.mean(by_ones) >= 1 - DELTA
