@@ -109,15 +109,13 @@ class Learned:
 
     def under(self, weights):
         """Learned again from the same sums for other weights."""
-        return replace(
-            self, weights=weights, policy=place_of(solve(self.statistics, weights), weights)
-        )
+        return replace(self, weights=weights, policy=place_of(solve(self.statistics, weights)))
 
 
 PROOF, ONE = (), (MODEST,)
 
 
-def place_of(policy, _weights=None):
+def place_of(policy):
     decided = policy.decide(np.arange(3.0)[:, None])
     return int(np.flatnonzero((decided == POLICIES).all(axis=1))[0])
 
@@ -165,8 +163,7 @@ def draws():
         for spread in (0.2, 1.0):
             world = draw_world(seed, spread)
             drawn = dict(zip(NAMES, world.weights.tolist(), strict=True))
-            for mixture in (None, given(drawn)):
-                found.append(learn(world, SIZES, seed, mixture))
+            found += [learn(world, SIZES, seed, mixture) for mixture in (None, given(drawn))]
     return found
 
 
@@ -283,8 +280,8 @@ def test_without_the_skewness_the_bound_is_false():
 def test_without_the_square_the_bound_is_false():
     """sup_π |E[Γ(π(X))]| for V, as two proofs print it, is of another unit than regret squared.
 
-    So rewards counted in millionths break it with the proof's constants, in 56 of 160 draws; as they
-    are, 76 deviations break it with constants of one.
+    So rewards counted in millionths break it with the proof's constants, in 56 of 160 draws. As
+    they are, 76 deviations break it with constants of one.
     """
     unit, fails, fails_without, fails_by_ones = 1e6, [], [], []
     for one in draws():
@@ -346,7 +343,7 @@ def test_theorem_two_holds_in_all_its_forms_and_the_discrepancy_is_the_tightest(
 
 
 def test_both_sides_of_the_discrepancy_are_needed():
-    """One side alone is exceeded by every fifth client, the larger alone by 3 %, and the sum by none.
+    """One side alone is exceeded by every fifth client, the larger alone by 3 %, the sum by none.
 
     Some client's regret comes within a thousandth of the sum.
     """
