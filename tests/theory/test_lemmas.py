@@ -25,7 +25,7 @@ def score(means, inverse, action, outcomes):
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_oracle_scores_have_the_policys_value_as_their_mean(world):
-    """Lemma C.1; and the same with any μ̂ or any ω̂, but not with both, which is double robustness."""
+    """Lemma C.1; with any μ̂ or any ω̂, too, but not with both: double robustness."""
     rng = np.random.default_rng(0)
     for client in range(3):
         means, inverse = world.outcomes[client] @ OUTCOMES, 1 / world.propensities[client]
