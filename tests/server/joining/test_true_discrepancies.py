@@ -7,7 +7,12 @@ import pytest
 from true_trees import true_trees
 
 from fedopl.policies.linear import LinearPolicy
-from fedopl.server.joining.contrasts import contrast_with_mixture, measure_discrepancies
+from fedopl.server.joining.contrasts import (
+    contrast_with_mixture,
+    measure_discrepancies,
+    negative,
+    solve_contrast,
+)
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 TREES = {
@@ -72,14 +77,11 @@ def compared(join, kind):
         )
         for client, one in found.items():
             above = contrast_with_mixture(joined.weights, client)
-            below = {name: -sign for name, sign in above.items()}
-            pair = [
-                Compared(estimate, truth.value(policy, signed), truth.supremum(signed))
-                for estimate, policy, signed in (
-                    (one.above, one.highest, above),
-                    (one.below, one.lowest, below),
-                )
-            ]
+            pair = []
+            for estimate, signed in ((one.above, above), (one.below, negative(above))):
+                policy = solve_contrast(joined.statistics, signed)
+                true, top = truth.value(policy, signed), truth.supremum(signed)
+                pair.append(Compared(estimate, true, top))
             sides += pair
             true, top = (sum(getattr(s, name) for s in pair) for name in ("truth", "supremum"))
             gaps.append(Compared(one.gap, true, top))
