@@ -47,7 +47,7 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
         needed.add(Describe)
     if study.diagnose:
         needed |= {TellModels, CompareModels, ClassifyContexts, TellMoments}
-    if getattr(study.mixture, "kind", "") == "path":
+    if study.mixture.kind == "path":
         needed.add(SumFitting)
     if study.policy == "tree" and study.tree.thresholds == "grid":
         needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
