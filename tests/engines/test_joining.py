@@ -54,10 +54,12 @@ each = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, options):
     found = fedopl.learn(apart, mixture="minimax", **options)
     assert sum(found.mixture.values()) == pytest.approx(1)
-    assert found.mixture != pytest.approx(fedopl.learn(apart, **options).mixture, abs=0.01)
     assert found.search.trace[0].largest >= found.search.largest
+    assert found.mixture == pytest.approx(found.search.weights)
+    moved = max(abs(found.search.averaged[n] - found.search.trace[0].weights[n]) for n in apart)
+    assert moved > 0.01
     if found.tree:  # another mixture may agree on another grid
-        assert found.policy == found.tree.solve(found.mixture)
+        assert found.policy.root == found.tree.solve(found.mixture).root
         return
     same = fedopl.learn(apart, mixture=found.mixture, **options)
     assert found.chosen == same.chosen
@@ -92,11 +94,11 @@ def test_a_path_ends_at_the_alpha_that_helps_its_target(apart, kind):
 
 def test_weight_that_does_not_show_to_help_stays_where_the_rows_are():
     stayed = 0
-    for draw in range(6):
+    for draw in range(8):
         data = logged(alike_world(n_features=3, seed=draw), draw=draw)
         found = fedopl.learn(data, mixture=mixture.path("client 3"))
         stayed += found.search.chosen.alpha == 0
-    assert stayed >= 4
+    assert stayed >= 6
 
 
 def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
@@ -212,6 +214,6 @@ def test_it_is_saved_and_loaded(diagnosed, apart, tmp_path):
 @pytest.mark.parametrize("mixed", ["empirical", "minimax", mixture.path("client 1")])
 def test_exchanges_are_at_most_those_expected(n_clients, mixed):
     world = covariate_shift(alike_world(n_clients, n_features=2))
-    data = logged(world, [300] * n_clients)
+    data = logged(world, [600] * n_clients)  # held-out rows for 64 policies and more in a query
     run = fedopl.learn(data, diagnose=True, mixture=mixed)
     assert len(run.rounds) <= expected_exchanges(run.study, n_clients)

@@ -48,13 +48,12 @@ class SkewPath:
 
     @property
     def chosen(self) -> PathPoint:
-        """The best for the target if it gains more than a standard error, else the first.
+        """The best for the target if it shows to gain (one-sided, at 95 %), else the first.
 
         Weight that does not show to help is better left where the rows are.
         """
         best = self.best_for_target
-        sure = best.target_gain.value > best.target_gain.standard_error
-        return best if sure else self.points[0]
+        return best if best.target_gain.interval(0.9)[0] > 0 else self.points[0]
 
     @property
     def verdict(self) -> str:
