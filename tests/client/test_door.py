@@ -4,7 +4,6 @@ import json
 import resource
 import stat
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from fedopl.policies.tree import Leaf, as_array
 from fedopl.policies.tree import Split as TreeSplit
 from fedopl.server.nuisances import solve_outcomes
 from fedopl.study import NuisancePlan, Study, TrainingPlan
-from fedopl.validation import Checked
 from fedopl.wire import codec
 from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
 from fedopl.wire.vocabulary import (
@@ -61,16 +59,6 @@ ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
-class OnPath(Checked):
-    """Stands for a mixture that is found on a path."""
-
-    kind: Literal["path"] = "path"
-
-
-class StudyOnPath(Study):
-    mixture: OnPath = OnPath()
-
-
 def study_of(kind=None, **changes):
     """A study; one that needs this kind of query, if it is one that not every study needs."""
     plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
@@ -78,8 +66,9 @@ def study_of(kind=None, **changes):
     if kind in (CountBins, SumCells, ValueLeaves):
         options["policy"] = "tree"
     options["diagnose"] = kind in ON_MODELS
-    agreed = StudyOnPath if kind is SumFitting else Study
-    return agreed(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
+    if kind is SumFitting:
+        options["mixture"] = fedopl.mixture.path("north")
+    return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
 
 
 def door_to(data, study=None, *, limits=None, **options):
@@ -1248,3 +1237,20 @@ def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
 def test_every_message_a_server_can_send_has_a_handler():
     assert set(HANDLERS) == set(ANSWERS)
     assert set(MESSAGES.values()) == {*ANSWERS, *ANSWERS.values(), Refusal}
+
+
+def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
+    """Rows without a score are left out, and which these are depends on what is asked about."""
+    data = draw(400, n_features=2)
+    study = Study(actions=data.action_names, features=data.feature_names, nuisances=MARGINAL)
+    door = scored(door_to(data, study, limits=Limits(parameter_share=10)))
+    space = door._space
+    scores = space.scores.copy()
+    scores[np.flatnonzero(space.rows(Split.EVALUATION))[:3], 1] = np.nan
+    space.keep({**space.store.get(space._key), "values": scores})
+    constants = np.zeros((2, study.n_actions, study.n_features + 1))
+    constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second
+    for exchange, told in ((8, 1), (9, 2)):
+        fields = {**no_policies(study), "linear": constants[:told]}
+        answer = ask(door, EstimateValues, exchange, split=Split.EVALUATION, **fields)
+        assert isinstance(answer, Refusal) == (told == 2)

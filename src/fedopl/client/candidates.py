@@ -38,8 +38,11 @@ def estimate_candidates(
     scores = space.scores[rows]
     chosen = [scores[np.arange(len(scores)), codes[rows[seen]]] for codes in (*told, *own)]
     chosen.insert(len(told), data.rewards[rows])
+    values = np.column_stack(chosen if own else [*chosen, chosen[-1]])
+    if minimum_cell:
+        _check_left_out(space, rows, np.isfinite(values).all(axis=1), minimum_cell)
     found = joint_estimate(
-        np.column_stack(chosen if own else [*chosen, chosen[-1]]),
+        values,
         None if data.weights is None else data.weights[rows],
         None if data.groups is None else data.groups[rows],
     )
@@ -63,6 +66,17 @@ def _told_apart(
     space.remember(seen, [every[place] for place in np.unique(twins[twins >= len(earlier)])])
     used, places = np.unique(twins, return_inverse=True)
     return [every[place] for place in used], places
+
+
+def _check_left_out(space: Workspace, rows: BoolArray, known: BoolArray, least: int) -> None:
+    """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
+
+    Rows without a score are left out: two answers about one policy would tell of the few between.
+    """
+    for earlier in (np.ones_like(known), *space.decisions(rows, "known")):
+        if 0 < np.count_nonzero(known != earlier) < least:
+            raise RefusedError(RefusalCode.SMALL_CELLS)
+    space.remember(rows, [known.astype(np.uint8)], "known")
 
 
 def _in_order(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
