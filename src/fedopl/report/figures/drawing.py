@@ -24,6 +24,7 @@ FONT_SIZE = 9.5
 # Stand-ins: matplotlib wants colours, the page decides what they are, in the light and the dark.
 INK, QUIET, LINE, PAGE = "#010101", "#020202", "#030303", "#040404"
 BETTER, WORSE, UNCLEAR, ACCENT = "#050505", "#060606", "#070707", "#080808"
+SOURCES = ("#090909", "#0a0a0a", "#0b0b0b")  # of shift
 ACTIONS = tuple(f"#1010{position:02x}" for position in range(1, 8))  # the last is for the rest
 VARIABLES = {
     "#000000": "currentColor",
@@ -35,7 +36,9 @@ VARIABLES = {
     WORSE: "var(--worse)",
     UNCLEAR: "var(--unclear)",
     ACCENT: "var(--accent)",
-} | {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
+}
+VARIABLES |= {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
+VARIABLES |= {colour: f"var(--source-{place})" for place, colour in enumerate(SOURCES, start=1)}
 
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",

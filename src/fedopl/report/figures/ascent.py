@@ -1,0 +1,35 @@
+"""A search by steps: two numbers for each step, in one panel."""
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedopl.report.figures.drawing import ACCENT, LINE, QUIET, WIDTH, axes_at, drawn
+from fedopl.report.parts import Key
+
+HEIGHT, LEFT, FOOT = 2.1, 0.75, 0.45
+FEW = 40  # steps with a mark each
+KEYS = (
+    Key(colour="accent", text="regret of the client that loses most", mark="●"),
+    Key(colour="quiet", text="the game's gap", mark="□"),
+)
+
+
+def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> str:
+    """The largest regret and the gap after each step."""
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, LEFT, FOOT, WIDTH - LEFT - 0.15, HEIGHT - FOOT - 0.12)
+        steps = range(1, len(largest) + 1)
+        marked = len(largest) <= FEW
+        axes.plot(steps, largest, "o-" if marked else "-", color=ACCENT, lw=1.6, markersize=4.5)
+        shape = "s--" if marked else "--"
+        axes.plot(steps, gaps, shape, color=QUIET, mfc="none", lw=1.2, markersize=4)
+        axes.set_ylim(bottom=min(0.0, *largest, *gaps))
+        axes.set_xlabel("step")
+        axes.set_ylabel(axis)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.ticklabel_format(useOffset=False, style="plain")
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
+
+    return drawn(name, HEIGHT, draw)
