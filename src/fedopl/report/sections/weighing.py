@@ -1,16 +1,21 @@
-"""The mixture: how much each client counts, and what that costs."""
+"""The mixture: how much each client counts, how that was found, and what it costs."""
 
 from fedopl.mixture import renormalised, skewness
 from fedopl.report.numbers import count, decimal
 from fedopl.report.parts import Folded, Part, Section, Table, Text
+from fedopl.report.sections.weights_found import weights_found
 from fedopl.server.record import Record
 
 MOST_SHOWN = 30
+AGREED = "How much each client counts was agreed before anything ran"
+TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
 KINDS = {
-    "empirical": "every row counts the same, wherever it lies",
-    "uniform": "every client counts the same, however many rows it has",
-    "given": "the weights were agreed on beforehand",
-    "skewed": "part of everybody's weight was moved to one client",
+    "empirical": f"{AGREED}: every row counts the same, wherever it lies.",
+    "uniform": f"{AGREED}: every client counts the same, however many rows it has.",
+    "given": f"{AGREED}: the weights were decided on beforehand.",
+    "skewed": f"{AGREED}: part of everybody's weight was moved to one client.",
+    "path": f"{TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
+    "minimax": f"{TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
 }
 
 
@@ -18,11 +23,11 @@ def weighing(record: Record) -> Section:
     """The section."""
     total = sum(record.rows.values())
     skew = skewness(record.mixture, record.rows)
-    kind = KINDS[record.study.mixture.kind]
     parts: tuple[Part, ...] = (
-        Text(text=f"How much each client counts was agreed before anything ran: {kind}."),
+        Text(text=KINDS[record.study.mixture.kind]),
         Text(text=_meaning(skew, total)),
         _table(record, total),
+        *weights_found(record),
     )
     return Section(name="mixture", title="How much each client counts", parts=parts)
 

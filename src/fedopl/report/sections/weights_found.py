@@ -1,0 +1,216 @@
+"""How the weights were found, where rows had to decide: along a path, or by an ascent."""
+
+import numpy as np
+
+from fedopl.report.comparing import Outcome
+from fedopl.report.figures.ascent import KEYS, ascent_chart
+from fedopl.report.figures.strips import Strip, strips
+from fedopl.report.numbers import Span, alike, count, decimal, plain, plural, whole_percent
+from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
+from fedopl.server.joining.minimax import Minimax
+from fedopl.server.joining.paths import SkewPath
+from fedopl.server.record import Record
+
+MOST_SHOWN, MOST_STRIPS, MOST_COLUMNS = 30, 10, 8
+
+
+def weights_found(record: Record) -> tuple[Part, ...]:
+    """The search; nothing where weights were agreed."""
+    if isinstance(record.search, SkewPath):
+        return _by_path(record, record.search)
+    if isinstance(record.search, Minimax):
+        return _by_ascent(record, record.search)
+    return ()
+
+
+# --- along a path --------------------------------------------------------------------------------
+
+
+def _by_path(record: Record, path: SkewPath) -> tuple[Part, ...]:
+    return (
+        Heading(text=f"How far to go toward {path.target}"),
+        Text(text=_chosen(path)),
+        _tried(record, path),
+        Text(
+            text="These values are of rows kept back from training for this choice, and not of the "
+            "held-out rows that the rest of the page rests on: those have no part in it.",
+            quiet=True,
+        ),
+    )
+
+
+def _chosen(path: SkewPath) -> str:
+    best, chosen = path.best_for_target, path.chosen
+    gain = Span.of(best.target_gain)
+    if chosen.alpha:
+        return (
+            f"A share α = {plain(chosen.alpha)} of the others' weight went to {path.target}: of "
+            f"{plural(len(path.points), 'mixture')} tried, it was worth most to it, "
+            f"{gain.number} more per decision than α = 0 (95 % interval {gain.interval}), and that "
+            "is more than one standard error."
+        )
+    if best.alpha:
+        return (
+            f"No weight was moved to {path.target}, so every row counts the same. The best of the "
+            f"others, α = {plain(best.alpha)}, gained {gain.number} (95 % interval "
+            f"{gain.interval}): less than one standard error, and weight that does not show to "
+            "help is better left where the rows are."
+        )
+    return (
+        f"No weight was moved to {path.target}, so every row counts the same: that was worth most "
+        f"to it, of {plural(len(path.points), 'mixture')} tried."
+    )
+
+
+def _tried(record: Record, path: SkewPath) -> Table:
+    outcome = Outcome.of(record.study)
+    values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
+    gains = alike([Span.of(point.target_gain) for point in path.points])
+    rows = tuple(
+        (
+            plain(point.alpha),
+            decimal(point.skewness, 2),
+            count(point.effective_rows),
+            f"{value.number} ({value.interval})",
+            f"{gain.number} ({gain.interval})" if point.alpha else "–",
+            "chosen" if point is path.chosen else "",
+        )
+        for point, value, gain in zip(path.points, values, gains, strict=True)
+    )
+    return Table(
+        caption=f"Mixtures tried: {outcome.name} per decision at {path.target} "
+        f"({outcome.better}), on rows kept back, with 95 % intervals",
+        headers=("α", "Skewness", "Effective rows", "Value there", "Gain over α = 0", ""),
+        rows=rows,
+        text_columns=(5,),
+    )
+
+
+# --- for the client that loses most --------------------------------------------------------------
+
+
+def _by_ascent(record: Record, found: Minimax) -> tuple[Part, ...]:
+    return (
+        Heading(text="How the weights were found"),
+        Text(text=_ascended(record, found)),
+        *_trace(record, found),
+        _regrets(record, found),
+        Text(text=_at_least(record, found), quiet=True),
+    )
+
+
+def _ascended(record: Record, found: Minimax) -> str:
+    first, unit = found.trace[0], Outcome.of(record.study).name
+    steps = plural(len(found.trace), "step")
+    ended = (
+        f"It converged after {steps}."
+        if found.converged
+        else f"It ended after {steps} without having converged: more steps may find better weights."
+    )
+    if found.largest < first.largest:
+        change = f"fell from {decimal(first.largest)} to {decimal(found.largest)}"
+    else:
+        change = f"stayed at {decimal(first.largest)}"
+    return (
+        "Step by step, whoever lost most by the policy for the last weights got more of them. The "
+        f"largest regret of any client {change} {unit} per decision, on training rows. {ended}"
+    )
+
+
+def _trace(record: Record, found: Minimax) -> tuple[Part, ...]:
+    unit = Outcome.of(record.study).name
+    largest = [step.largest for step in found.trace]
+    caption = (
+        f"Largest regret of any client, and the game's gap, after each of {len(largest)} steps. "
+        "Where the gap is near zero, all steps together solve the game."
+    )
+    told = f"Regret from {decimal(largest[0])} to {decimal(min(largest))} at best."
+    drawn = Picture(
+        name="ascent",
+        svg=ascent_chart("ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"),
+        label=f"{caption} {told}",
+        caption=caption,
+        keys=KEYS,
+    )
+    return (drawn, *_weights_by_step(found))
+
+
+def _weights_by_step(found: Minimax) -> tuple[Part, ...]:
+    names = sorted(found.weights)
+    if len(names) > MOST_STRIPS:
+        return ()
+    last = len(found.trace) - 1
+    steps = np.unique(np.linspace(0, last, min(MOST_COLUMNS, last + 1)).round().astype(int))
+    items = [
+        Strip(
+            label=name,
+            shares=np.array([found.trace[step].weights[name] for step in steps]),
+            note=whole_percent(found.weights[name]),
+        )
+        for name in names
+    ]
+    ends = "; ".join(f"{name}: {whole_percent(found.weights[name])}" for name in names)
+    return (
+        Picture(
+            name="ascent-weights",
+            svg=strips(
+                "ascent-weights",
+                items,
+                [f"{step + 1}" for step in steps],
+                "step; weights in per cent",
+                "found",
+            ),
+            label=f"Weights by step, and those found in the end. {ends}.",
+            caption="Weight of each client, in per cent, at some of the steps. On the right, what "
+            "was found: of all steps and their average, the weights whose policy leaves the "
+            "least regret.",
+        ),
+    )
+
+
+def _regrets(record: Record, found: Minimax) -> Part:
+    first = found.trace[0]
+    rows = tuple(
+        (
+            name,
+            decimal(first.regrets[name]),
+            decimal(found.regrets[name]),
+            f"{100 * first.weights[name]:.1f} %",
+            f"{100 * found.weights[name]:.1f} %",
+        )
+        for name in sorted(found.weights)
+    )
+    table = Table(
+        caption=f"Regret on training rows in {Outcome.of(record.study).name} per decision, and "
+        "weights, at first and as found",
+        headers=(
+            "Client",
+            "Regret at first",
+            "Regret as found",
+            "Weight at first",
+            "Weight as found",
+        ),
+        rows=rows,
+    )
+    return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+
+
+def _at_least(record: Record, found: Minimax) -> str:
+    """The floor that the game sets; least squares may find policies that its steps miss."""
+    regret = "Regret is what the shared policy loses against the client's own on its training rows."
+    floor = decimal(found.at_least)
+    if found.at_least > found.largest:
+        return (
+            f"{regret} Were every step's policy the best for its weights, nobody could leave every "
+            f"client with less than {floor}. Policies by least squares are not quite: the one "
+            "found does better."
+        )
+    caveat = (
+        " Policies by least squares are not quite the best for their weights: so it is roughly."
+        if record.study.policy == "linear"
+        else ""
+    )
+    return (
+        f"{regret} No policy, and no lottery over policies, leaves every client with less than "
+        f"{floor}.{caveat}"
+    )
