@@ -56,4 +56,39 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "Mixture (λ) and skewness",
         "How much each client counts, and how many times fewer rows it is worth to count them so.",
     ),
+    (
+        "Minimax",
+        "Weights for which the client that loses most loses as little as can be: whoever loses "
+        "most gets more weight, step by step.",
+    ),
+    (
+        "Regret, and its bound",
+        "What a policy falls short of the best of its kind. Nobody can measure it without the "
+        "truth; theorems bound it, up to constants that they leave open.",
+    ),
+    (
+        "Shift",
+        "That a client differs from the others: in whom it sees (covariates), in how it decided "
+        "(propensities), or in what comes of it (outcomes).",
+    ),
+    (
+        "Discrepancy",
+        "How much what policies are worth to one client can differ from what they are worth in "
+        "the mixture; as measured, at policies learned to show it.",
+    ),
+    (
+        "Total variation and divergence (KL)",
+        "Two measures of how far apart distributions are. The first goes from 0, the same, to 1, "
+        "entirely apart; the second from 0 without end.",
+    ),
+    (
+        "Value of information",
+        "What joining is worth to a client: as measured, the gain over its own policy; by the "
+        "bounds (𝒱), its bound alone less the bound together less the shift.",
+    ),
+    (
+        "Coalition",
+        "Some of the clients, learning together without the others. It is individually stable if "
+        "no member would do better alone.",
+    ),
 )

@@ -13,6 +13,7 @@ from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.course import course
 from fedopl.report.sections.decisions import decisions
+from fedopl.report.sections.joining import joining
 from fedopl.report.sections.left import left
 from fedopl.report.sections.overlap import overlap
 from fedopl.report.sections.settings import settings
@@ -21,7 +22,7 @@ from fedopl.report.sections.worth import worth
 from fedopl.report.text import printable
 from fedopl.server.record import Record
 
-SECTIONS = (worth, by_client, decisions, overlap, course, weighing, left, settings)
+SECTIONS = (worth, by_client, joining, decisions, overlap, course, weighing, left, settings)
 
 
 def write_report(record: Record, path: str | Path) -> Path:

@@ -91,3 +91,8 @@ class Section:
     name: str
     title: str
     parts: tuple[Part, ...]
+
+    @property
+    def headed(self) -> tuple[Part, ...]:
+        """Its parts below its title, where it is no section but one part of something."""
+        return (Heading(text=self.title), *self.parts)

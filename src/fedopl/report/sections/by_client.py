@@ -3,11 +3,11 @@
 from fedopl.report.comparing import SO_FAR, Outcome, gain_over, valued_clients, verdict
 from fedopl.report.figures.forest import KEYS, Panel, gains_forest, is_cut
 from fedopl.report.numbers import Span, count, plural
-from fedopl.report.parts import Part, Picture, Points, Section, Table, Text
+from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.server.candidates import LOCAL, LOGGING, arm_name
 from fedopl.server.record import Record
 
-MOST_DRAWN, MOST_WORDED = 30, 12
+MOST_DRAWN = 30
 WORDS = {
     "better": "gains",
     "worse": "loses",
@@ -37,7 +37,6 @@ def by_client(record: Record) -> Section:
             ),
             *_drawn(record, clients),
             _table(record, clients),
-            *_joining(record, clients),
         )
     return Section(name="clients", title="Who gains and who loses", parts=parts)
 
@@ -110,19 +109,6 @@ def _table(record: Record, clients: list[str]) -> Table:
     )
 
 
-def _joining(record: Record, clients: list[str]) -> tuple[Part, ...]:
-    """Does joining pay for us? In words, for each client."""
-    head = Text(text=f"Does joining pay? {_tally(record, clients)}")
-    shown = clients if len(clients) <= MOST_WORDED else _clear(record, clients)[:MOST_WORDED]
-    items = tuple(f"{client}: {_does_it_pay(record, client)}" for client in shown)
-    return (head, Points(items=items)) if items else (head,)
-
-
-def _clear(record: Record, clients: list[str]) -> list[str]:
-    spans = {client: gain_over(record, LOCAL, client) for client in clients}
-    return [c for c, span in spans.items() if span and verdict(span) in ("better", "worse")]
-
-
 def _tally(record: Record, clients: list[str]) -> str:
     found = [_word(gain_over(record, LOCAL, client)) for client in clients]
     gains, loses = found.count("gains"), found.count("loses")
@@ -136,23 +122,6 @@ def _tally(record: Record, clients: list[str]) -> str:
         f"{plural(loses, 'client loses', 'clients lose')}; for {count(rest)} there is no clear "
         "difference."
     )
-
-
-def _does_it_pay(record: Record, client: str) -> str:
-    span = gain_over(record, LOCAL, client)
-    if span is None:
-        return "not told."
-    change = Outcome.of(record.study).change(span)
-    found = (
-        "Compared with its own policy, the shared one is expected to "
-        f"{change} (95 % interval {span.interval})."
-    )
-    return {
-        "better": f"joining pays. {found}",
-        "worse": f"joining costs. {found}",
-        "same": "no difference. The shared policy decides as its own would.",
-        "unclear": f"no clear difference. {found}",
-    }[verdict(span)]
 
 
 def _word(span: Span | None) -> str:

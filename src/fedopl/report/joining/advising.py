@@ -1,0 +1,157 @@
+"""The advice: what was measured for each client, and what the regret bounds add to it."""
+
+from fedopl.report.comparing import Outcome
+from fedopl.report.joining.found import Found
+from fedopl.report.numbers import Span, decimal, listed, plain, plural
+from fedopl.report.parts import Folded, Part, Points, Table, Text
+from fedopl.server.joining.advice import Advice
+from fedopl.server.joining.attributing import SOURCES, ClientShift, Source
+from fedopl.server.joining.modelling import global_bound
+
+MOST_SHOWN, MOST_WORDED = 30, 12
+IN_WORDS: dict[Source, str] = {
+    "covariates": "whom it sees",
+    "propensities": "how it decided so far",
+    "outcomes": "what comes of its decisions",
+}
+MEASURED = (
+    "This was measured: each client's held-out rows say what the shared policy is worth there, and "
+    "what the policy of its own rows alone is worth, decision by decision."
+)
+MODELLED = (
+    "The regret bounds are a second opinion. They hold what few rows of its own leave open "
+    "(alone) against what all rows leave open (together), and against how far the client lies "
+    "from the others (shift). What remains is the value of information, 𝒱 = alone − together − "
+    "shift: by the bounds joining pays where it is above 0."
+)
+HOW_TO_KNOW_MORE = (
+    "More can be known: how far each client's values lie from everybody's and why, what more "
+    "weight for it would bring, and who would learn with whom. Clients are asked about it if the "
+    "study says diagnose = true under [evaluation], or with learn(diagnose=True)."
+)
+
+
+def advising(found: Found) -> tuple[Part, ...]:
+    """The answer first; then every client's, in words and in numbers."""
+    advice = [found.advice[name] for name in found.clients if name in found.advice]
+    if not advice:
+        return (Text(text=_told_nothing(list(found.clients))),)
+    silent = [name for name in found.clients if name not in found.advice]
+    worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
+    points = tuple(_in_words(found, one) for one in worded)
+    return (
+        Text(text=f"{in_short(advice)} {MEASURED}"),
+        *((Points(items=points),) if points else ()),
+        *((Text(text=_told_nothing(silent)),) if silent else ()),
+        *((Text(text=MODELLED),) if found.modelled else ()),
+        folded(_table(found, advice)),
+        Text(text=_about_bounds(found), quiet=True),
+        *((Text(text=HOW_TO_KNOW_MORE, quiet=True),) if not found.record.diagnosis else ()),
+    )
+
+
+def _told_nothing(names: list[str]) -> str:
+    return f"{listed(names)} told no values of held-out rows, so there is no advice."
+
+
+def in_short(advice: list[Advice]) -> str:
+    """For whom joining pays, whom it costs, and for whom nobody can tell."""
+    of = {
+        decision: [one.client for one in advice if one.decision == decision]
+        for decision in ("join", "stay alone", "undecided")
+    }
+    if len(of["undecided"]) == len(advice) > 1:
+        return "For no client can the held-out rows tell whether joining pays."
+    sentences = {
+        "Joining pays for": of["join"],
+        "It is better to stay alone for": of["stay alone"],
+        "The held-out rows cannot tell for": of["undecided"],
+    }
+    return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
+
+
+def _clear(advice: list[Advice]) -> list[Advice]:
+    return [one for one in advice if one.decision != "undecided"]
+
+
+def _in_words(found: Found, one: Advice) -> str:
+    # A client's name is not in the reason, so that every hyphen before a digit is a minus.
+    reason = one.reason.replace("(-", "(−").replace(" -", " −")
+    said = f"{one.client}: {one.decision}. {reason}"
+    shift = found.shifts.get(one.client)
+    return f"{said} {_by_source(shift)}".rstrip() if shift else said
+
+
+def _by_source(shift: ClientShift) -> str:
+    if len(shift.parts) < len(SOURCES):
+        return ""
+    if shift.largest is None:
+        return "It does not differ from the others by more than chance would show."
+    return f"It differs from the others most in {IN_WORDS[shift.largest]} ({shift.largest})."
+
+
+def _table(found: Found, advice: list[Advice]) -> Table:
+    unit = Outcome.of(found.record.study).name
+    headers = ["Client", "Advice", "Measured gain", "95 % interval"]
+    caption = f"Gain by joining in {unit} per decision (positive is better)"
+    if found.modelled:
+        headers += ["Alone", "Together", "Shift", "Value (𝒱)", "Pays above"]
+        caption += f", measured and by the bounds at constant {plain(found.constant)}"
+    return Table(
+        caption=caption,
+        headers=tuple(headers),
+        rows=tuple(_row(found, one) for one in advice),
+        text_columns=(1,),
+    )
+
+
+def _row(found: Found, one: Advice) -> tuple[str, ...]:
+    gain = Span.of(one.gain)
+    cells = [one.client, one.decision, gain.number, gain.interval]
+    if not found.modelled:
+        return tuple(cells)
+    if one.client not in found.modelled:
+        return (*cells, *["not known"] * 5)
+    known = found.modelled[one.client]
+    parts = known.information
+    numbers = (parts.alone, parts.together, parts.shift, parts.value)
+    above = "at none" if known.break_even is None else decimal(known.break_even)
+    return (*cells, *map(decimal, numbers), above)
+
+
+def _about_bounds(found: Found) -> str:
+    """What the bounds are not."""
+    proven = global_bound(found.record).total
+    measured = max(abs(one.gain.value) for one in found.advice.values())
+    useless = "bounds that large decide nothing, and " if proven > measured else ""
+    unit = Outcome.of(found.record.study).name
+    large = (
+        "With the constants of the proofs, the bound on the shared policy's regret is "
+        f"{decimal(proven)} {unit} per decision, while the largest difference measured above is "
+        f"{decimal(measured)}: "
+        f"{useless}the advice rests on held-out rows alone."
+    )
+    if not found.modelled:
+        return f"The regret bounds say nothing here. {large}"
+    return (
+        f"The theorems leave a constant open. Here it is {plain(found.constant)}: the numbers show "
+        "how the parts compare, not how large regret may be. “Pays above” is the constant above "
+        f"which joining pays by the bounds. {_which_shift(found)} {large}"
+    )
+
+
+def _which_shift(found: Found) -> str:
+    kinds = {known.shift_by for known in found.modelled.values()}
+    if kinds == {"discrepancy"}:
+        return "The shift is the measured discrepancy."
+    if kinds == {"total variation"}:
+        return "The shift is the total variation times the largest score that was declared."
+    return "The shift is the measured discrepancy, or else total variation times largest score."
+
+
+def folded(table: Table) -> Part:
+    """The table, shown when asked for if it is long."""
+    if len(table.rows) <= MOST_SHOWN:
+        return table
+    summary = f"{table.caption}: {plural(len(table.rows), 'client')}"
+    return Folded(summary=summary, parts=(table,))
