@@ -1,4 +1,4 @@
-"""Verbs for what a run left behind: report, compare, explain, decide, ledger."""
+"""Verbs for what a run left behind: report, compare, diagnose, explain, decide, ledger."""
 
 import sys
 from enum import StrEnum
@@ -55,6 +55,34 @@ def compare(
         say_json(compared.as_json())
     else:
         say(str(compared))
+
+
+def diagnose(
+    run: RunFolder,
+    *,
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME", help="about this client only; all if not said")
+    ] = None,
+    constant: Annotated[
+        float, typer.Option(help="that the regret bounds take; the theorems leave it open")
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether joining pays: for whom, how surely, where clients differ, and with whom."""
+    from fedopl.engines.runs import load_run
+    from fedopl.report.as_text import as_text
+    from fedopl.report.joining.as_json import joining_json
+    from fedopl.report.joining.found import find
+    from fedopl.report.sections.joining import joining_parts
+    from fedopl.report.sections.weighing import weighing
+
+    finished = load_run(run)
+    if as_json:
+        say_json(joining_json(find(finished, constant, client)))
+        return
+    say(as_text(joining_parts(finished, constant, client)))
+    if client is None:
+        say(f"\n{as_text(weighing(finished).headed)}")
 
 
 def explain(
