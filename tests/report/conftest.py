@@ -20,6 +20,7 @@ from fedopl.client.limits import as_limits
 from fedopl.engines.in_process import InProcess
 from fedopl.report.page import render
 from fedopl.server.federation import run_study
+from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.trees.plan import Restriction
 
 
@@ -106,6 +107,24 @@ def many():
         mixture="uniform",
         nuisances=fedopl.NuisancePlan(propensity="marginal", folds=2),
     )
+
+
+@pytest.fixture(scope="session")
+def joined():
+    """Three clients that are alike and have few rows to learn from: joining pays for each."""
+    world = alike_world(3, n_features=20)
+    clients = {name: world.logged(name, 300) for name in world.clients}
+    return fedopl.learn(clients, diagnose=True, evaluation_share=0.7)
+
+
+@pytest.fixture(scope="session")
+def apart():
+    """Two clients for whom other things are best; weights for the one that loses most."""
+    world = outcome_shift(alike_world(2, n_features=3, seed=1), 1.5)
+    names = ("<script>alert('n')</script> north", "南 " + "W" * 60)
+    rows = zip(world.clients, names, (900, 500), strict=True)
+    clients = {name: world.logged(of, n_rows) for of, name, n_rows in rows}
+    return fedopl.learn(clients, diagnose=True, mixture="minimax")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
 
-PAGES = ("lower", "hostile", "deep")
+PAGES = ("lower", "hostile", "deep", "apart")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
 # Colours are all that differs in the dark.
@@ -58,9 +58,14 @@ def _note_request(url, address, complaints):
         complaints.append(f"asked for {url}")
 
 
+def unfold(page):
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+
+
 @pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
 def test_the_page_never_scrolls_sideways_and_figures_stay_inside(visit, viewport):
     page = visit(viewport)
+    unfold(page)
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= viewport["width"]
     figures = page.locator("figure [role=img]")
@@ -75,6 +80,7 @@ def test_the_page_never_scrolls_sideways_and_figures_stay_inside(visit, viewport
 
 def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
     page = visit(PHONE)
+    unfold(page)
     sizes, outside = page.evaluate(
         """() => {
             const texts = [...document.querySelectorAll('figure svg text')];
@@ -92,11 +98,11 @@ def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
     assert outside == []
 
 
-@pytest.mark.parametrize("address", ["lower", "deep"], indirect=True)
+@pytest.mark.parametrize("address", ["lower", "deep", "apart"], indirect=True)
 @pytest.mark.parametrize(("scheme", "options"), [("light", {}), ("dark", DARK_RULES)])
 def test_axe_finds_nothing_serious(visit, scheme, options):
     page = visit(scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    unfold(page)
     found = axe.Axe().run(page, options=options)["violations"]
     grave = [v for v in found if v["impact"] in ("serious", "critical")]
     assert [(v["id"], v["nodes"][0]["html"]) for v in grave] == []

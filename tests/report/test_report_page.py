@@ -12,9 +12,11 @@ from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.weighing import weighing
 
 FIGURES = ("values", "gains", "clients", "weights", "split", "groups", "overlap")
-ALL = ("run", "lower", "finite", "hostile", "many", "tree", "deep")
+ALL = ("run", "lower", "finite", "hostile", "many", "tree", "deep", "apart")
 # What speaks for an action is drawn as weights, as a tree, or not at all.
 INSTEAD_OF_WEIGHTS = {"finite": set(), "tree": {"tree"}, "deep": {"tree"}}
+# How clients differ is drawn where there are several; the rest, where they were asked.
+JOINING = {"finite": set(), "apart": {"shifts", "path", "path-1", "ascent", "ascent-weights"}}
 VOID = {"meta", "link", "br"}
 
 
@@ -76,7 +78,7 @@ def test_nothing_is_loaded_and_no_name_becomes_markup(text):
 @pytest.mark.parametrize("name", ALL)
 def test_every_figure_is_there_with_words(name, html_of):
     own = INSTEAD_OF_WEIGHTS.get(name, {"weights"})
-    expected = set(FIGURES) - {"weights"} | own
+    expected = set(FIGURES) - {"weights"} | own | JOINING.get(name, {"shifts"})
     page = Page(html_of(name))
     assert {value for value in page.ids if value.startswith("figure-")} == {
         f"figure-{name}" for name in expected
@@ -100,7 +102,8 @@ def test_every_text_has_contrast_enough(scheme):
     pairs += [(front, back) for front in ("quiet", "accent") for back in ("page", "soft")]
     for front, back in pairs:
         assert _contrast(colours[front], colours[back]) >= 4.5, (front, back)
-    for mark in ("better", "worse", "unclear", "caution-edge"):
+    sources = [f"source-{place}" for place in range(1, 4)]
+    for mark in ("better", "worse", "unclear", "caution-edge", *sources):
         assert _contrast(colours[mark], colours["page"]) >= 4.5, mark
 
 
