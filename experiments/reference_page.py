@@ -30,7 +30,8 @@ BOUNDS = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
 
 # What the models do not say themselves.
 MEANINGS = {
-    "mixture.kind": "every row counts the same, every client does, as given, or moved toward one",
+    "mixture.kind": "every row counts the same, every client does, as given, or moved toward one; "
+    "found along a path toward one, or for the client that loses most",
 }
 
 
@@ -57,10 +58,13 @@ def _keys_of_a_choice(models: list[type[BaseModel]], above: str, default: Any) -
     """The keys of models of which `kind` says which is meant."""
     kinds = " or ".join(f'`"{m.model_fields["kind"].default}"`' for m in models)
     yield _row(f"{above}kind", kinds, f'`"{default.kind}"`', None)
-    for model in models:
-        for name, field in model.model_fields.items():
-            if name != "kind":
-                yield _row(f"{above}{name}", _takes(field), _default(field), field.description)
+    rows = (
+        _row(f"{above}{name}", _takes(field), _default(field), field.description)
+        for model in models
+        for name, field in model.model_fields.items()
+        if name != "kind"
+    )
+    yield from dict.fromkeys(rows)  # some have the same key
 
 
 def _row(key: str, takes: str, default: str, meaning: str | None) -> str:
@@ -117,6 +121,8 @@ def _default(field: FieldInfo) -> str:
         return f"`{str(field.default).lower()}`"
     if isinstance(field.default, str):
         return f'`"{field.default}"`'
+    if isinstance(field.default, tuple):
+        return f"`[{', '.join(f'{number:g}' for number in field.default)}]`"
     return f"{field.default:g}".replace("e+", "e")
 
 

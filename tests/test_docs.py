@@ -346,6 +346,7 @@ def test_json_has_the_keys_that_the_reference_names(tmp_path, monkeypatch):
         "run --out run --resume",
         "check",
         "preview study.toml clients/west",
+        "diagnose run",
         "explain run",
         "decide run clients/north/discharges.csv --out decided.csv",
         "evaluate run/policy.json",
