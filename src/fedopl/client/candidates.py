@@ -40,7 +40,8 @@ def estimate_candidates(
     chosen.insert(len(told), data.rewards[rows])
     values = np.column_stack(chosen if own else [*chosen, chosen[-1]])
     if minimum_cell:
-        _check_left_out(space, rows, np.isfinite(values).all(axis=1), minimum_cell)
+        known = np.asarray(np.isfinite(values).all(axis=1))
+        _check_left_out(space, rows, known, minimum_cell)
     found = joint_estimate(
         values,
         None if data.weights is None else data.weights[rows],
