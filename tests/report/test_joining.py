@@ -339,7 +339,7 @@ def test_an_ascent_is_told_with_regrets_before_and_after(apart):
 
 
 def test_the_floor_of_the_game_is_never_claimed_where_something_better_was_found(apart):
-    search, floor = apart.search, apart.search.at_least
+    search = apart.search
     for largest, said in (
         (search.at_least - 0.1, "does better"),
         (search.at_least + 0.1, "No pol"),

@@ -12,6 +12,7 @@ from fedopl.server.joining.covariates import (
     context_moments,
     context_shift,
     covariate_part,
+    estimated_kl,
     kl_by_chance,
     mixture_moments,
     shifts_between,
@@ -174,3 +175,22 @@ def test_chance_alone_shows_as_much_divergence_as_is_said():
         own, other = (Moments(mean=x.mean(axis=0), covariance=np.cov(x.T)) for x in (p, q))
         shown.append(context_shift(own, other).kl)
     assert np.mean(shown) == pytest.approx(kl_by_chance(3, 200, 400), rel=0.12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.4])
+def test_estimated_divergences_are_right_on_average_and_so_are_their_errors(shift):
+    """Over 300 draws; without a shift the error is a little too large, which errs on our side."""
+    rng, scale = np.random.default_rng(1), 1 + shift
+    truth = gaussian_kl(
+        Gaussian(mean=np.full(4, shift), covariance=scale**2 * np.eye(4)),
+        Gaussian(mean=np.zeros(4), covariance=np.eye(4)),
+    )
+    found = []
+    for _ in range(300):
+        samples = scale * rng.normal(size=(400, 4)) + shift, rng.normal(size=(700, 4))
+        pair = [Moments(mean=x.mean(axis=0), covariance=np.cov(x.T, bias=True)) for x in samples]
+        found.append(estimated_kl(*pair, 400, 700))
+    kl, errors = np.array(found).T
+    spread = kl.std(ddof=1)
+    assert kl.mean() == pytest.approx(truth, abs=0.01 + 3 * spread / np.sqrt(300))
+    assert 0.9 * spread < errors.mean() < (1.15 if shift else 4) * spread

@@ -12,7 +12,7 @@ from fedopl.server.record import Record
 from fedopl.theory.checks import positive
 
 # Every two clients' contexts are compared; with more clients than these that takes minutes.
-MOST_APART = 50
+MOST_APART = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,5 +1,6 @@
 """Who would learn with whom: coalitions, what each brings its members, and whose rows it needs."""
 
+from fedopl.estimates import Estimate
 from fedopl.report.comparing import Outcome, verdict
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.found import Found
@@ -143,10 +144,15 @@ def _table(found: Found, coalitions: Coalitions, about: list[Coalition]) -> Part
 def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
     stable = "yes" if one.is_stable else "may be" if one.may_be_stable else "no"
     gains = (
-        with_error(one.gains[name], decimals) if name in one.gains else "–"
+        _gain(one.gains[name], decimals) if name in one.gains else "–"
         for name in coalitions.clients
     )
     return (name_of(coalitions, one), stable, *gains)
+
+
+def _gain(gain: Estimate, decimals: int) -> str:
+    alike = gain.value == gain.standard_error == 0
+    return "decide alike" if alike else with_error(gain, decimals)
 
 
 def _worth(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:

@@ -47,14 +47,14 @@ def _chosen(path: SkewPath) -> str:
             f"A share α = {plain(chosen.alpha)} of the others' weight went to {path.target}: of "
             f"{plural(len(path.points), 'mixture')} tried, it was worth most to it, "
             f"{gain.number} more per decision than α = 0 (95 % interval {gain.interval}), and that "
-            "is more than one standard error."
+            "is more than chance would show one time in twenty."
         )
     if best.alpha:
         return (
             f"No weight was moved to {path.target}, so every row counts the same. The best of the "
             f"others, α = {plain(best.alpha)}, gained {gain.number} (95 % interval "
-            f"{gain.interval}): less than one standard error, and weight that does not show to "
-            "help is better left where the rows are."
+            f"{gain.interval}): chance may show as much, and weight that does not show to help is "
+            "better left where the rows are."
         )
     return (
         f"No weight was moved to {path.target}, so every row counts the same: that was worth most "

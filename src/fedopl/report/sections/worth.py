@@ -11,7 +11,7 @@ MOST_DRAWN = 30
 WORDS = {
     "better": "better",
     "worse": "worse",
-    "same": "the same decisions",
+    "same": "the same decisions, or nearly",
     "unclear": "no clear difference",
 }
 

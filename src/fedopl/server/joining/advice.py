@@ -51,7 +51,7 @@ class Advice:
         if self.decision == "stay alone":
             return f"The shared policy is worth {size} less than its own {found}."
         if low == high:
-            return f"Both policies decide alike on {rows}."
+            return f"Both policies decide alike on {rows}, or on all but a few."
         if math.isinf(high):
             return "It has too few held-out rows to tell."
         return f"The held-out rows cannot tell which policy is better {found}. {self._rows()}"

@@ -11,9 +11,7 @@ from fedopl.mixture import renormalised
 from fedopl.server.joining.covariates import (
     Moments,
     context_moments,
-    context_shift,
-    kl_by_chance,
-    kl_standard_error,
+    estimated_kl,
     why_unknown,
 )
 from fedopl.server.joining.shifts import Shift
@@ -87,15 +85,14 @@ def shifts_of(record: Record) -> dict[str, ClientShift]:
 
 def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Divergences:
     """Of one client's contexts from each other's."""
-    kl, errors = [], []
-    for other in sorted(contexts):
-        rows = record.rows[name], record.rows[other]
-        shift = context_shift(contexts[name], contexts[other])
-        by_chance = kl_by_chance(shift.n_directions, *rows)
-        kl.append(max(shift.kl - by_chance, 0.0) if other != name else 0.0)
-        error = kl_standard_error(contexts[name], contexts[other], *rows)
-        errors.append(error if other != name else 0.0)
-    return _Divergences(kl=np.array(kl), errors=np.array(errors))
+    found = [
+        estimated_kl(contexts[name], contexts[other], record.rows[name], record.rows[other])
+        if other != name
+        else (0.0, 0.0)
+        for other in sorted(contexts)
+    ]
+    kl, errors = np.array(found).T
+    return _Divergences(kl=kl, errors=errors)
 
 
 def _told(shift: Shift, name: str, names: list[str]) -> _Divergences | None:

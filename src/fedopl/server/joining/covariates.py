@@ -142,13 +142,15 @@ def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
     return 0.5 * n_moments * (1 / rows + 1 / other_rows)
 
 
-def kl_standard_error(own: Moments, other: Moments, rows: int, other_rows: int) -> float:
-    """Of the KL divergence between two Gaussians with sample moments, to second order.
+def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tuple[float, float]:
+    """KL of one Gaussian from another with sample moments, less what chance adds; and its error.
 
-    By the delta method, where a sample covariance S of n rows has Var tr(AS) = 2·tr(AΣAΣ)/n; and by
-    the spread of a χ², which is all there is where both are the same.
+    The error is by the delta method, where a sample covariance S of n rows has Var tr(AS) =
+    2·tr(AΣAΣ)/n; and by the spread of a χ², which is all there is where both are the same.
     """
     gap, variances, others = _apart(own, other)
+    ratios = variances / others
+    kl = 0.5 * float(np.sum(ratios - 1 - np.log(ratios) + gap**2 / others))
     pull = gap / others
     by_own = 0.5 * (1 / others - 1 / variances)
     by_other = 0.5 * (np.diag(1 / others - variances / others**2) - np.outer(pull, pull))
@@ -160,7 +162,8 @@ def kl_standard_error(own: Moments, other: Moments, rows: int, other_rows: int) 
         + 2 * np.trace(scaled @ scaled) / other_rows
         + 0.5 * n_moments * (1 / rows + 1 / other_rows) ** 2
     )
-    return float(np.sqrt(variance))
+    by_chance = kl_by_chance(len(gap), rows, other_rows)
+    return max(kl - by_chance, 0.0), float(np.sqrt(variance))
 
 
 def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
