@@ -102,3 +102,13 @@ def test_advice_is_right_where_the_gain_is_large(join, name):
     powers = np.array([one.power for one in found])
     spread = np.sqrt((powers * (1 - powers)).sum())
     assert abs(sum(one.is_right for one in found) - powers.sum()) < 3 * spread
+
+
+def test_advice_is_undecided_where_joining_hardly_matters(join):
+    """Clients are alike and have rows enough: 90 of 90; by chance alone, some 5 would be decided.
+
+    Fewer are, since both policies decide alike on nearly all held-out rows: a gain that rests on
+    fewer than four of them is never two standard errors.
+    """
+    found = advised(join, 30, lambda draw: alike_world(seed=draw), (800, 800, 800))
+    assert np.mean([one.decision == "undecided" for one in found]) >= 0.9

@@ -77,8 +77,8 @@ def of_all_clients(joined):
 def test_theorem_one_holds_for_trees(join):
     """90 of 90 draws with the proof's constants, by V and by V_{λ,n}; 95 % are asked for.
 
-    With c₁ = c₂ = 1, 90 regrets and 90 deviations; 95 % of these are below 0.81 of that bound, so
-    that 0.81 would be enough.
+    With c₁ = c₂ = 1, 90 regrets and 89 deviations; 95 % of these are below 0.79 of that bound, so
+    that 0.79 would be enough.
     """
     found = []
     for draw in range(15):
@@ -126,7 +126,7 @@ def chi_squared_from_mixture(world, weights, client, rng, n_rows=4000):
 
 
 def test_theorem_two_holds_for_trees(join):
-    """72 of 72 clients, by the discrepancy and by χ², of which it is 0.06 in the median.
+    """72 of 72 clients, by the discrepancy and by χ², of which it is 0.11 in the median.
 
     A client's regret exceeds the mixture's by up to half of the discrepancy here.
     """
@@ -150,6 +150,6 @@ def test_theorem_two_holds_for_trees(join):
                 assert by_gap.total <= by_chi.total
                 ratios.append(by_gap.shift / by_chi.shift)
                 used.append((regret - overall) / by_gap.shift)
-    assert np.median(ratios) < 0.15
+    assert 0.05 < np.median(ratios) < 0.2
     assert 0.3 < max(used) <= 1
     assert math.isfinite(max(ratios))
