@@ -1,21 +1,21 @@
 """Contexts told apart by their moments."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 import fedopl
 from fedopl.errors import OptionError
+from fedopl.server.joining.attributing import shifts_of
 from fedopl.server.joining.covariates import (
     Moments,
     context_moments,
     context_shift,
-    covariate_part,
     estimated_kl,
     kl_by_chance,
     mixture_moments,
-    shifts_between,
     shifts_from_mixture,
     why_unknown,
 )
@@ -82,10 +82,11 @@ def test_features_that_do_not_vary_or_say_nothing_new_change_nothing(join):
         name: Moments(mean=m.mean[:4], covariance=m.covariance[:4, :4])
         for name, m in moments.items()
     }
-    expected = shifts_between(plain)
-    for pair, shift in shifts_between(moments).items():
-        assert shift.kl == pytest.approx(expected[pair].kl, rel=1e-6)
-        assert shift.chi_squared == pytest.approx(expected[pair].chi_squared, rel=1e-6)
+    for name, other in permutations(moments, 2):
+        shift = context_shift(moments[name], moments[other])
+        expected = context_shift(plain[name], plain[other])
+        assert shift.kl == pytest.approx(expected.kl, rel=1e-6)
+        assert shift.chi_squared == pytest.approx(expected.chi_squared, rel=1e-6)
         assert (shift.n_directions, shift.n_left_out) == (4, 4)
 
 
@@ -136,15 +137,11 @@ def test_one_action_that_all_rows_have_a_score_for_is_enough(join):
 
 def test_the_covariate_part_of_theorem_3_is_the_mean_root(join):
     joined = join(covariate_shift(alike_world()), SIZES)
-    moments = context_moments(joined.statistics)
-    between, part = shifts_between(moments), covariate_part(moments, joined.weights)
-    for name, found in part.items():
-        expected = sum(
-            joined.weights[other] * np.sqrt(between[name, other].kl)
-            for other in part
-            if other != name
-        )
-        assert found == pytest.approx(expected)
+    moments, rows = context_moments(joined.statistics), joined.record.rows
+    for name, found in shifts_of(joined.record).items():
+        kl = {o: estimated_kl(moments[name], moments[o], rows[name], rows[o])[0] for o in moments}
+        expected = sum(joined.weights[o] * np.sqrt(kl[o]) for o in kl if o != name)
+        assert found.parts["covariates"].value == pytest.approx(expected)
 
 
 def test_shifts_estimate_the_truth():
@@ -155,9 +152,11 @@ def test_shifts_estimate_the_truth():
         x = world.contexts(name, 40_000, rng)
         moments[name] = Moments(mean=x.mean(axis=0), covariance=np.cov(x.T))
     means = {name: truth.context_mean for name, truth in world.truths.items()}
-    for (name, other), found in shifts_between(moments).items():
+    for name, other in permutations(moments, 2):
         true = 0.5 * ((means[name] - means[other]) ** 2).sum()
-        assert found.kl == pytest.approx(true, rel=0.06, abs=0.002)
+        assert context_shift(moments[name], moments[other]).kl == pytest.approx(
+            true, rel=0.06, abs=0.002
+        )
     uniform = dict.fromkeys(means, 1 / 3)
     centre = sum(means.values()) / 3
     spread = np.eye(4) + np.cov(np.stack(list(means.values())).T, ddof=0)

@@ -11,6 +11,12 @@ from fedopl.server.joining.advice import Advice
 from fedopl.server.joining.attributing import SOURCES, ClientShift
 from fedopl.server.joining.coalitions import Coalition, Coalitions
 from fedopl.server.joining.contrasts import MeasuredDiscrepancy
+from fedopl.server.joining.covariates import (
+    ContextShift,
+    context_moments,
+    shifts_from_mixture,
+    why_unknown,
+)
 from fedopl.server.joining.diagnosing import Diagnosis
 from fedopl.server.joining.modelling import (
     PLAIN,
@@ -49,6 +55,7 @@ def joining_json(found: Found) -> Json:
         "advice": {n: _advice(one) for n, one in found.advice.items() if n in found.clients},
         "modelled": {n: _modelled(one) for n, one in found.modelled.items() if n in found.clients},
         "shifts": {n: _shift(one) for n, one in found.shifts.items() if n in found.clients},
+        "contexts": _contexts(found),
         **_diagnosed(found, record.diagnosis),
         "search": json.loads(search_json(record.search)) if record.search else None,
     }
@@ -84,6 +91,20 @@ def _modelled(one: Modelled) -> Json:
 def _shift(one: ClientShift) -> Json:
     parts: Json = {s: vars(one.parts[s]) if s in one.parts else None for s in SOURCES}
     return {**parts, "largest": one.largest, "total_variation_at_most": one.joint}
+
+
+def _contexts(found: Found) -> Json | None:
+    """Each client's contexts from the mixture's, both taken for Gaussians; null if not known."""
+    record = found.record
+    if why_unknown(record.statistics):
+        return None
+    shifts = shifts_from_mixture(context_moments(record.statistics), record.mixture)
+    return {n: _context(one) for n, one in shifts.items() if n in found.clients}
+
+
+def _context(one: ContextShift) -> Json:
+    bounds = {"at_least": one.total_variation.lower, "at_most": one.total_variation.upper}
+    return {"kl": one.kl, "chi_squared": one.chi_squared, "total_variation": bounds}
 
 
 def _diagnosed(found: Found, diagnosis: Diagnosis | None) -> Json:

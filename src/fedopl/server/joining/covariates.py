@@ -9,7 +9,6 @@ from fedopl.arrays import FloatArray
 from fedopl.errors import OptionError
 from fedopl.mixture import Weights, renormalised
 from fedopl.server.statistics import Statistics
-from fedopl.theory.bounds import shift_bound
 from fedopl.theory.gaussian import (
     Gaussian,
     gaussian_chi_squared,
@@ -103,34 +102,12 @@ def context_shift(own: Moments, other: Moments) -> ContextShift:
     )
 
 
-def shifts_between(moments: Mapping[str, Moments]) -> dict[tuple[str, str], ContextShift]:
-    """Every client's contexts from every other's."""
-    return {
-        (name, other): context_shift(moments[name], moments[other])
-        for name in sorted(moments)
-        for other in sorted(moments)
-        if name != other
-    }
-
-
 def shifts_from_mixture(
     moments: Mapping[str, Moments], weights: Weights
 ) -> dict[str, ContextShift]:
     """Every client's contexts from a Gaussian with the mixture's moments."""
     everybody = mixture_moments(moments, weights)
     return {name: context_shift(moments[name], everybody) for name in sorted(moments)}
-
-
-def covariate_part(moments: Mapping[str, Moments], weights: Weights) -> dict[str, float]:
-    """E_{k∼λ}[√KL(p_{X^c}‖p_{X^k})] by client c: the contexts' part of Theorem 3."""
-    between, names = shifts_between(moments), sorted(moments)
-    shares = renormalised(weights, names)
-    found = {}
-    for name in names:
-        kl = [between[name, other].kl if other != name else 0.0 for other in names]
-        nothing = np.zeros(len(names))
-        found[name] = shift_bound([shares[n] for n in names], kl, nothing, nothing).covariates
-    return found
 
 
 def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
