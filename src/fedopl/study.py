@@ -120,7 +120,7 @@ class Study(Checked):
     evaluation_share: float = Field(default=0.25, ge=0, le=0.9)
     describe: bool = Field(default=True, description="overlap, and how decisions split")
     diagnose: bool = Field(
-        default=False, description="clients compare their models, so that shifts can be told"
+        default=False, description="clients tell where they differ, and what joining is worth"
     )
     declared: Declared = Declared()
     requires: Grants = Grants()
@@ -168,12 +168,6 @@ class Study(Checked):
                 f"mixture: minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
                 "at most, and thresholds on a grid"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_diagnosed(self) -> Self:
-        if self.diagnose and not self.evaluation_share:
-            raise ValueError("diagnose: what joining is worth is told on held-out rows; hold some")
         return self
 
     @model_validator(mode="after")

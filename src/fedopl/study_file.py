@@ -109,8 +109,13 @@ class Evaluation(Checked):
     describe: bool = Field(
         default=True, description="clients tell how decisions split, and how likely actions were"
     )
+
+
+class Joining(Checked):
+    """What is asked about clients, so that each can tell whether joining pays."""
+
     diagnose: bool = Field(
-        default=False, description="clients compare their models, so that shifts can be told"
+        default=False, description="clients tell where they differ, and what joining is worth"
     )
 
 
@@ -134,6 +139,7 @@ class StudyFile(Checked):
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: Evaluation = Evaluation()
+    joining: Joining = Joining()
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
@@ -177,7 +183,7 @@ class StudyFile(Checked):
             mixture=self.mixture,
             evaluation_share=self.evaluation.share,
             describe=self.evaluation.describe,
-            diagnose=self.evaluation.diagnose,
+            diagnose=self.joining.diagnose,
             declared=self.declared,
             requires=self.requires,
             quorum=self.quorum,

@@ -93,7 +93,7 @@ def test_a_run_that_did_not_ask_tells_what_it_can(finished):
     assert (done.code, done.err) == (0, "")
     assert "Gain by joining" in done.out
     assert "Covariates" in done.out
-    assert "diagnose = true under [evaluation]" in " ".join(done.out.split())
+    assert "diagnose = true under [joining]" in " ".join(done.out.split())
     told = fedopl("diagnose", finished.out, "--json").json()
     assert told["skewness"] == 1.0
     assert told["effective_rows"] == sum(told["rows"].values())
@@ -103,7 +103,7 @@ def test_a_run_that_did_not_ask_tells_what_it_can(finished):
 
 
 def test_what_clients_would_not_tell_is_said_to_be_unknown(tiny):
-    tiny.add("\n[evaluation]\ndiagnose = true\n")
+    tiny.add("\n[joining]\ndiagnose = true\n")
     for name in ("north", "south"):
         tiny.add("\n[limits]\nmodel_queries = 0\n", tiny.settings(name))
     assert tiny.run().code == 0

@@ -116,7 +116,7 @@ def test_each_clients_advice_stands_in_one_place(joined):
 def test_a_run_that_did_not_ask_says_what_it_can_and_how_to_know_more(run):
     parts = joining(run).parts
     said = words(parts)
-    assert "diagnose = true under [evaluation]" in said
+    assert "diagnose = true under [joining]" in said
     assert "learn(diagnose=True)" in said
     assert "The other two were not asked about." in said
     assert "More weight for one client" not in said

@@ -54,6 +54,8 @@ def run_study(
     `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
     for other rows.
     """
+    if study.diagnose and not study.evaluation_share:
+        raise OptionError("diagnose: what joining is worth is told on held-out rows; hold some out")
     alone = _only_if_observed(study, transport, alone)
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)

@@ -27,7 +27,7 @@ MODELLED = (
 HOW_TO_KNOW_MORE = (
     "More can be known: how far each client's values lie from everybody's and why, what more "
     "weight for it would bring, and who would learn with whom. Clients are asked about it if the "
-    "study says diagnose = true under [evaluation], or with learn(diagnose=True)."
+    "study says diagnose = true under [joining], or with learn(diagnose=True)."
 )
 
 
