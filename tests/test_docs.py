@@ -216,7 +216,7 @@ def test_every_option_of_the_training_plan_is_explained():
 
 # --- (c) commands are those of the command line, and print what the page shows -------------------
 
-WALKS = [ROOT / "docs" / f"{name}.md" for name in ("tutorial", "rand-hie", "trees")]
+WALKS = [ROOT / "docs" / f"{name}.md" for name in ("tutorial", "rand-hie", "trees", "joining")]
 NEEDS = {"rand-hie.md": "statsmodels"}
 NUMBER = r"(\d[\d,]*\.?\d*)"
 APPENDED = r"<!-- appended to (\S+) -->\n```toml\n(.*?)^```$"
