@@ -8,6 +8,7 @@ import pytest
 import fedopl
 from fedopl.errors import FederationError, OptionError
 from fedopl.estimates import Estimate
+from fedopl.mixture import Empirical
 from fedopl.server.candidates import LOCAL
 from fedopl.server.joining.coalitions import Coalition, Coalitions, compare_coalitions
 from fedopl.server.joining.solving import solve
@@ -141,27 +142,10 @@ def test_a_coalition_is_stable_if_nobody_prefers_to_leave():
     assert found.found[frozenset("ac")].sure_leavers == ("c",)
 
 
-def test_nash_stability_also_asks_where_else_everybody_could_go():
-    found = made({"abc": (1, 1, -1), "ab": (0.5, 0.5), "ac": (0.7, 0.2), "bc": (-1, -1)})
-    # Without c, a would rather be with it; c would rather be alone than with both.
-    assert not found.is_nash_stable(found.found[frozenset("ab")])
-    # With a and c together, b would come in.
-    assert not found.is_nash_stable(found.found[frozenset("ac")])
-    assert not found.is_nash_stable(found.grand)
-    kept = made({"abc": (1, 1, -1), "ab": (0.5, 0.5), "ac": (0.4, 0.2), "bc": (-1, -1)})
-    assert kept.is_nash_stable(kept.found[frozenset("ab")])
-    # If c likes it there, it comes in, though nobody asks it to.
-    wanted = made({"abc": (-1, -1, 1), "ab": (0.5, 0.5), "ac": (0.4, 0.2), "bc": (-1, -1)})
-    assert not wanted.is_nash_stable(wanted.found[frozenset("ab")])
-    everybody = made({"abc": (1, 1, 0), "ab": (5, 5), "ac": (5, 5), "bc": (5, 5)})
-    assert everybody.is_nash_stable(everybody.grand)
-
-
 def test_alike_clients_stay_together_and_odd_ones_leave(join):
     alike = compared(join(alike_world(3), (400, 400, 400), evaluation_share=0.9, **LOCALLY))
     assert len(alike.stable) == 4
     assert alike.stable[0] is alike.grand
-    assert alike.is_nash_stable(alike.grand)
     world = outcome_shift(alike_world(3), 2.0)
     odd = compared(join(world, (900, 900, 900), **LOCALLY))
     assert odd.grand.sure_leavers == ("client 1", "client 2", "client 3")
@@ -169,9 +153,31 @@ def test_alike_clients_stay_together_and_odd_ones_leave(join):
     assert not odd.grand.may_be_stable
 
 
+@pytest.mark.parametrize("n_clients", [2, 12])
+def test_data_have_a_worth_among_two_and_among_many(join, n_clients):
+    world = outcome_shift(many_clients(n_clients), 0.5)
+    joined = join(world, (150,) * n_clients, **LOCALLY)
+    found = compared(joined)
+    assert set(found.worth_of_data) == set(joined.doors)
+    sizes = [len(one.members) for one in found.compared]
+    assert sizes == ([2] if n_clients == 2 else [12] + 12 * [11])
+    name, worth = next(iter(found.worth_of_data.items()))
+    others = {other: n for other, n in joined.record.rows.items() if other != name}
+    policy = solve(joined.statistics, Empirical().weights(others))
+    lost = sum(
+        weight
+        * (
+            joined.value(other, joined.record.policy, Rows.EVALUATION)
+            - joined.value(other, policy, Rows.EVALUATION)
+        )
+        for other, weight in joined.weights.items()
+    )
+    assert worth.value == pytest.approx(lost, abs=1e-9)
+
+
 def test_what_cannot_be_compared_is_refused(join):
     joined = join(WORLD, SIZES, **LOCALLY)
-    with pytest.raises(OptionError, match="of 2 to 10"):
+    with pytest.raises(OptionError, match="of 2 to 100"):
         compare_coalitions(joined.statistics, {"client 1": 9}, joined.ask(), most=4)
     with pytest.raises(OptionError, match="client 9"):
         solve(joined.statistics, {"client 9": 1.0})

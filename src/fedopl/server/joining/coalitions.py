@@ -16,7 +16,8 @@ from fedopl.mixture import Empirical, Weights
 from fedopl.server.joining.solving import AnyStatistics, solve
 from fedopl.server.joining.valuing import Ask, Valued, value_groups
 
-MOST_CLIENTS = 10
+# Of more clients than this, only all together and all but one are compared; beyond, nothing is.
+MOST_CLIENTS, MOST_LEFT_OUT = 10, 100
 # Means over rows are this exact.
 TIE = 1e-12
 
@@ -58,7 +59,7 @@ class Coalition:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coalitions:
-    """All coalitions of two clients or more."""
+    """All coalitions of two clients or more; of many clients, only all together and all but one."""
 
     clients: tuple[str, ...]
     compared: tuple[Coalition, ...]  # the largest first
@@ -79,38 +80,18 @@ class Coalitions:
         """Those that no member prefers to leave, the largest first."""
         return tuple(coalition for coalition in self.compared if coalition.is_stable)
 
-    def gain(self, client: str, members: Members) -> float:
-        """What a client gains over its own policy in a coalition; alone, nothing."""
-        return self.found[members].gains[client].value if len(members) > 1 else 0.0
-
-    def is_nash_stable(self, coalition: Coalition) -> bool:
-        """Whether nobody would rather move if these are together and all others are alone.
-
-        A member may leave, or go to one of the others; one of the others may come in, or go to
-        another. Nobody is asked whether it is welcome.
-        """
-        together = frozenset(coalition.members)
-        parts = [together, *(frozenset({name}) for name in self.clients if name not in together)]
-        return not any(self._would_move(name, parts) for name in self.clients)
-
-    def _would_move(self, client: str, parts: list[Members]) -> bool:
-        own = next(part for part in parts if client in part)
-        moves = [frozenset({client}), *(part | {client} for part in parts if part != own)]
-        best = max(self.gain(client, move) for move in moves)
-        return best > self.gain(client, own) + TIE
-
 
 def compare_coalitions(
     statistics: AnyStatistics, rows: Mapping[str, int], ask: Ask, *, most: int
 ) -> Coalitions:
-    """Solve and value all coalitions of these clients, and what each one's data are worth.
+    """Solve and value coalitions of these clients, and what each one's data are worth.
 
     The grand coalition's policy comes first in every query, so that the others are paired with it.
     """
     clients = tuple(sorted(rows))
-    if not 2 <= len(clients) <= MOST_CLIENTS:
-        raise OptionError(f"coalitions: of 2 to {MOST_CLIENTS} clients, came {len(clients)}")
-    together = list(_subsets(clients))
+    if not 2 <= len(clients) <= MOST_LEFT_OUT:
+        raise OptionError(f"coalitions: of 2 to {MOST_LEFT_OUT} clients, came {len(clients)}")
+    together = _subsets(clients)
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve(statistics, weights) for weights in shares]
     groups = [[policy] for policy in policies]
@@ -123,14 +104,17 @@ def compare_coalitions(
             gains={name: one.gain_over_local(name) for name in part},
         )
         for part, weights, one in zip(together, shares, valued, strict=True)
+        if len(part) > 1
     )
     worth = _worth_of_data(clients, shares[0], together, valued)
     return Coalitions(clients=clients, compared=compared, worth_of_data=worth)
 
 
 def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Everybody first, then ever fewer."""
-    sizes = range(len(clients), 1, -1)
+    """Everybody first, then ever fewer; at least all but one, who may be alone."""
+    everybody = len(clients)
+    fewest = 2 if everybody <= MOST_CLIENTS else everybody - 1
+    sizes = range(everybody, min(fewest, everybody - 1) - 1, -1)
     return [part for size in sizes for part in combinations(clients, size)]
 
 
@@ -140,15 +124,12 @@ def _worth_of_data(
     together: list[tuple[str, ...]],
     valued: list[Valued],
 ) -> dict[str, Estimate]:
-    """Q̂_n̄(π_N) − Q̂_n̄(π_{N∖k}), paired; nothing for two clients, one of whom is alone without k."""
+    """Q̂_n̄(π_N) − Q̂_n̄(π_{N∖k}), paired."""
     without = {frozenset(part): one for part, one in zip(together, valued, strict=True)}
     found = {}
     for client in clients:
-        others = frozenset(clients) - {client}
-        if others in without:
-            one = without[others]
-            anchor = Valued(one.answers, ANCHOR)
-            found[client] = anchor.gain(weights, one.place)
+        one = without[frozenset(clients) - {client}]
+        found[client] = Valued(one.answers, ANCHOR).gain(weights, one.place)
     return found
 
 

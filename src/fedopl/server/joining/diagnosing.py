@@ -169,7 +169,8 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     if study.policy == "finite":
         return about_models
     room = most_candidates(study)
-    n_coalitions = (1 << n_clients) - n_clients - 1 if n_clients <= joint.MOST_CLIENTS else 0
+    few = n_clients <= joint.MOST_CLIENTS
+    n_coalitions = (1 << n_clients) - n_clients if few else n_clients + 1
     n_on_paths = min(n_clients, MOST_PATHS) * len(ALPHAS)
     per_query = [2 * min(n_clients, MOST_DISCREPANCIES), n_on_paths, n_coalitions]
     if study.mixture.kind != "empirical":
