@@ -4,7 +4,7 @@ import sys
 import fedopl
 
 SURFACE = """
-    DataError Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy LoggedData
+    DataError Declared Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy LoggedData
     ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError PolicyLearner
     PrivacyError Run Schema SchemaError Scores StorageError Study StudyError TrainingPlan
     TreePlan TreePolicy

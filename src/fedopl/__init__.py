@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from fedopl.policies.tree import TreePolicy
     from fedopl.report.page import write_report
     from fedopl.schema import Schema
-    from fedopl.study import NuisancePlan, Study, TrainingPlan
+    from fedopl.study import Declared, NuisancePlan, Study, TrainingPlan
     from fedopl.study_file import read_study
     from fedopl.trees.plan import TreePlan
 
@@ -99,13 +99,14 @@ _HOMES = {
     "fedopl.report.page": ("write_report",),
     "fedopl.schema": ("Schema",),
     "fedopl.study_file": ("read_study",),
-    "fedopl.study": ("NuisancePlan", "Study", "TrainingPlan"),
+    "fedopl.study": ("Declared", "NuisancePlan", "Study", "TrainingPlan"),
     "fedopl.trees.plan": ("TreePlan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "DataError",
+    "Declared",
     "Estimate",
     "FederationError",
     "FedoplError",
