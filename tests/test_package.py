@@ -4,8 +4,8 @@ import sys
 import fedopl
 
 SURFACE = """
-    DataError Declared Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy LoggedData
-    ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError PolicyLearner
+    DataError Declared Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy
+    LoggedData ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError PolicyLearner
     PrivacyError Run Schema SchemaError Scores StorageError Study StudyError TrainingPlan
     TreePlan TreePolicy
     aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy
