@@ -5,12 +5,11 @@ import fedopl
 
 SURFACE = """
     DataError Declared Estimate FederationError FedoplError FedoplWarning Limits LinearPolicy
-    LoggedData ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError PolicyLearner
-    PrivacyError Run Schema SchemaError Scores StorageError Study StudyError TrainingPlan
-    TreePlan TreePolicy
-    aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy
-    load_run mixture overlap read_logged read_study run search_tree self_normalised_aipw_scores
-    self_normalised_ipw_scores write_report
+    LoggedData ModelError NuisancePlan Nuisances OptionError Overlap PairwisePolicy PolicyError
+    PolicyLearner PrivacyError Run Schema SchemaError Scores StorageError Study StudyError
+    TrainingPlan TreePlan TreePolicy aipw_scores check cross_fit dm_scores estimate_value evaluate
+    ipw_scores learn load_policy load_run mixture overlap read_logged read_study run search_tree
+    self_normalised_aipw_scores self_normalised_ipw_scores write_report
 """.split()
 
 HEAVY = ("sklearn", "pandas", "polars", "matplotlib", "pyarrow", "scipy", "pydantic", "narwhals")
