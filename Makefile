@@ -17,8 +17,9 @@ check: $(STAMP)-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Files of tests share the cores, so each gets by with one thread of linear algebra.
 test: check
-	$(BIN)/pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # The oldest dependencies pyproject.toml admits, in an environment of their own.
 test-lowest:
