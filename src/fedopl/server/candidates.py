@@ -137,7 +137,7 @@ class Candidates:
         """The fields that carry these candidates."""
         fields = no_policies(self.study)
         for field, policies in self._by_field().items():
-            carried = [_numbers(policy) for name, policy in policies.items() if name in names]
+            carried = [policy_numbers(policy) for name, policy in policies.items() if name in names]
             if carried:
                 fields[field] = np.stack(carried)
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
@@ -154,7 +154,7 @@ class Candidates:
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
 
 
-def _numbers(policy: Policy) -> FloatArray:
+def policy_numbers(policy: Policy) -> FloatArray:
     """The policy as the numbers that a message carries."""
     if isinstance(policy, TreePolicy):
         return as_array(policy.root, MOST_NODES)

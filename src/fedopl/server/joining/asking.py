@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
 from fedopl.errors import OptionError
-from fedopl.policies.kinds import Policy
-from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
-from fedopl.server.candidates import FIELDS
+from fedopl.server.candidates import FIELDS, policy_numbers
 from fedopl.server.conversation import Conversation
 from fedopl.server.faults import fault_in_values
 from fedopl.server.joining.valuing import Ask, Askable
@@ -27,15 +24,9 @@ def asking(
         if len(kinds) != 1:
             raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")
         fields = no_policies(conversation.study)
-        fields[FIELDS[kinds.pop()]] = np.stack([_numbers(policy) for policy in policies])
+        fields[FIELDS[kinds.pop()]] = np.stack([policy_numbers(policy) for policy in policies])
         told = conversation.ask(EstimateValues, clients, Values, split=split, **fields)
         expected = len(policies) + N_OWN_CANDIDATES
         return conversation.drop(told, lambda answer: fault_in_values(answer, expected))
 
     return ask
-
-
-def _numbers(policy: Policy) -> FloatArray:
-    if isinstance(policy, TreePolicy):
-        return as_array(policy.root, MOST_NODES)
-    return policy.parameters
