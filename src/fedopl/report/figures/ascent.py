@@ -1,9 +1,8 @@
 """A search by steps: two numbers for each step, in one panel."""
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.figures.drawing import ACCENT, LINE, QUIET, WIDTH, axes_at, drawn
+from fedopl.report.figures.drawing import ACCENT, QUIET, WIDTH, axes_at, drawn, style_over_steps
 from fedopl.report.parts import Key
 
 HEIGHT, LEFT, FOOT = 2.1, 0.75, 0.45
@@ -25,11 +24,6 @@ def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) 
         shape = "s--" if marked else "--"
         axes.plot(steps, gaps, shape, color=QUIET, mfc="none", lw=1.2, markersize=4)
         axes.set_ylim(bottom=min(0.0, *largest, *gaps))
-        axes.set_xlabel("step")
-        axes.set_ylabel(axis)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.ticklabel_format(useOffset=False, style="plain")
-        axes.grid(axis="y", color=LINE, linewidth=0.6)
+        style_over_steps(axes, "step", axis)
 
     return drawn(name, HEIGHT, draw)

@@ -1,9 +1,8 @@
 """A curve over rounds."""
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.figures.drawing import ACCENT, LINE, WIDTH, axes_at, drawn
+from fedopl.report.figures.drawing import ACCENT, WIDTH, axes_at, drawn, style_over_steps
 
 HEIGHT, LEFT, FOOT = 2.1, 0.75, 0.45
 
@@ -16,11 +15,6 @@ def curve(name: str, numbers: list[float], axis: str) -> str:
         rounds = range(1, len(numbers) + 1)
         axes.plot(rounds, numbers, color=ACCENT, linewidth=1.8)
         axes.plot(len(numbers), numbers[-1], "o", color=ACCENT, markersize=5)
-        axes.set_xlabel("round")
-        axes.set_ylabel(axis)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.ticklabel_format(useOffset=False, style="plain")
-        axes.grid(axis="y", color=LINE, linewidth=0.6)
+        style_over_steps(axes, "round", axis)
 
     return drawn(name, HEIGHT, draw)

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.text import printable
 
@@ -80,6 +81,16 @@ def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float
             warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
             figure.savefig(content, format="svg", transparent=True, metadata=NO_METADATA)
     return _inline(content.getvalue(), name)
+
+
+def style_over_steps(axes: Axes, step: str, axis: str) -> None:
+    """Whole numbers across, plain ones up, and lines to read them by."""
+    axes.set_xlabel(step)
+    axes.set_ylabel(axis)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.ticklabel_format(useOffset=False, style="plain")
+    axes.grid(axis="y", color=LINE, linewidth=0.6)
 
 
 def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
