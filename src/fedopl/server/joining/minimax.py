@@ -89,7 +89,7 @@ def minimax_weights(
     logs = np.log([start[name] for name in names])
     reach = math.sqrt(-8 * float(logs.min()) / most_steps)
     trace: list[Step] = []
-    spread = 0.0
+    all_felt, all_weighed, spread = np.zeros(len(names)), 0.0, 0.0
     converged = False
     while len(trace) < most_steps and not converged:
         weights = _softmax(names, logs)
@@ -98,7 +98,10 @@ def minimax_weights(
             break
         felt = np.array([found[name] for name in names])
         spread = max(spread, float(np.ptp(felt)))
-        step = Step(weights=weights, regrets=found, gap=_gap(names, trace, weights, felt))
+        all_felt += felt
+        all_weighed += sum(weights[name] * found[name] for name in names)
+        gap = float(all_felt.max() - all_weighed) / (len(trace) + 1)
+        step = Step(weights=weights, regrets=found, gap=gap)
         trace.append(step)
         converged = step.gap <= tolerance * spread
         if step_size is None:
@@ -212,13 +215,6 @@ def _told(regrets: Regrets, statistics: AnyStatistics, weights: Weights) -> dict
     found = regrets(solve(statistics, weights))
     known = all(math.isfinite(found.get(name, math.nan)) for name in weights)
     return {name: float(found[name]) for name in sorted(weights)} if known else None
-
-
-def _gap(names: list[str], before: list[Step], weights: Weights, felt: FloatArray) -> float:
-    all_felt = [np.array([step.regrets[name] for name in names]) for step in before] + [felt]
-    weighed = [sum(step.weights[n] * step.regrets[n] for n in names) for step in before]
-    weighed.append(sum(weights[n] * r for n, r in zip(names, felt, strict=True)))
-    return float(np.mean(all_felt, axis=0).max() - np.mean(weighed))
 
 
 def _softmax(names: list[str], logs: FloatArray) -> Weights:
