@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.client import own_models
+from fedopl.client.batches import Batches
 from fedopl.client.candidates import estimate_candidates, n_policies
 from fedopl.client.classifying import classify
 from fedopl.client.comparing import compare_models
@@ -26,7 +27,6 @@ from fedopl.client.tree_answers import count_bins, sum_cells, value_leaves
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.errors import WireError
 from fedopl.policies.kinds import Policy
-from fedopl.seeds import generator_for
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
 from fedopl.wire import codec
@@ -100,6 +100,7 @@ class Door:
         secret: str = "",
     ) -> None:
         self.name, self.study, self._secret = name, study, secret
+        self._batches = Batches(study.seed, name, secret)
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         needed = self.limits.rows_needed(study.n_features + 1)
@@ -253,16 +254,16 @@ class Door:
         if not self._secret:
             # Whoever can tell what the batches hold could solve for rows, given enough rounds.
             self.limits.check_parameters(plan.rounds, len(rows.features))
-        purpose = f"steps {query.round} {self._secret}"
-        rng = generator_for(self.study.seed, client=self.name, purpose=purpose)
         if self.study.oracle == "csoaa-vw":
+            rng = self._batches.generator(f"steps {query.round}")
             # Its labels have no room for row weights: heavier rows are drawn more often instead.
             shares = None if rows.weights is None else rows.weights / rows.weights.sum()
-            picks = rng.choice(len(rows.features), (plan.local_steps, plan.batch_size), p=shares)
-            improved = space.vowpal(rows).improve(query.parameters, picks)
+            drawn = rng.choice(len(rows.features), (plan.local_steps, plan.batch_size), p=shares)
+            improved = space.vowpal(rows).improve(query.parameters, drawn)
         else:
             decay = 1 / np.sqrt(1 + query.round / 4)
-            improved = improve(query.parameters, rows, plan, space.mask, rng, float(decay))
+            picks = self._batches.of_round(query.round, len(rows.features), plan)
+            improved = improve(query.parameters, rows, plan, space.mask, picks, float(decay))
         return ImprovedPolicy, {"parameters": improved}
 
     def _slope(self, query: SlopeOfValue) -> tuple[type[Message], dict[str, Any]]:

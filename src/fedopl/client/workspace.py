@@ -309,9 +309,9 @@ class Workspace:
         key = centre.tobytes() + scale.tobytes()
         if self._examples is None or self._examples[0] != key:
             scores = self.scores
-            rows = self.training & np.isfinite(scores).any(axis=1)
-            weights = None if self.data.weights is None else self.data.weights[rows]
-            made = examples(self.data.contexts[rows], scores[rows], weights, centre, scale)
+            rows = np.flatnonzero(self.training & np.isfinite(scores).any(axis=1))
+            data = self.data
+            made = examples(data.contexts, scores, data.weights, centre, scale, rows)
             self._examples = (key, made)
         return self._examples[1]
 
