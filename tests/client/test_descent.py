@@ -70,6 +70,7 @@ def test_examples_are_the_rows_asked_for_standardised(monkeypatch, at_once, weig
     np.testing.assert_array_equal(made.known, np.isfinite(scores[rows]))
     assert made.curvature == pytest.approx(np.linalg.eigvalsh(gram)[-1])
     assert made.trace == pytest.approx(np.trace(gram))
+    examples(contexts, scores, None, centre, scale)
     assert np.isnan(scores[5, 0])  # the caller's scores are as they were
 
 
@@ -87,7 +88,7 @@ def rounds(n_rows, n_rounds, plan, seed=0, client="north", secret="hush"):
     return [batches.of_round(turn, n_rows, plan) for turn in range(n_rounds)]
 
 
-@pytest.mark.parametrize("n_rows", [80, 100, 119, 1000])
+@pytest.mark.parametrize("n_rows", [40, 80, 100, 119, 1000])
 def test_a_pack_deals_each_row_once_and_leaves_out_none_or_a_round(n_rows):
     plan = TrainingPlan(local_steps=4, batch_size=10)
     n_rounds = rounds_in_pack(n_rows, 40)

@@ -13,8 +13,7 @@ class Batches:
     Rounds are dealt from a shuffled pack, each row in one of them at most, and then from another
     pack. Steps that meet every row once before any again need fewer passes than steps that draw
     each batch anew. What a pack leaves out could be had from the sum over all rows, so it is either
-    nothing or as many rows as a round takes; with fewer than two rounds' rows, batches are drawn
-    anew.
+    nothing or as many rows as a round takes; where that cannot be, batches are drawn anew.
     """
 
     def __init__(self, seed: int, client: str, secret: str) -> None:
@@ -49,6 +48,4 @@ class Batches:
 def rounds_in_pack(n_rows: int, n_draws: int) -> int:
     """How many rounds are dealt before the rows are shuffled again; none if too few rows remain."""
     n_rounds, left_out = divmod(n_rows, n_draws)
-    if n_rounds < 2:
-        return 0
-    return n_rounds - 1 if left_out else n_rounds
+    return max(0, n_rounds - bool(left_out))
