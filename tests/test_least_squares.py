@@ -73,3 +73,48 @@ def test_joint_models_share_one_penalty():
     penalties = least_squares.ridge(stack, np.full((2, 2), 50.0), joint=True).penalties
     assert penalties.shape == (2, 2)
     assert (penalties[:, 0] == penalties[:, 1]).all()
+
+
+def watched_eigh(monkeypatch):
+    """How many matrices each call takes apart."""
+    taken, eigh = [], np.linalg.eigh
+
+    def watching(stack):
+        taken.append(int(np.prod(stack.shape[:-2])))
+        return eigh(stack)
+
+    monkeypatch.setattr(np.linalg, "eigh", watching)
+    return taken
+
+
+def stack_of(n_parts, n_models, n_features=3, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(2, 1, (n_parts, n_models, 40, n_features + 2))
+    rows[..., -2] = 1.0
+    return rows.swapaxes(-1, -2) @ rows
+
+
+def test_rewards_of_the_same_rows_share_one_gram(monkeypatch):
+    sums = stack_of(1, 4)[0]
+    sums[:, :-1, :-1] = sums[0, :-1, :-1]
+    apart = least_squares.ordinary(sums)
+    taken = watched_eigh(monkeypatch)
+    shared = least_squares.ordinary_of(sums[:1, :-1, :-1], sums[:, :-1, -1], sums[:, -1, -1])
+    assert taken == [1]
+    np.testing.assert_allclose(shared.coefficients, apart.coefficients, rtol=1e-9)
+    np.testing.assert_allclose(shared.intercepts, apart.intercepts, rtol=1e-9)
+    assert shared.penalties.shape == apart.penalties.shape == (4,)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_large_stack_is_solved_part_by_part(monkeypatch, joint):
+    sums, rows = stack_of(3, 5), np.full((3, 5), 40.0)
+    sums[1, 2] = 0.0  # no rows at all
+    together = [least_squares.ordinary(sums), least_squares.ridge(sums, rows, joint=joint)]
+    monkeypatch.setattr(least_squares, "NUMBERS_AT_ONCE", 100)
+    taken = watched_eigh(monkeypatch)
+    apart = [least_squares.ordinary(sums), least_squares.ridge(sums, rows, joint=joint)]
+    assert taken == [5] * 6
+    for one, other in zip(together, apart, strict=True):
+        for field in ("coefficients", "intercepts", "penalties"):
+            np.testing.assert_array_equal(getattr(one, field), getattr(other, field))

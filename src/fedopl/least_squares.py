@@ -22,6 +22,8 @@ RANK_TOLERANCE = 1e-11
 LARGEST_SHARE_OF_FREEDOM = 0.9
 # Two points can be fitted equally well at every penalty: errors this close are the same.
 TIE_TOLERANCE = 1e-6
+# A stack with more numbers is solved part by part: 32 MB, of which some copies are needed.
+NUMBERS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +56,20 @@ class _Standardised:
 
 def ordinary(sums: FloatArray) -> LinearModels:
     """Least squares; of all solutions, the smallest in standardised features."""
-    basis = _standardise(sums)
+    if _is_large(sums):
+        return _one_after_the_other([ordinary(part) for part in sums])
+    return ordinary_of(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
+
+
+def ordinary_of(grams: FloatArray, products: FloatArray, squares: FloatArray) -> LinearModels:
+    """The same from Σ w·xxᵀ, Σ w·x·y and Σ w·y² with x = (x₁ … x_p, 1).
+
+    Rewards that share their rows may share one Gram matrix, which is taken apart once.
+    """
+    basis = _standardise(grams, products, squares)
     spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
     inverse = np.divide(1.0, basis.eigenvalues, where=spanned, out=np.zeros_like(basis.eigenvalues))
-    return _models(basis, basis.loadings * inverse, np.zeros_like(basis.weight))
+    return _models(basis, basis.loadings * inverse, np.zeros_like(basis.reward_mean))
 
 
 def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) -> LinearModels:
@@ -65,10 +77,26 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
 
     With `joint`, the models along the last axis are one model with one penalty.
     """
-    basis = _standardise(sums)
+    if _is_large(sums):
+        parts = zip(sums, effective_rows, strict=True)
+        return _one_after_the_other([ridge(part, rows, joint=joint) for part, rows in parts])
+    basis = _standardise(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
     penalties = _best_penalties(basis, effective_rows, joint=joint)
     loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
     return _models(basis, loadings, penalties)
+
+
+def _is_large(sums: FloatArray) -> bool:
+    """Whether a stack of stacks is solved part by part, as it would need many times its memory."""
+    return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE
+
+
+def _one_after_the_other(parts: list[LinearModels]) -> LinearModels:
+    return LinearModels(
+        coefficients=np.stack([part.coefficients for part in parts]),
+        intercepts=np.stack([part.intercepts for part in parts]),
+        penalties=np.stack([part.penalties for part in parts]),
+    )
 
 
 def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray:
@@ -80,7 +108,10 @@ def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray
     n_parts = len(parts)
     others = np.zeros((n_parts + and_of_all, *parts.shape[1:]))
     np.cumsum(parts[: len(others) - 1], axis=0, out=others[1:])
-    others[: n_parts - 1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
+    after = np.zeros(parts.shape[1:])
+    for part in range(n_parts - 1, 0, -1):
+        after += parts[part]
+        others[part - 1] += after
     return others
 
 
@@ -92,35 +123,41 @@ def effective_rows(weight: FloatArray, squared_weights: FloatArray) -> FloatArra
     return rows
 
 
-def _standardise(sums: FloatArray) -> _Standardised:
-    weight = sums[..., -2, -2]
+def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -> _Standardised:
+    weight = grams[..., -1, -1]
     safe = np.where(weight > 0, weight, 1.0)
-    second = sums / safe[..., None, None]
-    mean = second[..., -2, :]
-    covariance = second - mean[..., :, None] * mean[..., None, :]
-    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
-    # A constant feature has a variance of rounding error only: it explains nothing, exactly.
-    size = np.diagonal(second, axis1=-2, axis2=-1)
-    varies = variance > 1e-14 * size
-    scales = np.sqrt(np.where(varies, variance, 1.0))
-    correlation = np.where(
-        varies[..., :, None] & varies[..., None, :],
-        covariance / (scales[..., :, None] * scales[..., None, :]),
-        0.0,
-    )
-    eigenvalues, eigenvectors = np.linalg.eigh(correlation[..., :-2, :-2])
-    reward_scale = scales[..., -1]
-    loadings = np.einsum("...ij,...i->...j", eigenvectors, correlation[..., :-2, -1])
+    mean, reward_mean = grams[..., -1, :-1] / safe[..., None], products[..., -1] / safe
+    covariance = grams[..., :-1, :-1] / safe[..., None, None]
+    varies, scales = _spread(np.diagonal(covariance, axis1=-2, axis2=-1), mean)
+    covariance -= mean[..., :, None] * mean[..., None, :]
+    # Whatever does not vary explains nothing, exactly.
+    inverse = np.where(varies, 1 / scales, 0.0)
+    covariance *= inverse[..., :, None]
+    covariance *= inverse[..., None, :]
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    reward_varies, reward_scale = _spread(squares / safe, reward_mean)
+    moments = products[..., :-1] / safe[..., None] - mean * reward_mean[..., None]
+    moments = np.where(reward_varies[..., None], moments * inverse, 0.0)
     return _Standardised(
-        weight=weight,
-        means=mean[..., :-2],
-        scales=scales[..., :-2],
-        reward_mean=mean[..., -1],
-        reward_variance=np.where(varies[..., -1], variance[..., -1], 0.0),
+        weight=np.broadcast_to(weight, reward_mean.shape),
+        means=mean,
+        scales=scales,
+        reward_mean=reward_mean,
+        reward_variance=np.where(reward_varies, reward_scale**2, 0.0),
         eigenvalues=np.maximum(eigenvalues, 0.0),
         eigenvectors=eigenvectors,
-        loadings=loadings * reward_scale[..., None],
+        loadings=np.einsum("...ij,...i->...j", eigenvectors, moments),
     )
+
+
+def _spread(square: FloatArray, mean: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Which quantities vary, and their standard deviations, or one where they do not.
+
+    A constant has a variance of rounding error only.
+    """
+    variance = square - mean**2
+    varies: BoolArray = variance > 1e-14 * square
+    return varies, np.sqrt(np.where(varies, variance, 1.0))
 
 
 def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: bool) -> FloatArray:

@@ -20,17 +20,11 @@ def solve_scores(
     The last column is the intercept's; without one, as in the paper's φ(x, a) = x_a, it stays zero.
     An action with a share of zero, for which nobody has a score, is never chosen.
     """
-    n_actions, width = products.shape
-    grams = _for_each(grams, n_actions)
     if intercept:
-        sums = np.empty((n_actions, width + 1, width + 1))
-        sums[:, :-1, :-1] = grams
-        sums[:, :-1, -1] = sums[:, -1, :-1] = products
-        sums[:, -1, -1] = squares
-        models = least_squares.ordinary(sums)
+        models = least_squares.ordinary_of(grams, products, squares)
         parameters = np.column_stack([models.coefficients, models.intercepts])
     else:
-        parameters = np.zeros((n_actions, width))
+        parameters = np.zeros_like(products)
         parameters[:, :-1] = _through_zero(grams[:, :-1, :-1], products[:, :-1])
     unknown = shares <= 0
     parameters[unknown] = 0.0
@@ -43,13 +37,11 @@ def residual_variances(
 ) -> FloatArray:  # (n_actions,)
     """Mean (Γ̂(a) − φᵀθ_a)², from the same means."""
     explained = (products * parameters).sum(axis=1)
-    fitted = np.einsum("ai,aij,aj->a", parameters, _for_each(grams, len(parameters)), parameters)
-    variances: FloatArray = np.maximum(squares - 2 * explained + fitted, 0.0)
+    turned = parameters @ grams[0] if len(grams) == 1 else (parameters[:, None] @ grams)[:, 0]
+    variances: FloatArray = np.maximum(
+        squares - 2 * explained + (turned * parameters).sum(axis=1), 0.0
+    )
     return variances
-
-
-def _for_each(grams: FloatArray, n_actions: int) -> FloatArray:
-    return np.broadcast_to(grams, (n_actions, *grams.shape[1:]))
 
 
 def solve_pairs(grams: FloatArray, products: FloatArray) -> FloatArray:  # (n_pairs, n_columns)
