@@ -17,6 +17,10 @@ PolicyKind = Literal["linear", "tree", "finite"]
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
+# A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
+MOST_NUMBERS = (1 << 27) - 1024
+
+
 class TrainingPlan(Checked):
     """How the iterative oracles go about it (Algorithms 1 and 2)."""
 
@@ -167,6 +171,27 @@ class Study(Checked):
             raise ValueError(
                 f"mixture: minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
                 "at most, and thresholds on a grid"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_told(self) -> Self:
+        n_actions, n_features = self.n_actions, self.n_features
+        n_pairs = n_actions * (n_actions - 1) // 2
+        n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
+        if self.policy == "linear" and self.oracle == "wap" and n_numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"oracle: wap sums squares of {n_features:,} features for {n_pairs:,} pairs of "
+                f"actions, {n_numbers:,} numbers of which a message holds {MOST_NUMBERS:,}; use "
+                "csoaa-exact, or fewer actions or features"
+            )
+        n_numbers = self.nuisances.folds * n_actions * ((n_features + 2) ** 2 + 1)
+        if self.nuisances.kind == "federated" and n_numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"nuisances: federated outcome models take squares of {n_features:,} features for "
+                f"{n_actions:,} actions in {self.nuisances.folds:,} folds, {n_numbers:,} numbers "
+                f"of which a message holds {MOST_NUMBERS:,}; use local ones, or fewer folds or "
+                "features"
             )
         return self
 

@@ -191,7 +191,8 @@ class Door:
 
     def _check_sizes(self, arrays: Iterable[NDArray[Any]]) -> None:
         for array in arrays:
-            largest = np.abs(array).max(initial=0.0)
+            # Not of |array|: that would be another array as large.
+            largest = max(array.max(initial=0.0), -array.min(initial=0.0))
             if not np.isfinite(largest):
                 raise RefusedError(RefusalCode.NOT_FINITE)
             if largest > self.limits.norm_cap:
@@ -215,10 +216,8 @@ class Door:
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = space.outcome_sums()
-        return OutcomeSums, {
-            "sums": sums * enough[..., None, None],
-            "squared_weights": squared * enough,
-        }
+        sums[~enough], squared[~enough] = 0.0, 0.0
+        return OutcomeSums, {"sums": sums, "squared_weights": squared}
 
     def _score_sums(self, query: SumScores) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()

@@ -16,6 +16,8 @@ from fedopl.client.ledger import Ledger
 from fedopl.client.limits import RefusedError
 from fedopl.wire.vocabulary import Message, Refusal, RefusalCode
 
+ROWS_PER_BLOCK = 8192
+
 
 def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
     """The counts, zero where small; if that hides just one, the smallest other is hidden too."""
@@ -61,8 +63,10 @@ def guarded_scores(values: FloatArray, training: BoolArray, needed: int) -> Floa
     if ((counts > 0) & (counts < needed)).any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
     partly = np.flatnonzero((counts > 0) & (counts < len(known)))
-    for first, second in combinations(partly, 2):
-        _check_difference(known[:, first], known[:, second], needed)
+    if len(partly) > 1:
+        differ = counts[partly, None] + counts[partly] - 2 * _both_known(known[:, partly])
+        if ((differ > 0) & (differ < needed)).any():
+            raise RefusedError(RefusalCode.SMALL_CELLS)
     return values
 
 
@@ -76,6 +80,15 @@ def check_parts(known: BoolArray, parts: Iterable[BoolArray], needed: int) -> No
         everybody = np.ones(int(part.sum()), bool)
         for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
             _check_difference(first, second, needed)
+
+
+def _both_known(known: BoolArray) -> FloatArray:  # (n_actions, n_actions)
+    """How many rows have a score for both of two actions."""
+    both = np.zeros((known.shape[1], known.shape[1]))
+    for start in range(0, len(known), ROWS_PER_BLOCK):
+        block = known[start : start + ROWS_PER_BLOCK].astype(np.float64)
+        both += block.T @ block
+    return both
 
 
 def check_decisions(codes: IntArray, earlier: Iterable[IntArray], minimum: int) -> None:

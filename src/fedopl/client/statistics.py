@@ -35,22 +35,24 @@ def score_means(
     total = 0.0
     for features, gamma, weight in _blocks(data, scores, rows):
         total += weight.sum()
-        if complete:
-            weighted = features * weight[:, None]
-            grams[0] += weighted.T @ features
+        known = np.isfinite(gamma)
+        gamma = np.where(known, gamma, 0.0)
+        weighted = features * weight[:, None]
+        squares += weight @ gamma**2
+        weights += weight @ known
+        if columns is None:
             products += gamma.T @ weighted
-            squares += weight @ gamma**2
-            weights += weight.sum()
+            _add_grams(grams, features, weighted, known[:, : len(grams)])
             continue
-        for action in range(n_actions):
-            known = np.isfinite(gamma[:, action])
-            own = features if columns is None else features[:, [*columns[action], -1]]
-            own, score, part = own[known], gamma[known, action], weight[known]
-            weighted = own * part[:, None]
-            grams[action] += weighted.T @ own
-            products[action] += score @ weighted
-            squares[action] += part @ score**2
-            weights[action] += part.sum()
+        for action, own in enumerate(columns):
+            mine = [*own, -1]
+            products[action] += gamma[:, action] @ weighted[:, mine]
+            _add_grams(
+                grams[action : action + 1],
+                features[:, mine],
+                weighted[:, mine],
+                known[:, action : action + 1],
+            )
     safe = np.where(weights > 0, weights, 1.0)
     return ScoreMeans(
         grams=grams / safe[: len(grams), None, None],
@@ -58,6 +60,20 @@ def score_means(
         squares=squares / safe,
         shares=weights / (total or 1.0),
     )
+
+
+def _add_grams(
+    grams: FloatArray, features: FloatArray, weighted: FloatArray, known: BoolArray
+) -> None:
+    """Add Σ w·φφᵀ over each action's known rows; actions with the same rows share one product."""
+    patterns: dict[bytes, FloatArray] = {}
+    for gram, column in zip(grams, known.T, strict=True):
+        pattern = np.packbits(column).tobytes()
+        if pattern not in patterns:
+            patterns[pattern] = (
+                weighted.T @ features if column.all() else weighted[column].T @ features[column]
+            )
+        gram += patterns[pattern]
 
 
 def pair_means(

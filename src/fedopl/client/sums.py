@@ -33,7 +33,10 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
     # Rows set apart fall into a last cell that nobody sums.
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(cells, n_cells, out=cells)
-    for rows, edges in _augmented_blocks(data, origin, cells, n_cells):
+    # With many cells a block has so few rows of each that adding squares up would take longest.
+    many = n_cells * width > ROWS_PER_BLOCK
+    blocks = _augmented_cells if many else _augmented_blocks
+    for rows, edges in blocks(data, origin, cells, n_cells):
         for cell in np.flatnonzero(np.diff(edges)):
             z = rows[edges[cell] : edges[cell + 1]]
             if columns is not None:
@@ -46,6 +49,17 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
         squared_weights=np.bincount(cells, squared, n_cells)[:n_cells].astype(float).reshape(shape),
         origin=origin,
     )
+
+
+def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
+    """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
+    origin = np.insert(sums.origin, -1, 0.0)  # z moves by the origin, its one stays
+    for own in sums.sums.reshape(-1, len(origin), len(origin)):
+        moved = own[-2] + own[-2, -2] / 2 * origin
+        shift = origin[:, None] * moved
+        own += shift
+        own += shift.T
+    return sums.sums
 
 
 def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
@@ -75,6 +89,34 @@ def _origin(data: LoggedData, folds: Folds) -> FloatArray:
     return np.append(middle, np.median(data.rewards[rows]))
 
 
+def _augmented_cells(
+    data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Blocks of √w·z, of all rows sorted by cell, and where each cell begins.
+
+    Rows come from all over the table, which is slower, but each cell's lie together.
+    """
+    by_cell = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
+    order = np.argsort(cells, kind="stable")
+    bounds = np.searchsorted(cells[order], np.arange(n_cells + 1))
+    for start in range(0, bounds[-1], ROWS_PER_BLOCK):
+        own = order[start : min(start + ROWS_PER_BLOCK, bounds[-1])]
+        z = by_cell[: len(own)]
+        z[:, :-2] = data.contexts.take(own, axis=0)
+        _augment(z, data, origin, own)
+        yield z, np.clip(bounds - start, 0, len(own))
+
+
+def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:
+    """Make √w·z of contexts, in place."""
+    if origin[:-1].any():
+        z[:, :-2] -= origin[:-1]
+    z[:, -2] = 1.0
+    z[:, -1] = data.rewards[rows] - origin[-1]
+    if data.weights is not None:
+        z *= np.sqrt(data.weights[rows])[:, None]
+
+
 def _augmented_blocks(
     data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
@@ -86,12 +128,7 @@ def _augmented_blocks(
         block = slice(start, start + len(order))
         z = as_logged[: len(order)]
         z[:, :-2] = data.contexts[block]
-        if origin[:-1].any():
-            z[:, :-2] -= origin[:-1]
-        z[:, -2] = 1.0
-        z[:, -1] = data.rewards[block] - origin[-1]
-        if data.weights is not None:
-            z *= np.sqrt(data.weights[block])[:, None]
+        _augment(z, data, origin, block)
         yield np.take(z, order, axis=0, out=by_cell[: len(order)], mode="clip"), edges
 
 

@@ -22,7 +22,7 @@ from fedopl.client.rarity import without_rare_cells, without_rare_values
 from fedopl.client.scores import aipw_scores
 from fedopl.client.statistics import ScoreMeans, score_means
 from fedopl.client.store import Arrays, MemoryStore, Store, fingerprint
-from fedopl.client.sums import fold_sums, predict
+from fedopl.client.sums import fold_sums, measured_from_zero, predict
 from fedopl.client.support import Support, support_of
 from fedopl.client.tree_alone import tree_alone
 from fedopl.client.vowpal import Vowpal
@@ -134,9 +134,7 @@ class Workspace:
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
         sums = fold_sums(self.without_rare(self._cells), self.folds)
-        to_zero = np.eye(self.data.n_features + 2)
-        to_zero[:-2, -2], to_zero[-1, -2] = sums.origin[:-1], sums.origin[-1]
-        return to_zero @ sums.sums @ to_zero.T, sums.squared_weights
+        return measured_from_zero(sums), sums.squared_weights
 
     def without_rare(self, cells: IntArray) -> LoggedData:
         """The rows, without values that are rare in the cell (n_training,) that a row is in."""

@@ -46,6 +46,8 @@ class LinearPolicy:
     def linear(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_scores)
         """The linear scores themselves."""
         rows = checked_contexts(contexts, self.feature_names)
+        if not self.coefficients.any():  # a constant arm: nothing to multiply
+            return np.tile(self.intercepts, (len(rows), 1))
         return rows @ self.coefficients.T + self.intercepts
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)

@@ -15,7 +15,7 @@ def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray])
     names = sorted(arrays)
     total = np.zeros_like(arrays[names[0]], dtype=np.float64)
     for name in names:
-        total = total + weights[name] * arrays[name]
+        total += weights[name] * arrays[name]
     return total
 
 

@@ -179,9 +179,10 @@ def fault_in_score_moments(answer: ScoreMoments) -> str | None:
 
 
 def _fault_in_squares(matrices: FloatArray) -> str | None:
-    largest = np.abs(matrices).max(initial=0.0)
-    if (np.abs(matrices - np.swapaxes(matrices, -1, -2)) > SYMMETRY_TOLERANCE * largest).any():
-        return "a matrix of squares is not symmetric"
+    largest = max(matrices.max(initial=0.0), -matrices.min(initial=0.0))
+    for part in matrices if matrices.ndim > 2 else (matrices,):  # they can be large together
+        if (part - np.swapaxes(part, -1, -2)).max(initial=0.0) > SYMMETRY_TOLERANCE * largest:
+            return "a matrix of squares is not symmetric"
     if (np.diagonal(matrices, axis1=-2, axis2=-1) < 0).any():
         return "a square is negative"
     return None

@@ -51,7 +51,7 @@ FIELDS = {message: _fields_of(message) for message in MESSAGES.values()}
 
 def encode(message: Message) -> bytes:
     """The message as bytes."""
-    parts = [_HEADER.pack(MAGIC, VERSION, message.code)]
+    parts: list[bytes | memoryview] = [_HEADER.pack(MAGIC, VERSION, message.code)]
     for name, content in FIELDS[type(message)]:
         value = getattr(message, name)
         if isinstance(content, tuple):
@@ -59,7 +59,7 @@ def encode(message: Message) -> bytes:
             if array.ndim != len(content):
                 raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
             parts.append(struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
-            parts.append(array.tobytes())
+            parts.append(array.data)  # joined below, and copied only there
         else:
             parts.append(_encoded_scalar(content, value))
     return b"".join(parts)
