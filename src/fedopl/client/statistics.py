@@ -35,14 +35,20 @@ def score_means(
     total = 0.0
     for features, gamma, weight in _blocks(data, scores, rows):
         total += weight.sum()
+        weighted = features * weight[:, None]
+        if complete:
+            grams[0] += weighted.T @ features
+            products += gamma.T @ weighted
+            squares += weight @ gamma**2
+            weights += weight.sum()
+            continue
         known = np.isfinite(gamma)
         gamma = np.where(known, gamma, 0.0)
-        weighted = features * weight[:, None]
         squares += weight @ gamma**2
         weights += weight @ known
         if columns is None:
             products += gamma.T @ weighted
-            _add_grams(grams, features, weighted, known[:, : len(grams)])
+            _add_grams(grams, features, weighted, known)
             continue
         for action, own in enumerate(columns):
             mine = [*own, -1]

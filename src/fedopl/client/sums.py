@@ -54,11 +54,11 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
     """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
     origin = np.insert(sums.origin, -1, 0.0)  # z moves by the origin, its one stays
-    for own in sums.sums.reshape(-1, len(origin), len(origin)):
-        moved = own[-2] + own[-2, -2] / 2 * origin
-        shift = origin[:, None] * moved
+    for own in sums.sums:  # a fold at a time: they can be large together
+        moved = own[:, -2] + own[:, -2, -2, None] / 2 * origin
+        shift = origin[:, None] * moved[:, None]
         own += shift
-        own += shift.T
+        own += shift.swapaxes(1, 2)
     return sums.sums
 
 
