@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
-from fedopl.client.rarity import without_rare_cells, without_rare_values
+from fedopl.client.rarity import rare_values
+from fedopl.client.workspace import _changed
 from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
 from fedopl.wire.agreed import axis_sizes
@@ -30,6 +31,24 @@ def logged(flags, n_rows=400, seed=0):
         action_names=ACTIONS,
         feature_names=FEATURES,
     )
+
+
+def without_rare_cells(data, rows, cells, minimum):
+    """What is rare in a cell is changed; found in parts as well as in one go."""
+    contexts = data.contexts[rows]
+    n_cells = int(cells.max()) + 1
+    rare = rare_values(lambda: [(contexts, cells)], n_cells, minimum)
+    halves = [(contexts[k::2], cells[k::2]) for k in (0, 1)]
+    again = rare_values(lambda: halves, n_cells, minimum)
+    for one, other in zip(rare, again, strict=True):
+        assert one.feature == other.feature
+        assert np.array_equal(one.usual, other.usual)
+        assert np.array_equal(one.changed, other.changed)
+    return _changed(data, rows, rare, cells)
+
+
+def without_rare_values(data, rows, minimum):
+    return without_rare_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
 
 
 def told_by(data, limits):

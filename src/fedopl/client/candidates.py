@@ -1,18 +1,24 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray, compact_codes, frozen
+from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.client.chunks import Chunk
 from fedopl.client.limits import RefusedError
-from fedopl.client.twins import twins_among
-from fedopl.client.values import JointEstimate, joint_estimate
+from fedopl.client.store import Arrays
+from fedopl.client.twins import Decides, twins_among
+from fedopl.client.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
 from fedopl.policies.tree import TreePolicy, from_array
 from fedopl.wire.vocabulary import Describe, EstimateValues, RefusalCode, Split
+
+# The fields that carry policies, in the order in which they are answered.
+FIELDS = ("linear", "pairwise", "trees", "rules")
 
 
 def estimate_candidates(
@@ -23,61 +29,101 @@ def estimate_candidates(
     Policies that differ in a few rows only, from each other, from any valued before or from the
     client's own, would tell those rows' scores: the later one is valued as the earlier.
     """
-    rows, data = space.rows(query.split), space.data
-    if not rows.any():
+    if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    held_out = query.split is Split.EVALUATION
-    # Splits of the training rows overlap: what differs in few rows is seen on all of them.
-    seen = rows if held_out else space.training
-    contexts = data.contexts[seen]
-    asked = [compact_codes(codes) for codes in decisions(space, query, contexts)]
-    own = [compact_codes(space.local_policy.decide(contexts))] if held_out else []
-    told, places = asked, np.arange(len(asked))
+    own: list[Decides] = []
+    if query.split is Split.EVALUATION:
+        own = [space.local_policy.decide]
+    told = deciders(space, policies_in(query))
+    places: IntArray = np.arange(len(told))
     if minimum_cell:
-        told, places = _told_apart(space, asked, own, rows[seen], seen, minimum_cell)
-    scores = space.scores[rows]
-    chosen = [scores[np.arange(len(scores)), codes[rows[seen]]] for codes in (*told, *own)]
-    chosen.insert(len(told), data.rewards[rows])
-    values = np.column_stack(chosen if own else [*chosen, chosen[-1]])
+        told, places = _told_apart(space, query, own, minimum_cell)
+    sums, left_out = JointSums(), _LeftOut()
+    for chunk in space.chunks():
+        rows = chunk.rows(query.split)
+        values = _values(chunk, rows, told, own)
+        left_out.see(np.asarray(np.isfinite(values).all(axis=1)))
+        sums.add(values, chunk.weights(rows), chunk.groups(rows))
     if minimum_cell:
-        known = np.asarray(np.isfinite(values).all(axis=1))
-        _check_left_out(space, rows, known, minimum_cell)
-    found = joint_estimate(
-        values,
-        None if data.weights is None else data.weights[rows],
-        None if data.groups is None else data.groups[rows],
-    )
+        left_out.check(space, query.split, minimum_cell)
+    found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     return _in_order(found, [*places, len(told), len(told) + 1])
 
 
+def _values(
+    chunk: Chunk, rows: BoolArray, told: Sequence[Decides], own: Sequence[Decides]
+) -> FloatArray:  # (n_rows, n_policies + 2)
+    """The scores of what policies decide, the rewards, and the scores of the own policy."""
+    contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
+    rewards = chunk.data.rewards[rows]
+    row = np.arange(len(scores))
+    columns = [scores[row, decide(contexts)] for decide in told]
+    columns.append(rewards)
+    columns += [scores[row, decide(contexts)] for decide in own] or [rewards]
+    return np.column_stack(columns)
+
+
 def _told_apart(
-    space: Workspace,
-    asked: list[IntArray],
-    own: list[IntArray],
-    valued: BoolArray,
-    seen: BoolArray,
-    minimum_cell: int,
-) -> tuple[list[IntArray], IntArray]:
-    """The decisions that may be valued, and the place among them of each policy asked about."""
-    earlier = [*own, *space.decisions(seen)]
-    twins = twins_among(asked, earlier, valued, minimum_cell)
-    every = [*earlier, *asked]
-    space.remember(seen, [every[place] for place in np.unique(twins[twins >= len(earlier)])])
+    space: Workspace, query: EstimateValues, own: list[Decides], minimum_cell: int
+) -> tuple[list[Decides], IntArray]:
+    """The policies that may be valued, and the place among them of each that was asked about."""
+    what = told_on(query.split)
+    asked = policies_in(query)
+    earlier = [*own, *deciders(space, space.remembered(what))]
+    decide = deciders(space, asked)
+    twins = twins_among(earlier, decide, _compared(space, query.split), minimum_cell)
+    new = sorted(set(twins[twins >= len(earlier)].tolist()))
+    space.remember(what, [asked[place - len(earlier)] for place in new])
     used, places = np.unique(twins, return_inverse=True)
+    every = [*earlier, *decide]
     return [every[place] for place in used], places
 
 
-def _check_left_out(space: Workspace, rows: BoolArray, known: BoolArray, least: int) -> None:
-    """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
+def told_on(split: Split) -> str:
+    """Under which name policies are remembered: splits of the training rows overlap."""
+    return "held out" if split is Split.EVALUATION else "training"
 
-    Rows without a score are left out: two answers about one policy would tell of the few between.
-    """
-    for earlier in (np.ones_like(known), *space.decisions(rows, "known")):
-        if 0 < np.count_nonzero(known != earlier) < least:
-            raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.remember(rows, [known.astype(np.uint8)], "known")
+
+def _compared(space: Workspace, split: Split) -> Iterator[tuple[FloatArray, BoolArray]]:
+    """Rows on which policies have to differ, and which of them they are valued on."""
+    for chunk in space.unscored_chunks():
+        seen = chunk.rows(Split.EVALUATION if split is Split.EVALUATION else Split.TRAINING)
+        yield chunk.data.contexts[seen], chunk.rows(split)[seen]
+
+
+class _LeftOut:
+    """Which rows an answer rests on: how many, and a sum of numbers drawn for each."""
+
+    def __init__(self) -> None:
+        self._start = 0
+        self._known = np.zeros(2, np.uint64)
+        self._all = np.zeros(2, np.uint64)
+
+    def see(self, known: BoolArray) -> None:
+        """Take note of these rows, of which those known count."""
+        drawn = np.random.PCG64(self._start).random_raw(len(known)).astype(np.uint64)
+        self._start += len(known)
+        self._all += np.array([len(known), _sum(drawn)], np.uint64)
+        self._known += np.array([known.sum(), _sum(drawn[known])], np.uint64)
+
+    def check(self, space: Workspace, split: Split, least: int) -> None:
+        """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
+
+        Rows without a score are left out: two answers about one policy would tell of the few
+        between. Other rows in nearly the same number may differ by a few.
+        """
+        what = f"rows known {split.name}"
+        for earlier in (self._all, *(item["rows"] for item in space.remembered(what))):
+            apart = abs(int(earlier[0]) - int(self._known[0]))
+            if not np.array_equal(earlier, self._known) and apart < least:
+                raise RefusedError(RefusalCode.SMALL_CELLS)
+        space.remember(what, [{"rows": self._known}])
+
+
+def _sum(drawn: Any) -> int:
+    return int(np.add.reduce(drawn, dtype=np.uint64)) if len(drawn) else 0
 
 
 def _in_order(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
@@ -87,21 +133,33 @@ def _in_order(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
     )
 
 
-def decisions(
-    space: Workspace, query: EstimateValues | Describe, contexts: FloatArray
-) -> list[IntArray]:
-    """What each policy of the query decides: linear, then pairwise, then trees, then rules."""
-    actions, features = space.study.actions, space.study.features
-    decided = [LinearPolicy(p, actions, features).decide(contexts) for p in query.linear]
-    decided += [PairwisePolicy(p, actions, features).decide(contexts) for p in query.pairwise]
-    decided += [_tree(space, numbers).decide(contexts) for numbers in query.trees]
-    decided += [_rule_codes(space, position, contexts) for position in query.rules]
-    return decided
+# --- policies ------------------------------------------------------------------------------------
+
+
+def policies_in(query: EstimateValues | Describe) -> list[Arrays]:
+    """The policies of a query, each as the field that carried it and its numbers."""
+    return [{name: np.asarray(one)} for name in FIELDS for one in getattr(query, name)]
 
 
 def n_policies(query: EstimateValues | Describe) -> int:
     """How many policies a query asks about."""
-    return len(query.linear) + len(query.pairwise) + len(query.trees) + len(query.rules)
+    return sum(len(getattr(query, name)) for name in FIELDS)
+
+
+def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
+    """What each of these policies decides, as functions of contexts."""
+    return [_decider(space, *next(iter(one.items()))) for one in policies]
+
+
+def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
+    actions, features = space.study.actions, space.study.features
+    if field == "linear":
+        return LinearPolicy(numbers, actions, features).decide
+    if field == "pairwise":
+        return PairwisePolicy(numbers, actions, features).decide
+    if field == "trees":
+        return _tree(space, numbers).decide
+    return _rule(space, float(numbers))
 
 
 def _tree(space: Workspace, numbers: FloatArray) -> TreePolicy:
@@ -113,15 +171,19 @@ def _tree(space: Workspace, numbers: FloatArray) -> TreePolicy:
     return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
-def _rule_codes(space: Workspace, position: float, contexts: FloatArray) -> IntArray:
-    """What a rule of the client's own code decides; anything but action codes is a failure."""
+def _rule(space: Workspace, position: float) -> Decides:
+    """A rule of the client's own code; anything it answers but action codes is a failure."""
     if position not in range(len(space.study.candidates)):
         raise RefusedError(RefusalCode.MALFORMED)
-    name = space.study.candidates[int(position)]
-    answered = np.asarray(space.rules[name](frozen(contexts)))
-    if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
-        raise RefusedError(RefusalCode.FAILED)
-    codes = answered.astype(np.int64)
-    if codes.min() < 0 or codes.max() >= space.study.n_actions:
-        raise RefusedError(RefusalCode.FAILED)
-    return codes
+    rule = space.rules[space.study.candidates[int(position)]]
+
+    def decide(contexts: FloatArray) -> IntArray:
+        answered = np.asarray(rule(frozen(contexts)))
+        if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
+            raise RefusedError(RefusalCode.FAILED)
+        codes = answered.astype(np.int64)
+        if len(codes) and (codes.min() < 0 or codes.max() >= space.study.n_actions):
+            raise RefusedError(RefusalCode.FAILED)
+        return codes
+
+    return decide

@@ -6,7 +6,7 @@ to its cell, in the order of the rows, whatever the number of threads.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,8 +101,33 @@ def row_numbers(
     return np.hstack(parts if complete else [*parts, known * weight])
 
 
-def cell_sums(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_numbers)
-    """The sums over these rows, apart for each part; those without any score are left out."""
+def cell_sums(
+    parts: Iterable[ScoredRows], binning: Binning
+) -> FloatArray:  # (n_parts, n_cells, n_numbers)
+    """The sums over all these rows, apart for each part; those without any score are left out.
+
+    While every row has every score, there is no need to tell how many have each.
+    """
+    total: FloatArray | None = None
+    for rows in parts:
+        found = _sums_of(rows, binning)
+        total = found if total is None else _added(total, found, rows.scores.shape[1])
+    if total is None:
+        raise ValueError("cells: expected some rows")
+    return total
+
+
+def _added(total: FloatArray, found: FloatArray, n_actions: int) -> FloatArray:
+    if total.shape[-1] < found.shape[-1]:
+        total, found = found, total
+    if found.shape[-1] < total.shape[-1]:
+        known = np.repeat(found[..., 1:2], n_actions, axis=-1)  # the weight of every row
+        found = np.concatenate([found, known], axis=-1)
+    total += found
+    return total
+
+
+def _sums_of(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_numbers)
     usable, scores = rows.usable, rows.scores
     complete = bool(np.isfinite(scores.sum(axis=1, where=usable[:, None])).all())
     n_numbers = 2 + scores.shape[1] * (1 if complete else 2)

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.candidates import decisions, n_policies
-from fedopl.client.guards import check_decisions, shown_counts
+from fedopl.client.candidates import deciders, n_policies, policies_in, told_on
+from fedopl.client.guards import shown_counts
 from fedopl.client.limits import RefusedError
 from fedopl.client.rounding import rounded, rounding_draws
+from fedopl.client.twins import differences
 from fedopl.client.workspace import Workspace
-from fedopl.wire.vocabulary import Describe, RefusalCode
+from fedopl.wire.vocabulary import Describe, RefusalCode, Split
 
 
 def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
@@ -19,27 +20,36 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
         raise RefusedError(RefusalCode.MALFORMED)
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
-    rows = space.training
-    contexts = space.data.contexts[rows]
-    (decided,) = decisions(space, query, contexts)
+    decide = deciders(space, policies_in(query))[0]
     if minimum_cell:
-        check_decisions(decided, space.decisions(rows), minimum_cell)
-        space.remember(rows, [decided])
-    with_one = np.column_stack([contexts, np.ones(len(contexts))])
-    bins = [
-        np.searchsorted(cuts, column) for cuts, column in zip(query.cuts, with_one.T, strict=True)
-    ]
-    shape = (query.cuts.shape[1] + 1, space.data.n_actions)
-    told: dict[str, FloatArray] = {
-        "decided": _counts(bins, decided, shape),
-        "taken": _counts(bins, space.data.actions[rows], shape),
-        "chances": space.support.chances,
-    }
+        _check_differs(space, query, minimum_cell)
+    shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
+    told: dict[str, FloatArray] = {name: np.zeros(shape) for name in ("decided", "taken")}
+    for chunk in space.unscored_chunks():
+        rows = chunk.training
+        contexts = chunk.data.contexts[rows]
+        with_one = np.column_stack([contexts, np.ones(len(contexts))])
+        bins = [np.searchsorted(c, x) for c, x in zip(query.cuts, with_one.T, strict=True)]
+        told["decided"] += _counts(bins, decide(contexts), shape[1:])
+        told["taken"] += _counts(bins, chunk.data.actions[rows], shape[1:])
+    told["chances"] = space.support.chances
     told["effective_rows"] = _shown(space, minimum_cell)
     if minimum_cell < 2:
         return told
     rng = rounding_draws(space)
     return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
+
+
+def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None:
+    """Refuse a policy that differs in a few rows from any valued or described before."""
+    what = told_on(Split.TRAINING)
+    asked = policies_in(query)
+    parts = ((c.data.contexts[c.training], c.training[c.training]) for c in space.unscored_chunks())
+    earlier = deciders(space, space.remembered(what))
+    differ, _ = differences(earlier, deciders(space, asked), parts, minimum_cell)
+    if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    space.remember(what, asked)
 
 
 def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)

@@ -224,7 +224,7 @@ class Door:
         self._check_models(query)
         models = np.where(query.supported[..., None] > 0, query.models, np.nan)
         scored = self._space.scored_with(models)
-        told = asdict(self._space.score_means(scored["values"]))
+        told = asdict(self._space.score_means(scored))
         self._check_sizes(told.values())
         self._space.keep(scored)
         return ScoreSums, told
@@ -278,7 +278,7 @@ class Door:
         return Slope, {"gradient": slope if space.mask is None else slope * space.mask}
 
     def _values(self, query: EstimateValues) -> tuple[type[Message], dict[str, Any]]:
-        n_rows = int(self._space.rows(query.split).sum())
+        n_rows = self._space.n_rows(query.split)
         n_values = n_policies(query) + N_OWN_CANDIDATES
         self._check_values(n_values, n_rows)
         found = estimate_candidates(self._space, query, self.limits.minimum_cell)

@@ -46,6 +46,10 @@ class Folds:
         """The folds, and one more if rows are set apart."""
         return self.n_folds + bool(self.set_apart.any())
 
+    def part(self, rows: slice) -> "Folds":
+        """Those of these rows."""
+        return Folds(of_row=self.of_row[rows], n_folds=self.n_folds, reason=self.reason)
+
     def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
         """The rows from which the models for this part are learned."""
         rows: BoolArray = (self.of_row != part) & ~self.set_apart

@@ -47,27 +47,46 @@ def _large_enough_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_act
     return enough
 
 
-def guarded_scores(values: FloatArray, training: BoolArray, needed: int) -> FloatArray:
-    """The scores, without actions that just a few rows lack a score for.
+class KnownScores:
+    """How many training rows have a score for each action, and for both of every two."""
 
-    Refused where an action has a few scores only, or two actions have them in nearly the same rows:
-    the difference of their sums would tell of the rest.
-    """
-    known = np.isfinite(values[training])  # (n_training, n_actions)
-    missing = len(known) - known.sum(axis=0)
-    few = (missing > 0) & (missing < needed)
-    if few.any():
-        values = np.where(few, np.nan, values)
-        known = known & ~few
-    counts = known.sum(axis=0)
-    if ((counts > 0) & (counts < needed)).any():
-        raise RefusedError(RefusalCode.SMALL_CELLS)
-    partly = np.flatnonzero((counts > 0) & (counts < len(known)))
-    if len(partly) > 1:
-        differ = counts[partly, None] + counts[partly] - 2 * _both_known(known[:, partly])
+    def __init__(self, n_actions: int) -> None:
+        self.n_rows = 0
+        self.both = np.zeros((n_actions, n_actions))
+
+    def add(self, scores: FloatArray) -> None:
+        """Count these rows."""
+        self.n_rows += len(scores)
+        for start in range(0, len(scores), ROWS_PER_BLOCK):
+            known = np.isfinite(scores[start : start + ROWS_PER_BLOCK])
+            if known.all():
+                self.both += len(known)
+            else:
+                counted = known.astype(np.float64)
+                self.both += counted.T @ counted
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all rows have all scores."""
+        return bool((self.both == self.n_rows).all())
+
+    def to_hide(self, needed: int) -> BoolArray:  # (n_actions,)
+        """The actions that just a few rows lack a score for.
+
+        Refused where, of the others, an action has a few scores only, or two actions have them in
+        nearly the same rows: the difference of their sums would tell of the rest.
+        """
+        counts = np.diagonal(self.both)
+        missing = self.n_rows - counts
+        few: BoolArray = (missing > 0) & (missing < needed)
+        counts = np.where(few, 0, counts)
+        if ((counts > 0) & (counts < needed)).any():
+            raise RefusedError(RefusalCode.SMALL_CELLS)
+        partly = np.flatnonzero((counts > 0) & (counts < self.n_rows))
+        differ = counts[partly, None] + counts[partly] - 2 * self.both[np.ix_(partly, partly)]
         if ((differ > 0) & (differ < needed)).any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
-    return values
+        return few
 
 
 def check_parts(known: BoolArray, parts: Iterable[BoolArray], needed: int) -> None:
@@ -80,21 +99,6 @@ def check_parts(known: BoolArray, parts: Iterable[BoolArray], needed: int) -> No
         everybody = np.ones(int(part.sum()), bool)
         for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
             _check_difference(first, second, needed)
-
-
-def _both_known(known: BoolArray) -> FloatArray:  # (n_actions, n_actions)
-    """How many rows have a score for both of two actions."""
-    both = np.zeros((known.shape[1], known.shape[1]))
-    for start in range(0, len(known), ROWS_PER_BLOCK):
-        block = known[start : start + ROWS_PER_BLOCK].astype(np.float64)
-        both += block.T @ block
-    return both
-
-
-def check_decisions(codes: IntArray, earlier: Iterable[IntArray], minimum: int) -> None:
-    """Refuse a policy that differs in a few rows from any valued or described before."""
-    for known in earlier:
-        _check_difference(codes, known, minimum)
 
 
 def _check_difference(

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedopl.arrays import FloatArray, IntArray, check_finite, check_length, float_array, frozen
+from fedopl.client.on_disk import DiskArray, slices
 from fedopl.errors import DataError, refuse_to_leave
 from fedopl.labels import factorise, quoted, unique_names
 
@@ -23,7 +24,8 @@ class LoggedData:
     """One client's logged bandit data {(X_i, A_i, Y_i)}, checked once and never changed.
 
     A larger reward is always better. Arrays are not copied where they already have the right type,
-    so do not write to them afterwards.
+    so do not write to them afterwards. Where there are more rows than memory holds, each array is
+    in a file and gives slices only: take a `part`, which is as any other data.
 
     Args:
         contexts: what was seen before each decision, numbers, shape (n_rows, n_features).
@@ -73,7 +75,7 @@ class LoggedData:
         codes, names = _checked_actions(actions, action_names, known)
         check_length(codes, "actions", n_rows)
         if known is not None:
-            _check_propensities(known, codes, names)
+            check_propensities(known, codes, names)
         fields = {
             "contexts": frozen(features),
             "actions": frozen(codes),
@@ -89,6 +91,25 @@ class LoggedData:
             raise DataError("schema: it is of other actions or features than these")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the rows are in files, to be had a slice at a time."""
+        return isinstance(self.contexts, DiskArray)
+
+    def part(self, rows: slice) -> "LoggedData":
+        """These rows, in memory; a group keeps its code, so that parts can be put together."""
+        return trusted(
+            self.contexts[rows],
+            self.actions[rows].astype(np.int64, copy=False),
+            self.rewards[rows],
+            None if self.propensities is None else self.propensities[rows],
+            action_names=self.action_names,
+            feature_names=self.feature_names,
+            weights=None if self.weights is None else self.weights[rows],
+            groups=None if self.groups is None else self.groups[rows].astype(np.int64, copy=False),
+            schema=self.schema,
+        )
 
     @property
     def n_rows(self) -> int:
@@ -108,7 +129,20 @@ class LoggedData:
     @property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """How often each action was taken."""
-        return np.bincount(self.actions, minlength=self.n_actions)
+        if not self.is_on_disk:
+            return np.bincount(self.actions, minlength=self.n_actions)
+        counts = np.zeros(self.n_actions, np.int64)
+        for rows in slices(self.n_rows):
+            counts += np.bincount(self.actions[rows], minlength=self.n_actions)
+        return counts
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are, 0 if rows have none."""
+        if self.groups is None:
+            return 0
+        parts = slices(self.n_rows) if self.is_on_disk else [slice(None)]
+        return 1 + max(int(self.groups[rows].max()) for rows in parts)
 
     def __repr__(self) -> str:
         counts = [
@@ -117,13 +151,46 @@ class LoggedData:
             f"{self.n_actions:,} actions",
         ]
         if self.groups is not None:
-            counts.append(f"{int(self.groups.max()) + 1:,} groups")
+            counts.append(f"{self.n_groups:,} groups")
         if self.weights is not None:
             counts.append("weighted")
         if self.propensities is not None:
             whose = "the logged action" if self.propensities.ndim == 1 else "every action"
             counts.append(f"propensities of {whose}")
+        if self.is_on_disk:
+            counts.append("on disk")
         return f"LoggedData({', '.join(counts)})"
+
+
+def trusted(
+    contexts: FloatArray | DiskArray,
+    actions: NDArray[Any] | DiskArray,
+    rewards: FloatArray | DiskArray,
+    propensities: FloatArray | DiskArray | None = None,
+    *,
+    action_names: tuple[str, ...],
+    feature_names: tuple[str, ...],
+    weights: FloatArray | DiskArray | None = None,
+    groups: NDArray[Any] | DiskArray | None = None,
+    schema: "Schema | None" = None,
+) -> LoggedData:
+    """Data from arrays that were checked before: none of them is looked at again."""
+    arrays = {
+        "contexts": contexts,
+        "actions": actions,
+        "rewards": rewards,
+        "propensities": propensities,
+        "weights": weights,
+        "groups": groups,
+    }
+    data = LoggedData.__new__(LoggedData)
+    for name, array in arrays.items():
+        value = frozen(array) if isinstance(array, np.ndarray) else array
+        object.__setattr__(data, name, value)
+    object.__setattr__(data, "action_names", action_names)
+    object.__setattr__(data, "feature_names", feature_names)
+    object.__setattr__(data, "schema", schema)
+    return data
 
 
 def _checked_contexts(
@@ -214,7 +281,8 @@ def _propensity_array(propensities: ArrayLike, n_rows: int) -> FloatArray:
     return array
 
 
-def _check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...]) -> None:
+def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...]) -> None:
+    """Refuse propensities that cannot be those with which these actions were taken."""
     n_rows = len(codes)
     if known.ndim == 2 and known.shape[1] != len(names):
         raise DataError(

@@ -1,24 +1,38 @@
 """Arrays in files: read a slice at a time, so that memory does not grow with the rows."""
 
+import hashlib
 import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
+
+from fedopl.errors import DataError, StorageError, refuse_to_leave
 
 # Numbers that are kept with half their digits are used with all of them.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
+# Enough of them that opening a file costs nothing beside reading it.
+ROWS_PER_SLICE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class DiskArray:
-    """An array in a file of its own; `array[start:stop]` reads these rows and no others."""
+class DiskArray(NDArrayOperatorsMixin):
+    """An array in a file of its own; `array[start:stop]` reads these rows and no others.
+
+    It knows its length, shape and type. Whatever would need all of its rows at once is refused.
+    """
 
     path: Path
     shape: tuple[int, ...]
     stored: np.dtype[Any]
+    digest: str = ""  # of the file's bytes, where somebody took it while writing
+
+    __reduce_ex__ = refuse_to_leave
 
     @property
     def ndim(self) -> int:
@@ -30,20 +44,49 @@ class DiskArray:
         """Of what is read."""
         return WIDER.get(self.stored, self.stored)
 
+    @property
+    def n_bytes(self) -> int:
+        """What the file should hold."""
+        return self.stored.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    def is_complete(self) -> bool:
+        """Whether the file is there and has the size it should."""
+        try:
+            return self.path.stat().st_size == self.n_bytes
+        except OSError:
+            return False
+
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
+        if not isinstance(rows, slice):
+            self._refuse()
         start, stop, step = rows.indices(len(self))
         if step != 1:
-            raise IndexError("an array on disk is read in the order of its rows")
-        shape = (max(stop - start, 0), *self.shape[1:])
-        found = np.empty(shape, self.stored)
-        width = self.stored.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(start * width)
-            _fill(file, memoryview(found).cast("B") if found.size else memoryview(b""))
+            self._refuse()
+        found = np.empty((max(stop - start, 0), *self.shape[1:]), self.stored)
+        if found.size:
+            try:
+                with self.path.open("rb", buffering=0) as file:
+                    file.seek(start * (found.nbytes // len(found)))
+                    _fill(file, found.data.cast("B"))
+            except OSError as error:
+                raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
         return found.astype(self.dtype, copy=False)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise DataError(
+            f"{self.path.name}: these rows are on disk and can only be read a slice at a time; "
+            "for this, read the table into memory"
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = __iter__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # of protocols that it does not follow
+            raise AttributeError(name)
+        self._refuse()
 
 
 def _fill(file: Any, into: memoryview) -> None:
@@ -52,16 +95,16 @@ def _fill(file: Any, into: memoryview) -> None:
     while done < len(into):
         read = file.readinto(into[done:])
         if not read:
-            raise OSError("a file of rows is shorter than it was")
+            raise OSError("the file of rows is shorter than it was")
         done += read
 
 
 class DiskWriter:
-    """Writes an array to a file, some rows after the others."""
+    """Writes an array to a file of its owner's, some rows after the others."""
 
     def __init__(self, path: Path, width: tuple[int, ...], stored: DTypeLike) -> None:
         self._path, self._width, self._stored = path, width, np.dtype(stored)
-        self._n_rows = 0
+        self._n_rows, self._digest = 0, hashlib.blake2b(digest_size=16)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
 
@@ -71,15 +114,49 @@ class DiskWriter:
             raise ValueError(f"expected rows of shape {self._width}, came {rows.shape[1:]}")
         content = np.ascontiguousarray(rows, self._stored)
         if content.size:
-            self._file.write(memoryview(content).cast("B"))
+            self._write(content.data.cast("B"))
         self._n_rows += len(rows)
 
+    def _write(self, content: memoryview) -> None:
+        self._digest.update(content)
+        done = 0
+        try:
+            while done < len(content):
+                done += self._file.write(content[done:]) or 0
+        except OSError as error:
+            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from None
+
     def finished(self) -> DiskArray:
-        """The array, once all rows are written."""
+        """The array, once all rows are written and will survive a loss of power."""
+        os.fsync(self._file.fileno())
         self._file.close()
-        return DiskArray(self._path, (self._n_rows, *self._width), self._stored)
+        shape = (self._n_rows, *self._width)
+        return DiskArray(self._path, shape, self._stored, self._digest.hexdigest())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
+    """All rows, some at a time."""
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuse to begin what the disk cannot hold."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise StorageError(
+            f"{folder}: {what} needs {needed:,} bytes of disk, {free:,} are free; make room, or "
+            "name a folder on another disk"
+        )
 
 
 def filled(path: Path, shape: tuple[int, ...], stored: DTypeLike) -> np.memmap[Any, Any]:
-    """A file of this size, to be written to in any order."""
+    """A file of zeros of its owner's, to be written to in any order."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     return np.memmap(path, dtype=stored, mode="w+", shape=shape)

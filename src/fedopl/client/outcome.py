@@ -37,23 +37,33 @@ def fit_outcomes(data: LoggedData, folds: Folds, outcome: object, seed: int) -> 
     return _plugged(data, folds, outcome, seed)
 
 
+def models_from(sums: FoldSums, outcome: str, *, apart: bool) -> LinearModels:
+    """For each fold the models of all others; one more of all, if rows were set `apart`."""
+    others, effective = _learns_from(sums, apart=apart)
+    if outcome == "ols":
+        models = least_squares.ordinary(others)
+    else:
+        models = least_squares.ridge(others, effective)
+    return least_squares.shift_origin(models, sums.origin)
+
+
 def _ridge(data: LoggedData, folds: Folds) -> Outcomes:
     sums = fold_sums(data, folds)
-    models = least_squares.ridge(*_learns_from(sums, folds))
+    models = least_squares.ridge(*_learns_from(sums, apart=_sets_apart(folds)))
     reason = "one ridge regression per action, its penalty by generalised cross-validation"
     return _predicted(data, folds, sums, models, "ridge", f"{reason} ({_penalty_range(models)})")
 
 
 def _ols(data: LoggedData, folds: Folds) -> Outcomes:
     sums = fold_sums(data, folds)
-    models = least_squares.ordinary(_learns_from(sums, folds)[0])
+    models = least_squares.ordinary(_learns_from(sums, apart=_sets_apart(folds))[0])
     return _predicted(data, folds, sums, models, "ols", "one least-squares regression per action")
 
 
 def _shared_ridge(data: LoggedData, folds: Folds) -> Outcomes:
     columns = action_blocks(data)
     sums = fold_sums(data, folds, columns)
-    blocks = least_squares.ridge(*_learns_from(sums, folds), joint=True)
+    blocks = least_squares.ridge(*_learns_from(sums, apart=_sets_apart(folds)), joint=True)
     own = np.concatenate([blocks.coefficients, blocks.intercepts[..., None]], axis=-1)
     wide = least_squares.widen(own, columns, data.n_features)
     models = replace(blocks, coefficients=wide[..., :-1])
@@ -62,9 +72,12 @@ def _shared_ridge(data: LoggedData, folds: Folds) -> Outcomes:
     return _predicted(data, folds, sums, models, chosen, f"{reason} ({_penalty_range(models)})")
 
 
-def _learns_from(sums: FoldSums, folds: Folds) -> tuple[FloatArray, FloatArray]:
+def _sets_apart(folds: Folds) -> bool:
+    return folds.n_parts > folds.n_folds
+
+
+def _learns_from(sums: FoldSums, *, apart: bool) -> tuple[FloatArray, FloatArray]:
     """For each fold's models, the sums and effective rows of all other folds."""
-    apart = folds.n_parts > folds.n_folds
     others = least_squares.sums_of_others(sums.sums, and_of_all=apart)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=apart)
     return others, least_squares.effective_rows(others[..., -2, -2], squared)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
+from fedopl.arrays import FloatArray, IntArray
 from fedopl.client import plugged
 from fedopl.client.folds import Folds
 from fedopl.client.logged_data import LoggedData
@@ -66,9 +66,7 @@ def _marginal(data: LoggedData, folds: Folds) -> Propensities:
     shape = (folds.n_parts, data.n_actions)
     taken = np.bincount(cells, data.weights, folds.n_parts * data.n_actions).reshape(shape)
     learned = taken[: folds.n_folds].astype(np.float64)
-    others = sums_of_others(learned, and_of_all=folds.n_parts > folds.n_folds)
-    total = others.sum(axis=1, keepdims=True)
-    shares = np.divide(others, total, out=np.zeros_like(others), where=total > 0)
+    shares = marginal_shares(learned, apart=folds.n_parts > folds.n_folds)
     values = np.take(shares, folds.of_row, axis=0)
     return Propensities(values=values, chosen="marginal", reason="the share of each action")
 
@@ -121,6 +119,17 @@ def log_loss(data: LoggedData, values: FloatArray, folds: Folds) -> float:
     return float(np.average(-np.log(logged[seen]), weights=weights))
 
 
+def marginal_shares(taken: FloatArray, *, apart: bool) -> FloatArray:  # (n_parts, n_actions)
+    """The share of each action in the rows that each part learns from, given what weight took it.
+
+    `taken` is by fold and action; rows set `apart` are one more part, which learns from all folds.
+    """
+    others = sums_of_others(taken, and_of_all=apart)
+    total = others.sum(axis=1, keepdims=True)
+    shares: FloatArray = np.divide(others, total, out=np.zeros_like(others), where=total > 0)
+    return shares
+
+
 def _logistic_values(data: LoggedData, folds: Folds, strength: float) -> FloatArray:
     return _classified(data, folds, logistic_classifier(strength), seed=0)
 
@@ -136,20 +145,41 @@ def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
 
 
 def _classified(data: LoggedData, folds: Folds, classifier: object, seed: int) -> FloatArray:
-    """Each row's class probabilities by a model that never saw its fold; 0 for unseen classes."""
-    values = np.zeros((data.n_rows, data.n_actions))
+    """Each row's class probabilities by a model that never saw its fold."""
+    return predicted(fold_classifiers(data, folds, classifier, seed), data, folds)
+
+
+def fold_classifiers(
+    data: LoggedData, folds: Folds, classifier: object, seed: int
+) -> list[tuple[IntArray, Any]]:
+    """For each part the actions that its models can tell, and the model if there are several."""
+    models: list[tuple[IntArray, Any]] = []
     for fold in range(folds.n_parts):
-        own, others = folds.of_row == fold, folds.learns_from(fold)
-        taken = np.unique(data.actions[others])
-        if len(taken) < 2:  # nothing to tell apart
-            values[np.ix_(own, taken)] = 1.0
-            continue
+        others = folds.learns_from(fold)
+        taken: IntArray = np.unique(data.actions[others])
+        model = None
+        if len(taken) > 1:
+            where = f"propensity model, fold {fold + 1}"
+            model = plugged.fitted(
+                classifier, data, others, data.actions, where=where, seed=[seed, fold]
+            )
+            taken = model.classes_
+        models.append((taken, model))
+    return models
+
+
+def predicted(
+    models: list[tuple[IntArray, Any]], data: LoggedData, folds: Folds
+) -> FloatArray:  # (n_rows, n_actions)
+    """Each row's class probabilities by the model of its part; 0 for classes it never saw."""
+    values = np.zeros((data.n_rows, data.n_actions))
+    for fold, (taken, model) in enumerate(models):
+        own = folds.of_row == fold
         if not own.any():
             continue
+        if model is None:  # nothing to tell apart
+            values[np.ix_(own, taken)] = 1.0
+            continue
         where = f"propensity model, fold {fold + 1}"
-        model = plugged.fitted(
-            classifier, data, others, data.actions, where=where, seed=[seed, fold]
-        )
-        predicted = plugged.answers(model, "predict_proba", data, own, where)
-        values[np.ix_(own, model.classes_)] = predicted
+        values[np.ix_(own, taken)] = plugged.answers(model, "predict_proba", data, own, where)
     return values

@@ -5,55 +5,147 @@ row. So before anything is summed, a value that fewer than `minimum_cell` rows o
 taken for the one that the others have.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.logged_data import LoggedData
+
+# Contexts of some training rows, and the cell that each is in; called once for every pass.
+Parts = Callable[[], Iterable[tuple[FloatArray, IntArray]]]
+# A value that most rows have is one that many of so few have.
+N_SAMPLED, MANY = 1000, 0.3
 
 
-def without_rare_values(data: LoggedData, rows: BoolArray, minimum: int) -> LoggedData:
-    """The data, in which values that few of these rows have beside the usual one are that one."""
-    return without_rare_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RareValues:
+    """Of one feature: what is usual in each cell, and the cells in which others are few."""
+
+    feature: int
+    usual: FloatArray  # (n_cells,)
+    changed: BoolArray  # (n_cells,)
 
 
-def without_rare_cells(
-    data: LoggedData, rows: BoolArray, cells: IntArray, minimum: int
-) -> LoggedData:
-    """The same in each cell by itself; `cells` says which one each of these rows is in.
+def rare_values(parts: Parts, n_cells: int, minimum: int) -> tuple[RareValues, ...]:
+    """What has to be changed, found in two passes; nothing if any number of rows may be told.
 
+    A feature has a usual value where it has two values, or where most rows have the same one.
     Sums over all cells are known, too, so what is changed must not be few rows either: then the
     value is changed in further cells.
     """
-    contexts = data.contexts[rows]
-    changed = False
-    for feature in range(data.n_features) if minimum > 1 and len(contexts) else ():
-        column = contexts[:, feature]
-        minority, other = _minority(column, cells)
-        few = np.bincount(cells[minority], minlength=cells.max() + 1)
-        rare = minority & _to_change(few, minimum)[cells]
-        if rare.any():
-            contexts[rare, feature] = other[rare]
-            changed = True
-    return _with_contexts(data, rows, contexts) if changed else data
+    if minimum < 2:
+        return ()
+    usual = _with_usual_values(parts)
+    if not usual:
+        return ()
+    counts, in_cell = _counted(parts, usual, n_cells)
+    return tuple(_rare(counts, in_cell, minimum))
 
 
-def _minority(column: FloatArray, cells: IntArray) -> tuple[BoolArray, FloatArray]:
-    """The rows with the rarer value of two in their cell, or that differ from what most have.
+def without(
+    rare: Iterable[RareValues], contexts: FloatArray, cells: IntArray
+) -> FloatArray:  # shaped as contexts
+    """The contexts, in which rare values are the usual ones; as they are where there are none."""
+    changed = contexts
+    for one in rare:
+        usual = one.usual[cells]
+        few = (contexts[:, one.feature] != usual) & one.changed[cells]
+        if few.any():
+            changed = contexts.copy() if changed is contexts else changed
+            changed[few, one.feature] = usual[few]
+    return changed
 
-    Beside them what they are taken for. Numbers that vary have no such rows.
-    """
-    low, high = column.min(), column.max()
-    is_high = column == high
-    if low < high and (is_high | (column == low)).all():
-        mostly_high = 2 * np.bincount(cells[is_high], minlength=cells.max() + 1) > np.bincount(
-            cells
-        )
-        return is_high != mostly_high[cells], np.where(mostly_high, high, low)[cells]
-    usual = np.median(column)
-    differs: BoolArray = column != usual
-    if 2 * differs.sum() >= len(column):
-        differs = np.zeros(len(column), bool)
-    return differs, np.full(len(column), usual)
+
+# --- which features have a usual value -----------------------------------------------------------
+
+
+@dataclass
+class _Seen:
+    """What is known of a feature so far."""
+
+    values: set[float] | None = field(default_factory=set)  # None if there are more than two
+    mostly: set[float] = field(default_factory=set)  # what most rows of some part have
+
+    def see(self, column: FloatArray) -> None:
+        low, high = float(column.min()), float(column.max())
+        if self.values is not None:
+            two = bool(((column == low) | (column == high)).all())
+            self.values = self.values | {low, high} if two else None
+            if self.values is not None and len(self.values) > 2:
+                self.values = None
+        usual = _mostly(column)
+        self.mostly |= set() if usual is None else {usual}
+
+    @property
+    def candidates(self) -> tuple[float, ...]:
+        """Both values of a feature with two, else those that may be what most rows have."""
+        found = self.mostly if self.values is None or len(self.values) < 2 else self.values
+        return tuple(sorted(found))
+
+
+def _mostly(column: FloatArray) -> float | None:
+    """The value of more than half of the rows, if there is one."""
+    sample = column[:: max(1, len(column) // N_SAMPLED)]
+    if np.count_nonzero(sample == np.median(sample)) < MANY * len(sample):
+        return None
+    usual = float(np.median(column))
+    return usual if 2 * np.count_nonzero(column == usual) > len(column) else None
+
+
+def _with_usual_values(parts: Parts) -> dict[int, tuple[tuple[float, ...], bool]]:
+    """By feature: candidates for its usual value, and whether it has just these two."""
+    seen: dict[int, _Seen] = {}
+    for contexts, _ in parts():
+        for feature in range(contexts.shape[1]) if len(contexts) else ():
+            seen.setdefault(feature, _Seen()).see(contexts[:, feature])
+    return {
+        feature: (one.candidates, one.values is not None and len(one.values) == 2)
+        for feature, one in seen.items()
+        if one.candidates
+    }
+
+
+# --- how many rows have another ------------------------------------------------------------------
+
+_Counts = dict[tuple[int, float, bool], IntArray]  # feature, value, one of two → rows by cell
+
+
+def _counted(
+    parts: Parts, usual: dict[int, tuple[tuple[float, ...], bool]], n_cells: int
+) -> tuple[_Counts, IntArray]:
+    """How many rows of each cell have each value, and how many rows there are."""
+    counts: _Counts = {
+        (feature, value, two): np.zeros(n_cells, np.int64)
+        for feature, (values, two) in usual.items()
+        for value in values
+    }
+    in_cell = np.zeros(n_cells, np.int64)
+    for contexts, cells in parts():
+        in_cell += np.bincount(cells, minlength=n_cells)
+        for (feature, value, _), found in counts.items():
+            found += np.bincount(cells[contexts[:, feature] == value], minlength=n_cells)
+    return counts, in_cell
+
+
+def _rare(counts: _Counts, in_cell: IntArray, minimum: int) -> Iterator[RareValues]:
+    pairs: dict[int, list[tuple[float, IntArray]]] = {}
+    for (feature, value, two), found in counts.items():
+        if two:
+            pairs.setdefault(feature, []).append((value, found))
+        elif 2 * found.sum() > in_cell.sum():
+            usual = np.full(len(in_cell), value)
+            yield from _changed(feature, usual, in_cell - found, minimum)
+    for feature, ((low, n_low), (high, n_high)) in pairs.items():
+        mostly_high = 2 * n_high > in_cell
+        usual = np.where(mostly_high, high, low)
+        yield from _changed(feature, usual, np.where(mostly_high, n_low, n_high), minimum)
+
+
+def _changed(feature: int, usual: FloatArray, few: IntArray, minimum: int) -> Iterator[RareValues]:
+    changed = _to_change(few, minimum)
+    if changed.any():
+        yield RareValues(feature=feature, usual=usual, changed=changed)
 
 
 def _to_change(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
@@ -64,18 +156,3 @@ def _to_change(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
             break
         chosen[cell] = counts[cell] > 0
     return chosen
-
-
-def _with_contexts(data: LoggedData, rows: BoolArray, contexts: FloatArray) -> LoggedData:
-    whole = np.array(data.contexts)
-    whole[rows] = contexts
-    return LoggedData(
-        whole,
-        np.array(data.action_names)[data.actions],
-        data.rewards,
-        data.propensities,
-        action_names=data.action_names,
-        feature_names=data.feature_names,
-        weights=data.weights,
-        groups=data.groups,
-    )

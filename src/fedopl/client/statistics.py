@@ -22,50 +22,78 @@ class ScoreMeans:
     shares: FloatArray  # (n_actions,)
 
 
-def score_means(
-    data: LoggedData, scores: FloatArray, rows: BoolArray, columns: list[IntArray] | None
-) -> ScoreMeans:
-    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action."""
-    n_actions = data.n_actions
-    complete = columns is None and bool(np.isfinite(scores[rows]).all())
-    width = data.n_features + 1 if columns is None else len(columns[0]) + 1
-    grams = np.zeros((1 if complete else n_actions, width, width))
-    products = np.zeros((n_actions, width))
-    squares, weights = np.zeros(n_actions), np.zeros(n_actions)
-    total = 0.0
-    for features, gamma, weight in _blocks(data, scores, rows):
-        total += weight.sum()
+class ScoreTotals:
+    """Sums of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action.
+
+    Where all rows have all scores (`complete`), one sum of squares serves for all actions.
+    `columns` picks each action's own features, if not all.
+    """
+
+    def __init__(
+        self, n_actions: int, n_features: int, columns: list[IntArray] | None, *, complete: bool
+    ) -> None:
+        self._columns, self._complete = columns, complete and columns is None
+        width = n_features + 1 if columns is None else len(columns[0]) + 1
+        self._grams = np.zeros((1 if self._complete else n_actions, width, width))
+        self._products = np.zeros((n_actions, width))
+        self._squares, self._weights = np.zeros(n_actions), np.zeros(n_actions)
+        self._total = 0.0
+
+    def add(self, data: LoggedData, scores: FloatArray, rows: BoolArray) -> None:
+        """Add these rows."""
+        for features, gamma, weight in _blocks(data, scores, rows):
+            self._total += weight.sum()
+            if self._complete:
+                self._add_complete(features, gamma, weight)
+            else:
+                self._add_known(features, gamma, weight)
+
+    def _add_complete(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
         weighted = features * weight[:, None]
-        if complete:
-            grams[0] += weighted.T @ features
-            products += gamma.T @ weighted
-            squares += weight @ gamma**2
-            weights += weight.sum()
-            continue
+        self._grams[0] += weighted.T @ features
+        self._products += gamma.T @ weighted
+        self._squares += weight @ gamma**2
+        self._weights += weight.sum()
+
+    def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
+        weighted = features * weight[:, None]
         known = np.isfinite(gamma)
         gamma = np.where(known, gamma, 0.0)
-        squares += weight @ gamma**2
-        weights += weight @ known
-        if columns is None:
-            products += gamma.T @ weighted
-            _add_grams(grams, features, weighted, known)
-            continue
-        for action, own in enumerate(columns):
+        self._squares += weight @ gamma**2
+        self._weights += weight @ known
+        if self._columns is None:
+            self._products += gamma.T @ weighted
+            _add_grams(self._grams, features, weighted, known)
+            return
+        for action, own in enumerate(self._columns):
             mine = [*own, -1]
-            products[action] += gamma[:, action] @ weighted[:, mine]
+            self._products[action] += gamma[:, action] @ weighted[:, mine]
             _add_grams(
-                grams[action : action + 1],
+                self._grams[action : action + 1],
                 features[:, mine],
                 weighted[:, mine],
                 known[:, action : action + 1],
             )
-    safe = np.where(weights > 0, weights, 1.0)
-    return ScoreMeans(
-        grams=grams / safe[: len(grams), None, None],
-        products=products / safe[:, None],
-        squares=squares / safe,
-        shares=weights / (total or 1.0),
-    )
+
+    def means(self) -> ScoreMeans:
+        """The means over all rows added."""
+        safe = np.where(self._weights > 0, self._weights, 1.0)
+        return ScoreMeans(
+            grams=self._grams / safe[: len(self._grams), None, None],
+            products=self._products / safe[:, None],
+            squares=self._squares / safe,
+            shares=self._weights / (self._total or 1.0),
+        )
+
+
+def score_means(
+    data: LoggedData, scores: FloatArray, rows: BoolArray, columns: list[IntArray] | None
+) -> ScoreMeans:
+    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action."""
+    complete = bool(np.isfinite(scores[rows]).all())
+    totals = ScoreTotals(data.n_actions, data.n_features, columns, complete=complete)
+    totals.add(data, scores, rows)
+    return totals.means()
 
 
 def _add_grams(

@@ -24,9 +24,17 @@ class FoldSums:
     origin: FloatArray  # (n_features + 1,)  x₀ and y₀
 
 
-def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = None) -> FoldSums:
-    """Sum over all rows once; `columns` picks each action's own features, if not all."""
-    origin = _origin(data, folds)
+def fold_sums(
+    data: LoggedData,
+    folds: Folds,
+    columns: list[IntArray] | None = None,
+    origin: FloatArray | None = None,
+) -> FoldSums:
+    """Sum over all rows once; `columns` picks each action's own features, if not all.
+
+    Sums are about the middle of these rows, unless they are to be added to others about `origin`.
+    """
+    origin = middle_of(data, folds) if origin is None else origin
     width = data.n_features if columns is None else len(columns[0])
     n_cells = folds.n_folds * data.n_actions
     sums = np.zeros((n_cells, width + 2, width + 2))
@@ -49,6 +57,13 @@ def fold_sums(data: LoggedData, folds: Folds, columns: list[IntArray] | None = N
         squared_weights=np.bincount(cells, squared, n_cells)[:n_cells].astype(float).reshape(shape),
         origin=origin,
     )
+
+
+def added(first: FoldSums, second: FoldSums) -> FoldSums:
+    """The sums over both, which are about the same origin; the first is written over."""
+    first.sums.__iadd__(second.sums)
+    first.squared_weights.__iadd__(second.squared_weights)
+    return first
 
 
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
@@ -78,7 +93,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     return means
 
 
-def _origin(data: LoggedData, folds: Folds) -> FloatArray:
+def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
     """Near the middle of the data: sums of squares about a distant zero lose their digits."""
     rows = np.flatnonzero(folds.of_row < folds.n_folds)[:ROWS_PER_BLOCK]
     if not len(rows):

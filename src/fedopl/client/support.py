@@ -17,18 +17,29 @@ class Support:
     effective_rows: FloatArray  # (n_actions,)
 
 
-def support_of(data: LoggedData, propensities: FloatArray, rows: BoolArray) -> Support:
-    """Count and weigh these rows; one whose propensity is not known does not count."""
-    chances = np.zeros((data.n_actions, len(CHANCE_CUTS) + 1))
-    effective = np.zeros(data.n_actions)
-    weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    for action, column in enumerate(propensities.T):
-        known = column[rows & np.isfinite(column)]
-        bins = np.searchsorted(CHANCE_CUTS, known, side="right")
-        chances[action] = np.bincount(bins, minlength=chances.shape[1])
-        taken = rows & (data.actions == action)
-        effective[action] = effective_rows(weights[taken], column[taken])
-    return Support(chances, effective)
+class SupportSums:
+    """What support is made of, added up over rows that come some at a time."""
+
+    def __init__(self, n_actions: int) -> None:
+        self._chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
+        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
+
+    def add(self, data: LoggedData, propensities: FloatArray, rows: BoolArray) -> None:
+        """Count and weigh these rows; one whose propensity is not known does not count."""
+        weights = np.ones(data.n_rows) if data.weights is None else data.weights
+        for action, column in enumerate(propensities.T):
+            known = column[rows & np.isfinite(column)]
+            bins = np.searchsorted(CHANCE_CUTS, known, side="right")
+            self._chances[action] += np.bincount(bins, minlength=self._chances.shape[1])
+            taken = rows & (data.actions == action) & (column > 0)
+            inverse = weights[taken] / column[taken]
+            self._inverse[action] += inverse.sum()
+            self._squares[action] += inverse @ inverse
+
+    def support(self) -> Support:
+        """Rows by chance, and (Σw)²/Σw² with w the inverse propensities of those who took each."""
+        squares = np.where(self._squares > 0, self._squares, 1.0)
+        return Support(self._chances, self._inverse**2 / squares)
 
 
 def effective_rows(weights: FloatArray, propensities: FloatArray) -> float:

@@ -1,6 +1,7 @@
 """The tree that one party learns from its own scores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,11 @@ from fedopl.trees.growing import NO_TREE, grow_tree
 from fedopl.trees.plan import LOOK_AHEAD, TreePlan
 from fedopl.trees.rules import agreed_grid, rules_of
 from fedopl.trees.search import WEIGHT, Cells
+
+# The rows, some at a time; called once for every pass.
+Parts = Callable[[], Iterable[ScoredRows]]
+# Of rows that come in parts, one in so many decides on quantiles.
+SPREAD = 16
 
 
 def search_tree(
@@ -60,11 +66,12 @@ def search_tree(
         raise OptionError(str(error)) from None
     if plan.thresholds == "observed":
         return TreePolicy(_on_observed(rows, plan, columns), actions, features)
-    grid = _own_grid(rows, plan, columns)
-    found = _on_grid(rows, grid, plan, columns, actions)
+    grid = _own_grid(lambda: [rows], plan, columns)
+    found = _on_grid(lambda: [rows], grid, plan, columns, actions)
     if refine and plan.depth <= LOOK_AHEAD:
         finer = _finer_grid(rows, grid, found[0], plan, columns)
-        found = max(found, _on_grid(rows, finer, plan, columns, actions), key=lambda f: f[1])
+        again = _on_grid(lambda: [rows], finer, plan, columns, actions)
+        found = max(found, again, key=lambda f: f[1])
     if not np.isfinite(found[1]):
         raise OptionError(NO_TREE)
     return TreePolicy(found[0], actions, features)
@@ -85,16 +92,17 @@ def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | No
 
 
 def tree_alone(
-    rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
+    parts: Parts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
 ) -> Node:
     """The best tree on these rows, on a grid of their own quantiles or on all they have."""
     if plan.thresholds == "observed":
+        (rows,) = parts()
         return _on_observed(rows, plan, columns)
-    return _on_grid(rows, _own_grid(rows, plan, columns), plan, columns, actions)[0]
+    return _on_grid(parts, _own_grid(parts, plan, columns), plan, columns, actions)[0]
 
 
 def _on_grid(
-    rows: ScoredRows,
+    parts: Parts,
     grid: Grid,
     plan: TreePlan,
     columns: tuple[Column, ...],
@@ -104,7 +112,7 @@ def _on_grid(
 
     def cells_of(partition: Node) -> list[Cells]:
         binning = Binning(columns=columns, grid=grid, partition=partition)
-        sums = as_shares(cell_sums(rows, binning), grid)
+        sums = as_shares(cell_sums(parts(), binning), grid)
         return [Cells(part) for part in sums[: binning.n_open]]
 
     return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)
@@ -117,14 +125,22 @@ def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
     return sums
 
 
-def _own_grid(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
-    levels, used = np.arange(1, plan.bins) / plan.bins, rows.usable
+def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
+    """Quantiles of the rows, or of some that are spread evenly where they come in parts."""
+    levels, contexts = np.arange(1, plan.bins) / plan.bins, _some_contexts(parts)
     proposed = {
-        column.name: np.unique(np.quantile(column.values(rows.contexts)[used], levels)).tolist()
+        column.name: np.unique(np.quantile(column.values(contexts), levels)).tolist()
         for column in columns
         if isinstance(column, NumberColumn) and column.name not in plan.cuts
     }
     return agreed_grid(plan, columns, proposed)
+
+
+def _some_contexts(parts: Parts) -> FloatArray:  # (n_rows, n_features)
+    found = [rows.contexts[rows.usable] for rows in islice(parts(), 2)]
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate([rows.contexts[rows.usable][::SPREAD] for rows in parts()])
 
 
 def _finer_grid(

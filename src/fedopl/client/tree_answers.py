@@ -1,5 +1,6 @@
 """Answers to what is asked about trees: counts in bins, sums over cells, values of leaves."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -7,14 +8,16 @@ import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.cells import Binning, ScoredRows, cell_sums
+from fedopl.client.chunks import Chunk
 from fedopl.client.hiding import guarded_cells, possible_loss, rests_on_few
 from fedopl.client.limits import RefusedError
 from fedopl.client.rounding import rounded, rounding_draws
+from fedopl.client.store import Arrays
 from fedopl.client.tree_alone import as_shares
-from fedopl.client.values import joint_estimate
+from fedopl.client.values import JointSums
 from fedopl.client.workspace import Workspace
+from fedopl.policies.tree import MOST_NODES, Node, depth_of, from_array, leaf_positions, nodes_of
 from fedopl.policies.tree import Leaf as TreeLeaf
-from fedopl.policies.tree import Node, depth_of, from_array, leaf_positions, nodes_of
 from fedopl.trees.grid import Grid
 from fedopl.trees.growing import DONE
 from fedopl.trees.plan import LOOK_AHEAD
@@ -22,18 +25,21 @@ from fedopl.trees.rules import grid_from
 from fedopl.trees.search import FIRST_ACTION, ROWS
 from fedopl.wire.vocabulary import CountBins, RefusalCode, Split, SumCells, ValueLeaves
 
+# As many as a tree has leaves, and one for all that are done or not told.
+MOST_GROUPS = MOST_NODES + 1
+
 
 def count_bins(space: Workspace, query: CountBins, minimum_cell: int) -> dict[str, Any]:
     """The fields of BinCounts; every count is rounded, so that none tells of single rows."""
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
-    contexts = space.data.contexts[space.training]
-    n_bins = query.cuts.shape[1] + 1
-    counts = [
-        np.bincount(np.searchsorted(cuts, column.values(contexts)), minlength=n_bins)
-        for column, cuts in zip(space.study.cut_columns, query.cuts, strict=True)
-    ]
-    found = np.array(counts, np.float64)
+    found = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))
+    for chunk in space.unscored_chunks():
+        contexts = chunk.data.contexts[chunk.training]
+        cut = zip(space.study.cut_columns, query.cuts, strict=True)
+        for place, (column, cuts) in enumerate(cut):
+            bins = np.searchsorted(cuts, column.values(contexts))
+            found[place] += np.bincount(bins, minlength=found.shape[1])
     if minimum_cell < 2:
         return {"counts": found}
     return {"counts": rounded(found, minimum_cell, rounding_draws(space, query.cuts))}
@@ -47,25 +53,28 @@ def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
         grid=grid,
         partition=_partition(space, query.partition, grid),
     )
-    rows, n_actions = space.scored_rows(space.scores), space.study.n_actions
+    n_actions = space.study.n_actions
     if needed > 1:
         space.agree_on_grid(query.n_cuts, query.cuts)
-        parts = binning.parts(rows.contexts[rows.usable])
-        _check_differences(space, rows.usable, parts, "parts", needed)
-    sums = told = as_shares(cell_sums(rows, binning), grid)
+        _check_parts(space, query.partition, binning, needed)
+    sums = told = as_shares(cell_sums(_scored(space), binning), grid)
     if needed > 1:
-        told = guarded_cells(sums, grid, needed, _counts(rows, binning, sums.shape[-1]))
+        told = guarded_cells(sums, grid, needed, _counts(space, binning, sums.shape[-1]))
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
     lost = [possible_loss(told[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
     return {"cells": told[:n_open], "lost": np.array(lost)}
 
 
-def _counts(rows: ScoredRows, binning: Binning, n_numbers: int) -> FloatArray | None:
+def _scored(space: Workspace) -> Iterator[ScoredRows]:
+    return (space.scored_rows(chunk, chunk.scores) for chunk in space.chunks())
+
+
+def _counts(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
     """By cell all rows, and for each action those with and without a score, if not all have one."""
-    first_known = FIRST_ACTION + rows.scores.shape[1]
+    first_known = FIRST_ACTION + space.study.n_actions
     if n_numbers == first_known:
         return None
-    plain = cell_sums(replace(rows, weights=None), binning)
+    plain = cell_sums((replace(rows, weights=None) for rows in _scored(space)), binning)
     everybody, known = plain[..., [ROWS]], plain[..., first_known:]
     counts = np.concatenate([everybody, known, everybody - known], axis=-1)
     return counts[..., counts.any(axis=(0, 1))]
@@ -75,45 +84,70 @@ def value_leaves(
     space: Workspace, query: ValueLeaves, needed: int, minimum_cell: int
 ) -> dict[str, Any]:
     """The fields of LeafValues; leaves with few rows are hidden, and never just a few rows."""
-    study, data = space.study, space.data
+    study = space.study
     root = _tree(space, query.tree, range(study.n_actions))
-    rows = space.rows(Split.EVALUATION)
-    if not rows.any():
+    if not space.n_rows(Split.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    leaf = leaf_positions(root, study.columns, data.contexts[rows])
-    scores = space.scores[rows]
     decided = np.array([node.action for node in nodes_of(root) if isinstance(node, TreeLeaf)])
-    n_leaves = len(decided)
-    told = _told_leaves(np.bincount(leaf, minlength=n_leaves), decided, needed)
+    found = _Leaves(len(decided), study.n_actions)
+    for chunk in space.chunks():
+        rows = chunk.rows(Split.EVALUATION)
+        leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
+        found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.groups(rows))
+    told = _told_leaves(found.counts, decided, needed)
     if needed > 1:
-        _check_differences(space, rows, np.where(told[leaf], leaf, n_leaves), "leaves", needed)
-    weights = None if data.weights is None else data.weights[rows]
-    groups = None if data.groups is None else data.groups[rows]
-    whole = np.ones(len(leaf)) if weights is None else weights
-    shares = np.bincount(leaf, whole, minlength=n_leaves) / whole.sum()
-    shape = (n_leaves, study.n_actions)
-    fields = {
-        name: np.zeros(shape) for name in ("rows", "degrees_of_freedom", "means", "variances")
-    }
-    for action in range(study.n_actions):
-        known = np.bincount(leaf[np.isfinite(scores[:, action])], minlength=n_leaves)
-        for place in np.flatnonzero(_told_leaves(known, np.zeros_like(decided), needed, told)):
-            own = leaf == place
-            found = joint_estimate(
-                scores[own, action, None],
-                None if weights is None else weights[own],
-                None if groups is None else groups[own],
-            )
-            if found is None:
-                continue
-            fields["rows"][place, action] = found.n_rows
-            fields["degrees_of_freedom"][place, action] = found.degrees_of_freedom
-            fields["means"][place, action] = found.means[0]
-            fields["variances"][place, action] = found.covariances[0, 0]
-    counts = np.bincount(leaf, minlength=n_leaves).astype(np.float64)
+        _check_leaves(space, query.tree, told, needed)
+    counts = found.counts.astype(np.float64)
     if minimum_cell > 1:
         counts = rounded(counts, minimum_cell, rounding_draws(space, query.tree))
-    return {"counts": counts, "shares": np.where(told, shares, 0.0), **fields}
+    shares = np.where(told, found.weights / found.weights.sum(), 0.0)
+    return {"counts": counts, "shares": shares, **found.fields(told, needed)}
+
+
+class _Leaves:
+    """Sums over the rows of every leaf, and over those that have each action's score."""
+
+    def __init__(self, n_leaves: int, n_actions: int) -> None:
+        self._shape = (n_leaves, n_actions)
+        self.counts: IntArray = np.zeros(n_leaves, np.int64)
+        self.weights = np.zeros(n_leaves)
+        self._known = np.zeros(self._shape, np.int64)
+        self._sums = [[JointSums() for _ in range(n_actions)] for _ in range(n_leaves)]
+
+    def add(
+        self,
+        leaf: IntArray,
+        scores: FloatArray,
+        weights: FloatArray | None,
+        groups: IntArray | None,
+    ) -> None:
+        """Add rows, each in its leaf."""
+        n_leaves, n_actions = self._shape
+        self.counts += np.bincount(leaf, minlength=n_leaves)
+        self.weights += np.bincount(leaf, weights, minlength=n_leaves)
+        for place in range(n_leaves):
+            own = leaf == place
+            weight = None if weights is None else weights[own]
+            group = None if groups is None else groups[own]
+            for action in range(n_actions):
+                score = scores[own, action, None]
+                self._known[place, action] += np.count_nonzero(np.isfinite(score))
+                self._sums[place][action].add(score, weight, group)
+
+    def fields(self, told: BoolArray, needed: int) -> dict[str, FloatArray]:
+        """What each action is worth in each leaf that has rows enough, zeros elsewhere."""
+        names = ("rows", "degrees_of_freedom", "means", "variances")
+        fields = {name: np.zeros(self._shape) for name in names}
+        for action, known in enumerate(self._known.T):
+            for place in np.flatnonzero(_told_leaves(known, np.zeros_like(known), needed, told)):
+                found = self._sums[place][action].estimate()
+                if found is None:
+                    continue
+                fields["rows"][place, action] = found.n_rows
+                fields["degrees_of_freedom"][place, action] = found.degrees_of_freedom
+                fields["means"][place, action] = found.means[0]
+                fields["variances"][place, action] = found.covariances[0, 0]
+        return fields
 
 
 def _told_leaves(
@@ -148,16 +182,64 @@ def _less(told: BoolArray, place: int) -> BoolArray:
     return fewer
 
 
-def _check_differences(
-    space: Workspace, rows: BoolArray, group: IntArray, what: str, needed: int
+def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed: int) -> None:
+    """Refuse parts of the rows from which and from earlier ones a few rows could be had."""
+
+    def labels(item: Arrays) -> Callable[[Chunk], IntArray]:
+        root = _tree(space, item["partition"], range(DONE, len(item["partition"])))
+        own = replace(binning, partition=root)
+        return lambda chunk: own.parts(chunk.data.contexts[_usable(chunk)])
+
+    _check_groups(space, "parts", {"partition": numbers}, labels, needed)
+
+
+def _usable(chunk: Chunk) -> BoolArray:  # (n_rows,)
+    """The training rows that have any score."""
+    return chunk.training & np.isfinite(chunk.scores).any(axis=1)
+
+
+def _check_leaves(space: Workspace, numbers: FloatArray, told: BoolArray, needed: int) -> None:
+    """The same for leaves; those that are not told are one group together."""
+    study = space.study
+
+    def labels(item: Arrays) -> Callable[[Chunk], IntArray]:
+        root, shown = _tree(space, item["tree"], range(study.n_actions)), item["told"] > 0
+
+        def of(chunk: Chunk) -> IntArray:
+            contexts = chunk.data.contexts[chunk.rows(Split.EVALUATION)]
+            leaf = leaf_positions(root, study.columns, contexts)
+            return np.where(shown[leaf], leaf, len(shown))
+
+        return of
+
+    _check_groups(space, "leaves", {"tree": numbers, "told": told}, labels, needed)
+
+
+def _check_groups(
+    space: Workspace,
+    what: str,
+    item: Arrays,
+    labels: Callable[[Arrays], Callable[[Chunk], IntArray]],
+    needed: int,
 ) -> None:
-    """Refuse groups of rows from which and from earlier ones a few rows could be had."""
-    for known in space.decisions(rows, what):
-        crossed = np.zeros((int(group.max()) + 1, int(known.max()) + 1))
-        np.add.at(crossed, (group, known), 1.0)
-        if rests_on_few(crossed, needed):
-            raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.remember(rows, [group], what)
+    """Refuse groups of rows from which and from those told before a few rows could be had."""
+    earlier = space.remembered(what)
+    own, others = labels(item), [labels(one) for one in earlier]
+    crossed = [np.zeros((MOST_GROUPS, MOST_GROUPS)) for _ in others]
+    for chunk in space.chunks() if others else ():
+        group = own(chunk)
+        for table, other in zip(crossed, others, strict=True):
+            np.add.at(table, (group, other(chunk)), 1.0)
+    if any(rests_on_few(_filled(table), needed) for table in crossed):
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    space.remember(what, [item])
+
+
+def _filled(table: FloatArray) -> FloatArray:
+    """The table without the rows and columns behind the last that has a number."""
+    used = np.argwhere(table)
+    n_rows, n_columns = used.max(axis=0, initial=0) + 1 if len(used) else (1, 1)
+    return table[:n_rows, :n_columns]
 
 
 def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:

@@ -7,51 +7,80 @@ step sees where it leaves its twin, so about where the row lies that makes it en
 that, too, and how many policies and queries there may be caps how finely.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray, compact_codes
 
-# Policies that differ in enough of so many rows, spread over all, need not be compared further.
-N_SAMPLED = 4096
+Decides = Callable[[FloatArray], IntArray]
+# Contexts of rows to compare policies on, and which of these they are valued on.
+Parts = Iterable[tuple[FloatArray, BoolArray]]
+# After so few rows most policies are told apart, and need not be compared any further.
+FIRST_ROWS, MOST_ROWS = 4096, 1 << 16
 
 
 def twins_among(
-    decided: Sequence[IntArray], known: Sequence[IntArray], valued: BoolArray, least: int
-) -> IntArray:  # (n_policies,)
-    """For each policy the place, among the known and then the decided, of the one it is valued as.
+    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, least: int
+) -> IntArray:  # (n_asked,)
+    """For each policy the place, among the known and then the asked, of the one it is valued as.
 
     Policies are told apart where they differ in enough of all rows, and in none or enough of those
     they are valued on. The first that a policy is not told apart from is its twin, if there is one;
     twins are nobody's twin.
     """
-    if not decided:
-        return np.empty(0, np.int64)
-    every, valued = _where_they_differ([*known, *decided], valued)
-    sampled = np.flatnonzero(valued)
-    looks = every[:, sampled[:: max(1, len(sampled) // N_SAMPLED)]]
-    told = np.arange(len(every)) < len(known)
-    twins = np.arange(len(known), len(every))
+    differ, inside = differences(known, asked, parts, least)
+    apart = (differ >= least) & ((inside == 0) | (inside >= least))
+    told = np.arange(len(apart)) < len(known)
+    twins = np.arange(len(known), len(apart))
     for turn, place in enumerate(twins):
-        alike = np.count_nonzero(looks[:place] != looks[place], axis=1) < least
-        for other in np.flatnonzero(alike & told[:place]):
-            if not _are_told_apart(every[place], every[other], valued, least):
-                twins[turn] = other
-                break
+        alike = np.flatnonzero(told[:place] & ~apart[:place, turn])
+        twins[turn] = alike[0] if len(alike) else place
         told[place] = twins[turn] == place
     return twins
 
 
-def _where_they_differ(every: Sequence[IntArray], valued: BoolArray) -> tuple[IntArray, BoolArray]:
-    """The rows that some policies decide differently: policies near each other have few of them."""
-    differ = np.zeros(len(valued), bool)
-    for codes in every:
-        differ |= codes != every[0]
-    return np.array([codes[differ] for codes in every]), valued[differ]
+def differences(
+    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, least: int
+) -> tuple[IntArray, IntArray]:  # (n_known + n_asked, n_asked) each
+    """In how many rows each policy asked about differs from those before it: of all, and inside.
+
+    What is enough already is not counted any further.
+    """
+    every = [*known, *asked]
+    shape = (len(every), len(asked))
+    differ, inside = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    before = np.arange(len(every))[:, None] < len(known) + np.arange(len(asked))
+    for contexts, valued in _growing(parts):
+        open_pairs = before & ~((differ >= least) & (inside >= least))
+        if not open_pairs.any():
+            break
+        codes = _codes(every, len(known), open_pairs, contexts)
+        for turn in np.flatnonzero(open_pairs.any(axis=0)).tolist():
+            others = np.flatnonzero(open_pairs[:, turn]).tolist()
+            own = codes[len(known) + turn]
+            found = np.stack([codes[other] for other in others]) != own
+            differ[others, turn] += np.count_nonzero(found, axis=1)
+            inside[others, turn] += np.count_nonzero(found & valued, axis=1)
+    return differ, inside
 
 
-def _are_told_apart(first: IntArray, second: IntArray, valued: BoolArray, least: int) -> bool:
-    differ = first != second
-    n_valued = np.count_nonzero(differ & valued)
-    return bool(np.count_nonzero(differ) >= least and (n_valued == 0 or n_valued >= least))
+def _growing(parts: Parts) -> Iterator[tuple[FloatArray, BoolArray]]:
+    """A few rows first, then more at a time."""
+    size = FIRST_ROWS
+    for contexts, valued in parts:
+        start = 0
+        while start < len(contexts):
+            rows = slice(start, start + size)
+            yield contexts[rows], valued[rows]
+            start, size = start + size, min(2 * size, MOST_ROWS)
+
+
+def _codes(
+    every: Sequence[Decides], n_known: int, open_pairs: BoolArray, contexts: FloatArray
+) -> dict[int, IntArray]:
+    """What the policies that are still compared decide."""
+    compared = np.asarray(open_pairs.any(axis=1))
+    compared[n_known:] |= np.asarray(open_pairs.any(axis=0))
+    places = np.flatnonzero(compared).tolist()
+    return {place: compact_codes(every[place](contexts)) for place in places}

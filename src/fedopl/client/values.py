@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,81 @@ class JointEstimate:
     covariances: FloatArray  # (n_columns, n_columns), zero where one row cannot tell
 
 
+class JointSums:
+    """What joint estimates are made of, added up over rows that come some at a time.
+
+    Rows of a group vary together: then sums are kept by group, and their squares are summed.
+    """
+
+    def __init__(self) -> None:
+        self._n_rows = 0
+        self._origin: FloatArray | None = None  # near the means, for the sake of digits
+        self._units = 0  # rows, where there are no groups
+        # Σw, Σw·v, Σw², Σw²·v and Σw²·vvᵀ, with v the values about the origin.
+        self._weight: Any = 0.0
+        self._sums: Any = 0.0
+        self._squared_weight: Any = 0.0
+        self._squared_sums: Any = 0.0
+        self._squares: Any = 0.0
+        self._by_group: FloatArray | None = None  # (n_groups, 1 + n_columns)  Σw and Σw·v
+
+    def add(self, values: FloatArray, weights: FloatArray | None, groups: IntArray | None) -> None:
+        """Count the rows that are known in all columns."""
+        known = np.isfinite(values).all(axis=1)
+        if not known.any():
+            return
+        values = values[known]
+        weight = np.ones(len(values)) if weights is None else weights[known]
+        if self._origin is None:
+            self._origin = weight @ values / weight.sum()
+        weighted = np.column_stack([weight, weight[:, None] * (values - self._origin)])
+        self._n_rows += len(values)
+        sums = weighted.sum(axis=0)
+        self._weight += sums[0]
+        self._sums += sums[1:]
+        if groups is None:
+            self._add_squares(weighted)
+        else:
+            self._add_groups(weighted, groups[known])
+
+    def _add_squares(self, weighted: FloatArray) -> None:
+        squares = weighted.T @ weighted
+        self._units += len(weighted)
+        self._squared_weight += squares[0, 0]
+        self._squared_sums += squares[0, 1:]
+        self._squares += squares[1:, 1:]
+
+    def _add_groups(self, weighted: FloatArray, groups: IntArray) -> None:
+        n_groups = int(groups.max()) + 1
+        by_group = np.zeros((n_groups, weighted.shape[1]))
+        np.add.at(by_group, groups, weighted)
+        if self._by_group is not None:
+            longer, shorter = sorted([by_group, self._by_group], key=len, reverse=True)
+            by_group = longer.copy()
+            by_group[: len(shorter)] += shorter
+        self._by_group = by_group
+
+    def estimate(self) -> JointEstimate | None:
+        """Weighted means of each column over the rows known in all; None if there are none."""
+        if self._origin is None:
+            return None
+        if self._by_group is not None:
+            self._add_squares(self._by_group[self._by_group[:, 0] > 0])
+        shift = self._sums / self._weight
+        crossed = np.outer(self._squared_sums, shift)
+        about_mean = (
+            self._squares - crossed - crossed.T + self._squared_weight * np.outer(shift, shift)
+        )
+        free = self._units - 1
+        correction = (free + 1) / free if free else 0.0
+        return JointEstimate(
+            n_rows=self._n_rows,
+            degrees_of_freedom=free,
+            means=self._origin + shift,
+            covariances=correction * about_mean / self._weight**2,
+        )
+
+
 def joint_estimate(
     values: FloatArray, weights: FloatArray | None, groups: IntArray | None
 ) -> JointEstimate | None:
@@ -30,27 +106,9 @@ def joint_estimate(
 
     Rows of a group vary together: the covariances are those of sums by group.
     """
-    known = np.isfinite(values).all(axis=1)
-    if not known.any():
-        return None
-    values = values[known]
-    shares = np.ones(len(values)) if weights is None else weights[known]
-    shares = shares / shares.sum()
-    means = shares @ values
-    influence = shares[:, None] * (values - means)
-    if groups is not None:
-        _, clusters = np.unique(groups[known], return_inverse=True)
-        by_cluster = np.zeros((int(clusters.max()) + 1, values.shape[1]))
-        np.add.at(by_cluster, clusters, influence)
-        influence = by_cluster
-    free = len(influence) - 1
-    correction = (free + 1) / free if free else 0.0
-    return JointEstimate(
-        n_rows=len(values),
-        degrees_of_freedom=free,
-        means=means,
-        covariances=correction * influence.T @ influence,
-    )
+    sums = JointSums()
+    sums.add(values, weights, groups)
+    return sums.estimate()
 
 
 def estimate_value(scores: Scores, decisions: ArrayLike | str) -> Estimate:

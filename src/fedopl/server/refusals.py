@@ -72,6 +72,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "something went wrong on its side",
         "Let it run `fedopl check` or `fedopl preview`; no error text crosses the door.",
     ),
+    RefusalCode.ROWS_ON_DISK: Refused(
+        "its rows are on disk, and this question is answered from memory only",
+        "Ask it without diagnose, csoaa-sgd, wap, direct and observed thresholds, or have it keep "
+        "its rows in memory",
+    ),
     RefusalCode.BEYOND_DECLARED: Refused(
         "it has rows beyond what the study declares of every row",
         "Let it run `fedopl check`, which names the bound; correct the rows, or agree on a bound "

@@ -81,6 +81,7 @@ class RefusalCode(enum.Enum):
     FAILED = 14
     NOT_IN_STUDY = 15
     BEYOND_DECLARED = 16
+    ROWS_ON_DISK = 17
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,0 +1,100 @@
+"""How likely actions were, for rows that come some at a time."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.arrays import FloatArray
+from fedopl.client.chunks import Chunk
+from fedopl.client.folds import Folds
+from fedopl.client.logged_data import LoggedData
+from fedopl.client.propensity import (
+    PROPENSITIES,
+    Propensities,
+    fold_classifiers,
+    log_loss,
+    logistic_classifier,
+    marginal_shares,
+    predicted,
+)
+from fedopl.errors import DataError
+
+# A logistic model hardly changes with more rows than this, and scikit-learn wants all in memory.
+MOST_FITTED = 200_000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chances:
+    """ê(x; a) of any of the rows."""
+
+    of: Callable[[LoggedData, Folds], FloatArray]  # (n_rows, n_actions)
+    chosen: str
+
+
+def in_memory(found: Propensities) -> Chances:
+    """Those of all rows, which are asked for all at once."""
+    return Chances(of=lambda _data, _folds: found.values, chosen=found.chosen)
+
+
+def in_passes(chunks: Callable[[], Iterable[Chunk]], kind: str, shape: tuple[int, int]) -> Chances:
+    """Known ones, shares from one pass, or a model fitted to a part of the rows.
+
+    `shape` is how many folds and actions there are. With "auto" that part also decides which of the
+    last two has the lower log loss out of fold.
+    """
+    first = next(iter(chunks()))
+    if kind == "known" or (kind == "auto" and first.data.propensities is not None):
+        return Chances(of=lambda data, folds: _known(data, folds), chosen="known")
+    marginal = _marginal(chunks, shape)
+    if kind == "marginal":
+        return marginal
+    sample = _sampled(chunks)
+    models = fold_classifiers(sample.data, sample.folds, logistic_classifier(1.0), seed=0)
+    logistic = Chances(of=lambda data, folds: predicted(models, data, folds), chosen="logistic")
+    if kind == "logistic":
+        return logistic
+    losses = [
+        log_loss(sample.data, one.of(sample.data, sample.folds), sample.folds)
+        for one in (marginal, logistic)
+    ]
+    return marginal if losses[0] <= losses[1] else logistic
+
+
+def _known(data: LoggedData, folds: Folds) -> FloatArray:
+    if data.propensities is None:
+        raise DataError("propensities: known ones were asked for and the data have none")
+    return PROPENSITIES["known"](data, folds).values
+
+
+def _marginal(chunks: Callable[[], Iterable[Chunk]], shape: tuple[int, int]) -> Chances:
+    n_folds, n_actions = shape
+    taken = np.zeros((n_folds + 1) * n_actions)
+    for chunk in chunks():
+        taken += np.bincount(chunk.cells(), chunk.data.weights, len(taken))
+    shares = marginal_shares(taken.reshape(-1, n_actions)[:n_folds], apart=True)
+    return Chances(of=lambda _data, folds: shares[folds.of_row], chosen="marginal")
+
+
+def _sampled(chunks: Callable[[], Iterable[Chunk]]) -> Chunk:
+    """Evenly spread rows, few enough to fit a model to."""
+    n_rows = sum(chunk.data.n_rows for chunk in chunks())
+    step = max(1, -(-n_rows // MOST_FITTED))
+    picked, start = [], 0
+    for chunk in chunks():
+        rows = np.arange(-start % step, chunk.data.n_rows, step)
+        start += chunk.data.n_rows
+        picked.append(
+            (chunk.data.contexts[rows], chunk.data.actions[rows], chunk.folds.of_row[rows])
+        )
+    contexts, actions, of_row = (np.concatenate(part) for part in zip(*picked, strict=True))
+    first = next(iter(chunks()))
+    data = LoggedData(
+        contexts,
+        np.array(first.data.action_names)[actions],
+        np.zeros(len(actions)),
+        action_names=first.data.action_names,
+        feature_names=first.data.feature_names,
+    )
+    folds = Folds(of_row=of_row, n_folds=first.folds.n_folds, reason="")
+    return Chunk(data=data, folds=folds, scores=np.empty((0, data.n_actions)))
