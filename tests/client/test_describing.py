@@ -15,7 +15,7 @@ from test_door import (
 )
 
 import fedopl
-from fedopl.client import workspace
+from fedopl.client import scoring, workspace
 from fedopl.client.door import Door
 from fedopl.client.ledger import FileLedger
 from fedopl.client.limits import Limits
@@ -313,8 +313,9 @@ def test_a_new_process_describes_without_fitting_anything(
     query = encoded_query(first, Describe, linear=LEARNED[None], cuts=CUTS)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    for name in ("fit_propensities", "fit_nuisances", "aipw_scores", "predict"):
-        monkeypatch.setattr(workspace, name, None)
+    monkeypatch.setattr(workspace, "fit_propensities", None)
+    for name in ("aipw_scores", "predict"):
+        monkeypatch.setattr(scoring, name, None)
     assert door_to(draw(), study, store=store).handle(query) == expected
 
 

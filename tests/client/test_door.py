@@ -3,6 +3,7 @@ import hashlib
 import json
 import resource
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.client import workspace
+from fedopl.client import scoring
 from fedopl.client.door import HANDLERS, Door
 from fedopl.client.guards import large_enough
 from fedopl.client.ledger import FileLedger, MemoryLedger
@@ -328,7 +329,7 @@ def test_a_client_refuses_what_its_limits_forbid(draw, limit, kind, expected):
     ready = scored(door_to(data, study))
     loose = {"minimum_rows": 1, "minimum_cell": 0, "parameter_share": 10}
     door = door_to(data, study, limits=Limits(**{**loose, **limit}))
-    door._space.store.put(door._space._key, ready._space._scored)
+    door._space.keep(ready._space._scored)
     assert reason(ask(door, kind)) == expected
     assert door.ledger.entries()[0].reason == expected
 
@@ -1079,7 +1080,7 @@ def test_a_new_process_values_policies_without_scoring_again(
     query = encoded_query(first, EstimateValues, split=split)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(workspace, "aipw_scores", no_scoring)
+    monkeypatch.setattr(scoring, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
@@ -1092,7 +1093,7 @@ def test_a_new_process_sums_improves_and_describes_without_scoring_again(
     query = encoded_query(first, kind)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(workspace, "aipw_scores", no_scoring)
+    monkeypatch.setattr(scoring, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
@@ -1247,7 +1248,7 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
     space = door._space
     scores = space.scores.copy()
     scores[np.flatnonzero(space.rows(Split.EVALUATION))[:3], 1] = np.nan
-    space.keep({**space.store.get(space._key), "values": scores})
+    space.keep(replace(space._scored, values=scores))
     constants = np.zeros((2, study.n_actions, study.n_features + 1))
     constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second
     for exchange, told in ((8, 1), (9, 2)):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_door import ask, door_to, reason, scored, study_of, without_action
@@ -17,9 +19,9 @@ def diagnosed(**changes):
 def with_scores(door, scores):
     """The door, with these scores of its training rows in place of its own."""
     kept = scored(door)._space._scored
-    values = kept["values"].copy()
+    values = kept.values.copy()
     values[door._space.training] = scores
-    door._space.store.put(door._space._key, {**kept, "values": values})
+    door._space.keep(replace(kept, values=values))
     return door
 
 

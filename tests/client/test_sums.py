@@ -110,15 +110,24 @@ def test_score_means_are_those_of_the_rows_that_have_a_score(
 
 def test_two_actions_scored_in_nearly_the_same_rows_are_refused(monkeypatch):
     monkeypatch.setattr(guards, "ROWS_PER_BLOCK", 32)
-    values, everybody = np.zeros((100, 4)), np.ones(100, np.bool_)
+    values = np.zeros((100, 4))
     values[:40, 1] = np.nan
     values[:40, 2] = np.nan
     values[60:, 3] = np.nan
-    np.testing.assert_array_equal(guards.guarded_scores(values, everybody, 5), values)
+    assert not hidden(values, 5).any()
     values[40:44, 2] = np.nan
     with pytest.raises(RefusedError):
-        guards.guarded_scores(values, everybody, 5)
-    np.testing.assert_array_equal(guards.guarded_scores(values, everybody, 4), values)
+        hidden(values, 5)
+    assert not hidden(values, 4).any()
+    values[99, 0] = np.nan
+    assert hidden(values, 4).tolist() == [True, False, False, False]
+
+
+def hidden(values, needed):
+    known = guards.KnownScores(values.shape[1])
+    for part in (values[:70], values[70:]):
+        known.add(part)
+    return known.to_hide(needed)
 
 
 def test_a_constant_arm_is_what_multiplying_by_nothing_gives():

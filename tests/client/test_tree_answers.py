@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -79,9 +81,9 @@ def training_of(door):
 def with_scores(door, change):
     """The door, once `change` was made to its scores."""
     kept = door._space._kept()
-    values = kept["values"].copy()
+    values = kept.values.copy()
     change(values, door._space)
-    door._space.keep({**kept, "values": values})
+    door._space.keep(replace(kept, values=values))
     return door
 
 

@@ -162,7 +162,7 @@ def pooled_tree(record, doors, depth):
 
     def cells_of(partition):
         binning = Binning(columns=study.columns, grid=grid, partition=partition)
-        return [Cells(part) for part in cell_sums(rows, binning)[: binning.n_open]]
+        return [Cells(part) for part in cell_sums([rows], binning)[: binning.n_open]]
 
     rules = rules_of(study.tree, study.columns, grid, study.actions)
     return grow_tree(grid, depth, rules, cells_of)[0]
