@@ -1,31 +1,29 @@
 """What the door costs: in-process rounds beside a plain numpy loop, and bytes by method.
 
-    python benchmarks/federation.py [--write]
-
-The same local steps (40 parameters, 5 steps of 32 rows, 100 rows a client) are taken through the
-door, with every message encoded, checked, written to a ledger and decoded, and in a plain loop
-that has nothing else to do. Rounds alternate in one process; seconds are medians.
+The same local steps (4 × 10 parameters, 5 steps of 32 rows, 100 rows a client) are taken in a plain
+numpy loop, and through doors: every query and answer encoded, decoded, checked on both sides and
+written to a ledger. Rounds alternate in one process; seconds are medians of 15.
 """
 
-import argparse
-import statistics
-import time
-from pathlib import Path
-
 import numpy as np
+from harness import Column, Options, Row, Table, in_turns, options, spread, write
 
 import fedopl
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.engines.in_process import InProcess
-from fedopl.files import write_between
 from fedopl.server.conversation import Conversation
 from fedopl.server.journal import Journal
 from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy, ScoreSums, SumScores
 
 N_ACTIONS, N_FEATURES, N_ROWS = 4, 9, 100
 STEPS, BATCH, TURNS = 5, 32, 15
-CLIENTS = (3, 100, 1000)
+CLIENTS, QUICK = (3, 100, 1000), (3,)
+READING = """
+Federated nuisances send the most: a square matrix for every fold and action. They are worth it
+where clients are small (`experiments/defaults.py`), and local nuisances are there where they are
+not.
+"""
 
 
 def logged(seed: int, n_rows: int = N_ROWS, n_features: int = N_FEATURES) -> fedopl.LoggedData:
@@ -98,40 +96,57 @@ class Federation:
         return current
 
 
-def overhead(n_clients: int) -> str:
-    """One row of the table."""
+def overhead(n_clients: int, turns: int) -> Row:
+    """One row of the first table."""
     federation = Federation(n_clients)
     parameters = np.zeros((N_ACTIONS, N_FEATURES + 1))
-    seconds: dict[str, list[float]] = {"doors": [], "plain": []}
-    for turn in range(TURNS + 1):
-        for name, work in (("doors", federation.through_doors), ("plain", federation.plain)):
-            start = time.perf_counter()
-            work(parameters)
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    doors, plain = statistics.median(seconds["doors"]), statistics.median(seconds["plain"])
-    each = 1e6 * (doors - plain) / n_clients
-    return f"| {n_clients:,} | {plain:.4f} | {doors:.4f} | {doors / plain:.2f}× | {each:.0f} µs |"
+    found = in_turns(
+        {
+            "doors": lambda: federation.through_doors(parameters),
+            "plain": lambda: federation.plain(parameters),
+        },
+        turns,
+    )
+    row: Row = {"clients": n_clients}
+    row |= spread(found["doors"].seconds) | spread(found["plain"].seconds, "plain_")
+    row["ratio"] = row["median"] / row["plain_median"]
+    row["added_us"] = 1e6 * (row["median"] - row["plain_median"]) / n_clients
+    return row
 
 
-def traffic(name: str, **options: object) -> str:
+def traffic(name: str, **given: object) -> Row:
     """Exchanges and bytes of one method, per client."""
     clients = {f"client {i}": logged(i, 600, 40) for i in range(3)}
-    run = fedopl.learn(clients, **options)
+    run = fedopl.learn(clients, **given)
     received = sum(latest.bytes_received for latest in run.rounds) / len(clients)
     sent = sum(latest.bytes_sent for latest in run.rounds) / len(clients)
-    return f"| {name} | {len(run.rounds)} | {received / 1024:.1f} KB | {sent / 1024:.1f} KB |"
+    return {
+        "method": name,
+        "exchanges": len(run.rounds),
+        "sent_kb": received / 1024,
+        "received_kb": sent / 1024,
+    }
 
 
-def tables() -> list[str]:
-    """Both tables as Markdown."""
+OVERHEAD = (
+    Column("clients", "{clients:,}"),
+    Column("plain loop, s", "{plain_median:.4f}"),
+    Column("through doors, s", "{median:.4f}"),
+    Column("least – most", "{least:.4f} – {most:.4f}", text=True),
+    Column("ratio", "{ratio:.2f}×"),
+    Column("each door adds", "{added_us:.0f} µs"),
+)
+TRAFFIC = (
+    Column("method (4 actions, 40 features, 5 folds)", "{method}", text=True),
+    Column("exchanges", "{exchanges}"),
+    Column("a client sends", "{sent_kb:.1f} KB"),
+    Column("it receives", "{received_kb:.1f} KB"),
+)
+
+
+def methods() -> list[Row]:
+    """The rows of the second table."""
     return [
-        "| clients | plain loop, s | through doors, s | ratio | each door adds |",
-        "|---:|---:|---:|---:|---:|",
-        *(overhead(n_clients) for n_clients in CLIENTS),
-        "",
-        "| method (4 actions, 40 features, 5 folds) | exchanges | a client sends | it receives |",
-        "|---|---:|---:|---:|",
         traffic("csoaa-exact, federated nuisances"),
         traffic("csoaa-exact, local nuisances", nuisances="local"),
         traffic("csoaa-exact, local nuisances, blocks", nuisances="local", features="blocks"),
@@ -142,16 +157,12 @@ def tables() -> list[str]:
     ]
 
 
-def main() -> None:
-    """Measure, print, and write if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
-    options = parser.parse_args()
-    lines = tables()
-    print("\n".join(lines))
-    if options.write:
-        write_between(Path(__file__).with_name("README.md"), "federation", lines)
+def main(given: Options) -> None:
+    """Measure and write."""
+    sizes, turns = given.sizes(CLIENTS, QUICK), given.turns(TURNS)
+    rows = [overhead(n_clients, turns) for n_clients in sizes]
+    write(__file__, given, Table(OVERHEAD, rows), Table(TRAFFIC, methods()))
 
 
 if __name__ == "__main__":
-    main()
+    main(options(__doc__))

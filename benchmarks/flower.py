@@ -1,22 +1,23 @@
 """What a real federation costs: the same study in process, and over Flower on this machine.
 
-    python benchmarks/flower.py [--write]
-
-The three hospitals of `fedopl demo`, learned by the exact solver and by five rounds of local steps;
-in process, and by a SuperLink and three SuperNodes with TLS and keys. Both learn the same bytes.
+The three hospitals of `fedopl demo` in one process, and with a SuperLink and three SuperNodes on
+the same cores, with TLS and keys, learned by the exact solver and by five rounds of local steps.
+What is learned is the same, byte for byte. A trip over Flower is a poll every three seconds and a
+new process at every client, with all its imports; on machines of their own clients do not share
+cores. Seconds are medians of five runs, in turns.
 """
 
-import argparse
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
+from harness import TURNS, Column, Options, Row, Table, options, spread, write
+
 import fedopl
 from fedopl.client.client_file import read_clients
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.flower_up import run_over_flower
-from fedopl.files import write_between
 from fedopl.server.record import Record
 
 ROUNDS = 5
@@ -30,8 +31,11 @@ rounds = {ROUNDS}
 STUDIES = {"csoaa-exact": "", f"csoaa-sgd, {ROUNDS} rounds": PLAN}
 
 
-def compared(name: str, settings: str) -> list[str]:
-    """Two rows of the table: the study in process, and over Flower."""
+IN_PROCESS, FLOWER = "in process", "Flower, 127.0.0.1"
+
+
+def once(name: str, settings: str) -> dict[str, Row]:
+    """The study in process, and over Flower, once each."""
     with tempfile.TemporaryDirectory() as folder:
         study = hospitals().write(Path(folder) / "hospitals")
         study.write_text(study.read_text() + settings)
@@ -39,13 +43,12 @@ def compared(name: str, settings: str) -> list[str]:
         plain, over = Path(folder) / "plain", Path(folder) / "over flower"
         start = time.perf_counter()
         record: Record = fedopl.run(study, study.parent / "clients", out=plain)
-        seconds = time.perf_counter() - start
-        rows = [row(name, "in process", record, 0.0, seconds)]
+        found = {IN_PROCESS: {"seconds": time.perf_counter() - start, **sizes(record)}}
         record, started, seconds = learned_over_flower(again, over)
-        rows.append(row(name, "Flower, 127.0.0.1", record, started, seconds))
+        found[FLOWER] = {"seconds": seconds, "start": started, **sizes(record)}
         if (plain / "policy.json").read_bytes() != (over / "policy.json").read_bytes():
             raise AssertionError(f"{name}: another policy over Flower than in process")
-    return rows
+    return found
 
 
 def learned_over_flower(study: Path, out: Path) -> tuple[Record, float, float]:
@@ -63,35 +66,43 @@ def learned_over_flower(study: Path, out: Path) -> tuple[Record, float, float]:
     return record, submitted - starting, stopped - submitted
 
 
-def row(name: str, engine: str, record: Record, started: float, seconds: float) -> str:
-    """One row of the table."""
-    n_clients, n_trips = len(record.mixture), record.rounds[-1].trip + 1
-    received = sum(latest.bytes_received for latest in record.rounds) / n_clients / 1024
-    sent = sum(latest.bytes_sent for latest in record.rounds) / n_clients / 1024
-    start = f"{started:.0f}" if started else ""
-    return (
-        f"| {name} | {engine} | {len(record.rounds)} | {n_trips} | {received:.1f} KB | "
-        f"{sent:.1f} KB | {start} | {seconds:.1f} | {seconds / n_trips:.2f} |"
-    )
+def sizes(record: Record) -> Row:
+    """Exchanges, trips and bytes of a run, per client."""
+    n_clients = len(record.mixture)
+    return {
+        "exchanges": len(record.rounds),
+        "trips": record.rounds[-1].trip + 1,
+        "sent_kb": sum(latest.bytes_received for latest in record.rounds) / n_clients / 1024,
+        "received_kb": sum(latest.bytes_sent for latest in record.rounds) / n_clients / 1024,
+    }
 
 
-def table() -> list[str]:
-    """The table as Markdown."""
-    head = "study | engine | exchanges | trips | a client sends | it receives | start, s | run, s"
-    rows = [line for name, settings in STUDIES.items() for line in compared(name, settings)]
-    return [f"| {head} | a trip, s |", "|---|---|---:|---:|---:|---:|---:|---:|---:|", *rows]
+COLUMNS = (
+    Column("study", "{study}", text=True),
+    Column("engine", "{engine}", text=True),
+    Column("exchanges", "{exchanges}"),
+    Column("trips", "{trips}"),
+    Column("a client sends", "{sent_kb:.1f} KB"),
+    Column("it receives", "{received_kb:.1f} KB"),
+    Column("start, s", "{start:.0f}"),
+    Column("run, s", "{median:.1f}"),
+    Column("least – most", "{least:.1f} – {most:.1f}", text=True),
+    Column("a trip, s", "{trip:.2f}"),
+)
 
 
-def main() -> None:
-    """Measure, print, and write if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
-    options = parser.parse_args()
-    lines = table()
-    print("\n".join(lines))
-    if options.write:
-        write_between(Path(__file__).with_name("README.md"), "flower", lines)
+def main(given: Options) -> None:
+    """Measure and write."""
+    turns = 1 if given.quick else TURNS
+    runs = [{name: once(name, text) for name, text in STUDIES.items()} for _ in range(turns)]
+    rows = []
+    for name in STUDIES:
+        for engine in (IN_PROCESS, FLOWER):
+            done = [run[name][engine] for run in runs]
+            row = {"study": name, "engine": engine, **done[0], **spread(d["seconds"] for d in done)}
+            rows.append(row | {"trip": row["median"] / row["trips"]})
+    write(__file__, given, Table(COLUMNS, rows))
 
 
 if __name__ == "__main__":
-    main()
+    main(options(__doc__))

@@ -1,23 +1,19 @@
 """One heterogeneous figure of the paper: our exact solver beside Vowpal Wabbit's online CSOAA.
 
-    python benchmarks/reproduction.py [--seeds 3] [--write]
-
 Both get the same rows, the same nuisances and the same doors, and take turns; only the oracle
 differs. Vowpal Wabbit fits all of x (plain --csoaa), in 5 rounds of one pass over 5,120 rows; the
-exact solver is shown on all of x, too, and on the paper's blocks. Seconds are sums over the figure,
-regret is R_λ against argmax x_aᵀθ_a.
+exact solver is shown on all of x, too, and on the paper's blocks. Seconds are of one draw of the
+whole figure; the last columns are mean global regret against argmax x_aᵀθ_a.
 """
 
-import argparse
 import time
-from collections import defaultdict
-from pathlib import Path
+from importlib.util import find_spec
 
 import numpy as np
+from harness import TURNS, Column, Options, Row, Table, options, spread, write
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.files import write_between
 from fedopl.reproduction.figures import HETEROGENEOUS_GRID
 from fedopl.simulation.paper import paper_world
 
@@ -27,58 +23,58 @@ WAYS = {
     "exact, all of x": {},
     "Vowpal Wabbit, all of x": {"oracle": "csoaa-vw", "plan": ONE_PASS},
 }
+VOWPAL, OURS = "Vowpal Wabbit, all of x", "exact, blocks"
+QUICK = HETEROGENEOUS_GRID[:1]
 NUISANCES = fedopl.NuisancePlan(propensity="marginal")
 
 
-def measure(n_seeds: int, reading: str) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Seconds by way, and mean regret by way and size."""
-    seconds: dict[str, float] = defaultdict(float)
-    regrets: dict[str, list[float]] = defaultdict(list)
-    for n_rows in HETEROGENEOUS_GRID:
-        lost: dict[str, list[float]] = defaultdict(list)
-        for seed in range(n_seeds):
+def measure(sizes: tuple[int, ...], n_draws: int, reading: str) -> list[Row]:
+    """Seconds and mean regret of all ways, a row for each."""
+    ways = {way: plan for way, plan in WAYS.items() if way != VOWPAL or find_spec("vowpalwabbit")}
+    seconds: dict[str, list[float]] = {way: [0.0] * n_draws for way in ways}
+    lost: dict[str, dict[int, list[float]]] = {way: {n: [] for n in sizes} for way in ways}
+    for n_rows in sizes:
+        for seed in range(n_draws):
             world = paper_world("heterogeneous", reading=reading, seed=seed)
             rows = world.all_logged(n_rows)
-            for way, options in WAYS.items():
+            for way, plan in ways.items():
                 start = time.perf_counter()
                 run = fedopl.learn(
-                    rows, evaluation_share=0, quorum=0.01, nuisances=NUISANCES, **options
+                    rows, evaluation_share=0, quorum=0.01, nuisances=NUISANCES, **plan
                 )
-                seconds[way] += time.perf_counter() - start
-                lost[way].append(world.regret(run.policy, run.mixture, world.reference_policy()))
-        for way in WAYS:
-            regrets[way].append(float(np.mean(lost[way])))
-    return seconds, regrets
+                seconds[way][seed] += time.perf_counter() - start
+                found = world.regret(run.policy, run.mixture, world.reference_policy())
+                lost[way][n_rows].append(found)
+    found: list[Row] = []
+    for way in WAYS:
+        row: Row = {"reading": reading, "oracle": way}
+        if way in ways:
+            row |= spread(seconds[way])
+            row["slower"] = row["median"] / spread(seconds[OURS])["median"]
+            row |= {f"n_{n}": float(np.mean(values)) for n, values in lost[way].items()}
+        found.append(row if way in ways else row | {"note": "absent: not installed"})
+    return found
 
 
-def table(n_seeds: int) -> list[str]:
-    """As Markdown, for both readings."""
-    sizes = " | ".join(f"n = {n:,}" for n in HETEROGENEOUS_GRID)
-    lines = [
-        f"| reading | oracle | seconds | slower than exact, blocks | {sizes} |",
-        "|---|---|---:|---:|" + "---:|" * len(HETEROGENEOUS_GRID),
-    ]
-    for reading in ("variance", "sd"):
-        seconds, regrets = measure(n_seeds, reading)
-        for way in WAYS:
-            cells = " | ".join(f"{regret:.4f}" for regret in regrets[way])
-            ratio = seconds[way] / seconds["exact, blocks"]
-            lines.append(f"| {reading} | {way} | {seconds[way]:.1f} | {ratio:.1f}× | {cells} |")
-    return lines
+def columns(sizes: tuple[int, ...]) -> tuple[Column, ...]:
+    """Those of the table."""
+    return (
+        Column("reading", "{reading}", text=True),
+        Column("oracle", "{oracle}", text=True),
+        Column("seconds", "{median:.2f}"),
+        Column("least – most", "{least:.2f} – {most:.2f}", text=True),
+        Column(f"slower than {OURS}", "{slower:.1f}×"),
+        *(Column(f"n = {n:,}", f"{{n_{n}:.4f}}") for n in sizes),
+    )
 
 
-def main() -> None:
-    """Measure, print, and write if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
-    options = parser.parse_args()
+def main(given: Options) -> None:
+    """Measure and write."""
+    sizes, draws = (QUICK, 1) if given.quick else (HETEROGENEOUS_GRID, TURNS)
     with threadpool_limits(1):
-        lines = table(options.seeds)
-    print("\n".join(lines))
-    if options.write:
-        write_between(Path(__file__).with_name("README.md"), "reproduction", lines)
+        rows = [r for name in ("variance", "sd") for r in measure(sizes, draws, name)]
+    write(__file__, given, Table(columns(sizes), rows))
 
 
 if __name__ == "__main__":
-    main()
+    main(options(__doc__))

@@ -1,26 +1,25 @@
 """Seconds and memory to score logged data: fedopl, scikit-learn refitted per fold, bare X.T @ X.
 
-    python benchmarks/scores.py [--write] [--most-rows 1000000]
-
-All three work on the same rows in the same process, in turns, on one BLAS thread; seconds are
-medians. Memory is measured in a fresh process for each method. `--write` puts the table into
-benchmarks/README.md.
+`cross_fit` + `aipw_scores` with 40 features, 4 actions, 5 folds and marginal propensities, on one
+BLAS thread. The baseline has the same models, `LinearRegression`, or `RidgeCV` on standardised
+features with the same 41 penalties, fitted anew for every fold and action. `X.T @ X` is one bare
+matrix product over all rows: nobody can fit anything linear for less. Memory is the input plus what
+the method added at its peak, over the input; it is measured in a fresh process for each method.
 """
 
-import argparse
 import json
-import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
-from fedopl.files import write_between
+from harness import Column, Options, Row, Table, in_child, in_turns, options, spread, write
+from process import growth
 
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SIZES = {10_000: 7, 100_000: 5, 1_000_000: 5}
+READING = """
+Where the time goes at a million rows: a third into the sums of squares themselves, sorted by fold
+and action within cache-sized blocks; a third into folds (a hash of every context, one sort); a
+fifth into predictions; the rest into scores. The solves do not show.
+"""
+
+SIZES, QUICK = (10_000, 100_000, 1_000_000), (2_000,)
 N_FEATURES, N_ACTIONS, N_FOLDS = 40, 4, 5
 
 
@@ -85,96 +84,57 @@ METHODS: dict[str, Callable] = {
 }
 
 
-def measure_seconds(n_rows: int) -> dict[str, list[float]]:
-    """Seconds of each method, in turns over the same rows."""
-    data = logged(n_rows)
-    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
-    for turn in range(SIZES[n_rows] + 1):
-        for name, method in METHODS.items():
-            start = time.perf_counter()
-            method(data)
-            if turn:  # the first turn warms up imports and caches
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
+def seconds_here(n_rows: str, turns: str) -> dict[str, list[float]]:
+    """In a process of its own: seconds of each method, in turns over the same rows."""
+    data = logged(int(n_rows))
+    ways = {name: (lambda method=method: method(data)) for name, method in METHODS.items()}
+    return {name: timed.seconds for name, timed in in_turns(ways, int(turns)).items()}
 
 
-def measure_memory(n_rows: int, name: str) -> dict[str, float]:
-    """Bytes of the input, and how far a method's peak lies above it."""
+def memory_here(n_rows: str, name: str) -> Row:
+    """In a process of its own: bytes of the input, and how far a method's peak lies above it."""
     METHODS[name](logged(100))  # imports are not the method's memory
-    data = logged(n_rows)
+    data = logged(int(n_rows))
     size = data.contexts.nbytes + data.actions.nbytes + data.rewards.nbytes
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    METHODS[name](data)
-    return {"input": size, "growth": _memory("VmHWM") - before}
+    return {"input": size, "growth": growth(lambda: METHODS[name](data))}
 
 
-def _memory(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"this system does not report {field}")
+COLUMNS = (
+    Column("rows", "{rows:,}"),
+    Column("method", "{method}", text=True),
+    Column("seconds", "{median:.3f}"),
+    Column("least – most", "{least:.3f} – {most:.3f}", text=True),
+    Column("faster than scikit-learn", "{faster:.1f}×"),
+    Column("times X.T @ X", "{bare:.1f}×"),
+    Column("peak memory / input", "{memory:.2f}×"),
+)
 
 
-def in_fresh_process(*arguments: str):
-    """Run one measurement of this script in a process of its own, on one thread."""
-    command = [sys.executable, __file__, "--measure", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **ONE_THREAD}, check=True, capture_output=True, text=True
-    )
-    return json.loads(done.stdout)
-
-
-def rows_of_table(n_rows: int) -> list[str]:
+def measure(n_rows: int, turns: int) -> list[Row]:
     """The table's rows for one size."""
-    seconds = in_fresh_process("seconds", str(n_rows))
-    median = {name: statistics.median(values) for name, values in seconds.items()}
-    lines = []
-    for name in METHODS:
-        memory = in_fresh_process("memory", str(n_rows), name)
-        peak = (memory["input"] + memory["growth"]) / memory["input"]
-        outcome = name.partition(", ")[2]
-        baseline = median.get(f"scikit-learn, {outcome}")
-        faster = f"{baseline / median[name]:.1f}×" if name.startswith("fedopl") else ""
-        spread = f"{min(seconds[name]):.3f} – {max(seconds[name]):.3f}"
-        bare = median[name] / median["X.T @ X"]
-        cells = [f"{n_rows:,}", name, f"{median[name]:.3f}", spread, faster, f"{bare:.1f}×"]
-        lines.append(f"| {' | '.join([*cells, f'{peak:.2f}×'])} |")
-    return lines
+    seconds = in_child(__file__, "seconds", str(n_rows), str(turns))
+    found: dict[str, Row] = {
+        name: {"rows": n_rows, "method": name, **spread(seconds[name])} for name in METHODS
+    }
+    for name, row in found.items():
+        used = in_child(__file__, "memory", str(n_rows), name)
+        row["memory"] = (used["input"] + used["growth"]) / used["input"]
+        row["bare"] = row["median"] / found["X.T @ X"]["median"]
+        if name.startswith("fedopl"):
+            baseline = found[name.replace("fedopl", "scikit-learn")]
+            row["faster"] = baseline["median"] / row["median"]
+    return list(found.values())
 
 
-HEADER = [
-    "| rows | method | seconds | least – most | faster than scikit-learn | times X.T @ X | "
-    "peak memory / input |",
-    "|---:|---|---:|---|---:|---:|---:|",
-]
-
-
-def main() -> None:
-    """Measure, print, and write if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
-    parser.add_argument("--most-rows", type=int, default=max(SIZES), metavar="N")
-    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
-        what, n_rows, *name = options.measure
-        found = (
-            measure_seconds(int(n_rows))
-            if what == "seconds"
-            else (measure_memory(int(n_rows), *name))
-        )
-        print(json.dumps(found))
+def main(given: Options) -> None:
+    """Measure and write."""
+    if given.measure:
+        what, *arguments = given.measure
+        print(json.dumps({"seconds": seconds_here, "memory": memory_here}[what](*arguments)))
         return
-    table = list(HEADER)
-    print("\n".join(HEADER))
-    for n_rows in (size for size in SIZES if size <= options.most_rows):
-        for line in rows_of_table(n_rows):
-            print(line, flush=True)
-            table.append(line)
-    if options.write:
-        write_between(Path(__file__).with_name("README.md"), "scores", table)
+    sizes, turns = given.sizes(SIZES, QUICK), given.turns()
+    write(__file__, given, Table(COLUMNS, [r for size in sizes for r in measure(size, turns)]))
 
 
 if __name__ == "__main__":
-    main()
+    main(options(__doc__))

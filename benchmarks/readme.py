@@ -1,0 +1,143 @@
+"""Make README.md and the charts from results/*.json and the scripts' own words.
+
+    python benchmarks/readme.py
+
+A section is a script's docstring, its tables, and, if it has one, its constant READING. Nothing is
+run or imported for it.
+"""
+
+import ast
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+SECTIONS = {
+    "peers": "Peers",
+    "sgd": "Stochastic steps",
+    "scores": "Scores",
+    "wide": "Many actions and features",
+    "trees": "Trees",
+    "clients": "Many clients",
+    "federation": "Federation",
+    "memory": "Memory",
+    "startup": "Start-up",
+    "flower": "Flower",
+    "reproduction": "One figure of the paper",
+}
+CHARTS = {
+    "peers": "Seconds and regret against the number of rows, for every peer",
+    "clients": "Time and memory against the number of clients, with and without the federation",
+    "memory": "Peak memory against the number of rows",
+}
+HEAD = """# Benchmarks
+
+`make bench` makes every table and chart here, in an environment of its own, with each peer in one
+of its own (`make peers`); a peer that cannot be installed is reported absent. Each section was made
+by the command it shows, in one run, on the machine it names. Read ratios, not seconds: machines
+differ and are noisy, but what is compared ran on the same rows, in turns. Seconds are medians by
+the clock, with least and most; times are on one thread. `results/` has the numbers, `--quick` gives
+every script a try in seconds. This page is written by `python benchmarks/readme.py`.
+"""
+
+
+class _Cells(string.Formatter):
+    """`{name:~3}` is a number with three significant digits and no exponent."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if not format_spec.startswith("~"):
+            return super().format_field(value, format_spec)
+        digits = int(format_spec[1:])
+        if not value:
+            return "0"
+        magnitude = int(f"{abs(value):e}".partition("e")[2])
+        return f"{value:,.{max(digits - 1 - magnitude, 0)}f}"
+
+
+def cells_of(row: dict[str, Any], columns: list[dict[str, Any]]) -> list[str]:
+    """A row as texts. Its note, if it has one, stands in the first cell that has no number."""
+    cells, note = [], row.get("note", "")
+    for column in columns:
+        try:
+            cells.append(_Cells().vformat(column["cell"], (), row))
+        except KeyError:
+            cells.append(note)
+            note = ""
+    return cells
+
+
+def table_lines(table: dict[str, Any]) -> list[str]:
+    """A table as Markdown."""
+    columns = table["columns"]
+    lines = [[column["title"] for column in columns]]
+    lines += [cells_of(row, columns) for row in table["rows"]]
+    rule = "|".join("---" if column["text"] else "---:" for column in columns)
+    head, *body = (f"| {' | '.join(cells)} |" for cells in lines)
+    return [head, f"|{rule}|", *body]
+
+
+def made(result: dict[str, Any]) -> str:
+    """When and where, in one line."""
+    machine = result["machine"]
+    if "described" in machine:  # made before machines were written down in full
+        return f"Made earlier, on {machine['described']}."
+    packages = machine["packages"] | machine.get("peers", {})
+    versions = ", ".join(
+        f"{name} {what}" for name, what in packages.items() if not what.startswith("absent")
+    )
+    missing = "; ".join(
+        f"{name} {what}" for name, what in packages.items() if what.startswith("absent")
+    )
+    noisy = machine["load"] > machine["cores"] / 2
+    others = f" **Others worked on this machine, load {machine['load']}: noisy.**" if noisy else ""
+    return (
+        f"Made {result['date']}, {machine['cores']} cores, {machine['processor']}, "
+        f"{machine['memory_gb']} GB, Python {machine['python']}, {machine['blas']}; {versions}."
+        f"{f' {missing}.' if missing else ''}{others}"
+    )
+
+
+def words(script: Path) -> tuple[str, str]:
+    """A script's docstring, and its reading of the results."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    reading = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "READING"
+    ]
+    return ast.get_docstring(tree) or "", "".join(reading).strip()
+
+
+def section(name: str, result: dict[str, Any]) -> str:
+    """One script's part of the page."""
+    docstring, reading = words(HERE / f"{name}.py")
+    parts = [f"## {SECTIONS[name]}", docstring, f"    {result['command']}", made(result)]
+    if name in CHARTS:
+        parts.append(f"![{CHARTS[name]}](results/{name}.svg)")
+    parts += ["\n".join(table_lines(table)) for table in result["tables"]]
+    return "\n\n".join([*parts, *([reading] if reading else [])]) + "\n"
+
+
+def page(results: Path = RESULTS) -> str:
+    """The whole page."""
+    found = {name: results / f"{name}.json" for name in SECTIONS}
+    sections = [
+        section(name, json.loads(path.read_text(encoding="utf-8")))
+        for name, path in found.items()
+        if path.exists()
+    ]
+    return "\n".join([HEAD, *sections])
+
+
+def main() -> None:
+    """Write the page, and draw the charts."""
+    from charts import draw_all
+
+    draw_all()
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
