@@ -1,0 +1,97 @@
+"""Seconds until something can be done: importing fedopl, its command line, and peers.
+
+Each is a new process, warm from the disk, in turns. "Imports" is the sum of `python -X importtime`
+for the module, the interpreter's own start apart.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness import AbsentError, Column, Options, Row, Table, options, peer_python, spread, write
+
+OURS = {
+    "python, nothing imported": "pass",
+    "import fedopl": "import fedopl",
+    "import numpy": "import numpy",
+    "fedopl.learn, first touched": "import fedopl; fedopl.learn",
+    "fedopl.read_logged, first touched": "import fedopl; fedopl.read_logged",
+    "import sklearn.linear_model": "import sklearn.linear_model",
+}
+PEERS = ("vowpalwabbit", "contextualbandits", "obp", "econml")
+HELP = "fedopl --help"
+TURNS, QUICK = 11, 1
+COLUMNS = (
+    Column("what", "{what}", text=True),
+    Column("seconds", "{median:.3f}"),
+    Column("least – most", "{least:.3f} – {most:.3f}", text=True),
+    Column("imports, s", "{imports:.3f}"),
+)
+
+
+def commands(quick: bool) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What to start, by name, and who is absent."""
+    program = Path(sys.executable).with_name("fedopl")
+    start = [str(program)] if program.exists() else [sys.executable, "-c", _MAIN]
+    found = {name: [sys.executable, "-c", code] for name, code in OURS.items()}
+    found[HELP] = [*start, "--help"]
+    absent = {}
+    for peer in () if quick else PEERS:
+        try:
+            found[f"import {peer}"] = [str(peer_python(peer)), "-c", f"import {peer}"]
+        except AbsentError as error:
+            absent[f"import {peer}"] = str(error)
+    return found, absent
+
+
+_MAIN = "from fedopl.cli.app import main; main()"
+
+
+def started(command: list[str]) -> float:
+    """Seconds of one process."""
+    start = time.perf_counter()
+    subprocess.run(command, capture_output=True, check=True)
+    return time.perf_counter() - start
+
+
+def imports(command: list[str]) -> float | None:
+    """Seconds that `-X importtime` counts for modules that the code imports."""
+    if command[1] != "-c" or command[2] == "pass":
+        return None
+    python, *rest = command
+    done = subprocess.run(
+        [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True
+    )
+    # "self | cumulative | name": names at the left margin come from the code; `site` is the start.
+    lines = re.findall(r"^import time:\s+\d+ \|\s+(\d+) \| (\S+)$", done.stderr, re.M)
+    names = [name for _, name in lines]
+    own = lines[names.index("site") + 1 :] if "site" in names else lines
+    return sum(int(spent) for spent, _ in own) / 1e6
+
+
+def measure(quick: bool) -> list[Row]:
+    """All of them in turns."""
+    found, absent = commands(quick)
+    turns = QUICK if quick else TURNS
+    seconds: dict[str, list[float]] = {name: [] for name in found}
+    for turn in range(turns + 1):
+        for name, command in found.items():
+            spent = started(command)
+            if turn:
+                seconds[name].append(spent)
+    rows: list[Row] = []
+    for name, values in seconds.items():
+        spent = imports(found[name])
+        rows.append({"what": name} | spread(values) | ({} if spent is None else {"imports": spent}))
+    return [*rows, *({"what": name, "note": note} for name, note in absent.items())]
+
+
+def main(given: Options) -> None:
+    """Measure and write."""
+    write(__file__, given, Table(COLUMNS, measure(given.quick)), peers=not given.quick)
+
+
+if __name__ == "__main__":
+    main(options(__doc__))
