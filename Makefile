@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+BENCH  := $(VENV)-bench
 PEERS  := $(VENV)-peers
+SCRIPTS := peers sgd scores wide trees clients federation memory startup flower reproduction
+RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
 .PHONY: demo test check test-lowest bench peers clean
 .DEFAULT_GOAL := test
@@ -28,15 +31,15 @@ test-lowest:
 	$(VENV)-lowest/bin/pip install --quiet --constraint tests/lowest.txt --group test --editable .
 	$(VENV)-lowest/bin/pytest
 
-bench: $(STAMP)-bench
-	$(BIN)/python benchmarks/federation.py --write
-	$(BIN)/python benchmarks/flower.py --write
-	$(BIN)/python benchmarks/reproduction.py --write
-	$(BIN)/python benchmarks/scores.py --write
-	PEERS_PYTHON=$$(command -v $(PEERS)/bin/python) $(BIN)/python benchmarks/trees.py --write
+# Every table and chart of benchmarks/README.md; `make bench QUICK=--quick` tries it in minutes.
+bench: $(BENCH)/.stamp peers
+	mkdir -p $(RESULTS)
+	for script in $(SCRIPTS); do echo "== $$script"; $(BENCH)/bin/python benchmarks/$$script.py $(QUICK) --out $(RESULTS) || exit 1; done
+	$(if $(QUICK),,$(BENCH)/bin/python benchmarks/readme.py)
 
-# Other people's tree searches, for `make bench` to compare with; without them they are called absent.
-peers: $(PEERS)/.stamp
+# Other people's learners, each in an environment of its own; one that cannot be had is called absent.
+peers:
+	$(PYTHON) benchmarks/environments.py $(PEERS)
 
 $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedopl needs Python 3.11 or newer; try make PYTHON=python3.11")'
@@ -52,16 +55,12 @@ $(STAMP)-test: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --group test --group check --editable .
 	touch $@
 
-$(STAMP)-bench: $(STAMP) pyproject.toml
-	$(BIN)/pip install --quiet --group bench --editable .
-	touch $@
-
-$(PEERS)/.stamp: pyproject.toml
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --upgrade "pip>=25.1"
-	$(PEERS)/bin/pip install --quiet --group peers
+$(BENCH)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(BENCH)/bin/pip install --quiet --group bench --editable .
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(PEERS) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-lowest $(BENCH) $(PEERS) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

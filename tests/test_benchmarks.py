@@ -1,0 +1,110 @@
+"""Benchmarks run, keep what a reader needs, and the page is made from what they kept."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HERE = ROOT / "benchmarks"
+RESULTS = sorted((HERE / "results").glob("*.json"))
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A function that imports a module of the benchmarks."""
+    monkeypatch.syspath_prepend(HERE)
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["scores", "wide", "clients", "federation", "memory"])
+def test_a_script_can_be_tried_in_seconds(name, tmp_path):
+    command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    check(json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")))
+    assert done.stdout.startswith("| ")
+
+
+def test_peers_that_are_absent_are_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("PEERS", str(tmp_path))
+    (tmp_path / "obp.absent").write_text("absent: it does not compile\n")
+    command = [sys.executable, HERE / "peers.py", "--quick", "--out", tmp_path]
+    subprocess.run(command, capture_output=True, check=True)
+    result = json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))
+    rows = {row["method"]: row for row in result["tables"][0]["rows"]}
+    assert rows["obp, IPW"]["note"] == "absent: it does not compile"
+    assert rows["econml, linear DR"]["note"].startswith("absent: ")
+    assert rows["fedopl"]["regret"] < 0.1
+    assert rows["fedopl"]["median"] > 0
+    assert result["machine"]["peers"]["econml"].startswith("absent: ")
+
+
+def check(result):
+    """What every file of results has."""
+    assert result["command"].startswith("python benchmarks/")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", result["date"])
+    assert result["machine"].get("described") or result["machine"]["processor"]
+    assert all(table["rows"] for table in result["tables"])
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_kept_results_say_how_they_were_made(path):
+    text = path.read_text(encoding="utf-8")
+    check(json.loads(text))
+    assert "--quick" not in text
+
+
+def test_the_page_is_made_from_what_was_kept(module):
+    readme = module("readme")
+    # If not: python benchmarks/readme.py
+    assert (HERE / "README.md").read_text(encoding="utf-8") == readme.page()
+    assert {path.stem for path in RESULTS} <= set(readme.SECTIONS)
+
+
+def test_the_makefile_runs_every_script(module):
+    said = re.search(r"^SCRIPTS := (.+)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert set(said) == set(module("readme").SECTIONS)
+
+
+def test_the_same_results_give_the_same_charts(module, tmp_path):
+    charts = module("charts")
+    drawn = []
+    for turn in range(2):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        for path in RESULTS:
+            (folder / path.name).write_bytes(path.read_bytes())
+        charts.draw_all(folder)
+        drawn.append({path.name: path.read_bytes() for path in folder.glob("*.svg")})
+    assert drawn[0] == drawn[1]
+    assert set(drawn[0]) == {path.name for path in (HERE / "results").glob("*.svg")}
+
+
+def test_spread_tells_the_median_and_both_ends(module):
+    found = module("harness").spread([3.0, 1.0, 2.0, 9.0, 4.0])
+    assert found == {"median": 3.0, "least": 1.0, "most": 9.0, "repeats": 5}
+
+
+def test_methods_take_turns_and_the_first_turn_does_not_count(module):
+    told = []
+    ways = {name: (lambda name=name: told.append(name) or name) for name in "ab"}
+    found = module("harness").in_turns(ways, 5)
+    assert told == ["a", "b"] * 6
+    assert len(found["a"].seconds) == len(found["b"].cpu) == 5
+    assert found["b"].result == "b"
+
+
+def test_cells_have_so_many_digits_and_notes_stand_where_numbers_miss(module):
+    readme = module("readme")
+    columns = [{"cell": "{name}"}, {"cell": "{x:~3}"}, {"cell": "{y:~2} s"}]
+    assert readme.cells_of({"name": "a", "x": 1234.5, "y": 0.00123}, columns) == [
+        "a",
+        "1,234",
+        "0.0012 s",
+    ]
+    assert readme.cells_of({"name": "a", "note": "absent"}, columns) == ["a", "absent", ""]
