@@ -1,10 +1,10 @@
 """What many clients cost in one process: 1,000 and 10,000 of them, with 100 to 1,000 rows each.
 
 4 actions, 10 features. "Federation" is `fedopl.learn`: doors, messages, checks and ledgers. "Plain
-loop" goes over the same clients and does the same arithmetic in plain numpy: for exact policies,
-sums for each fold and action, everybody's models from them, scores, and their sums; for stochastic
-ones, models of each client's own, and the same steps, 10 rounds of 5 steps on 32 rows. Nobody is
-evaluated. Both start from arrays; memory is what each adds at its peak, in a process of its own.
+loop" goes over the same clients and does the same arithmetic in plain numpy: sums for each fold and
+action, everybody's models from them, scores and their sums; then a solution, or 10 rounds of 5
+steps on 32 rows. Nobody is evaluated. Both start from arrays; memory is what each adds at its peak,
+in a process of its own.
 """
 
 import json
@@ -50,7 +50,6 @@ def learned(clients: dict[str, Rows], oracle: str) -> object:
     """Everything that `fedopl.learn` does, from arrays."""
     import fedopl
 
-    kind = "federated" if oracle == "csoaa-exact" else "local"
     known = np.full((1_000, N_ACTIONS), 1 / N_ACTIONS)
     names = tuple("abcd")
     data = {
@@ -61,7 +60,7 @@ def learned(clients: dict[str, Rows], oracle: str) -> object:
         data,
         oracle=oracle,
         plan=fedopl.TrainingPlan(rounds=ROUNDS, local_steps=STEPS, batch_size=BATCH),
-        nuisances=fedopl.NuisancePlan(kind=kind, propensity="known"),
+        nuisances=fedopl.NuisancePlan(propensity="known"),
         evaluation_share=0,
         describe=False,
     )
@@ -105,7 +104,10 @@ def _prepared(rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return folds, np.column_stack([rows.contexts, np.ones(len(folds))])
 
 
-def plain_exact(clients: dict[str, Rows]) -> np.ndarray:
+Scored = list[tuple[np.ndarray, np.ndarray]]  # of each client, (x, 1) and scores
+
+
+def _scored(clients: dict[str, Rows]) -> tuple[Scored, np.ndarray, np.ndarray]:
     """Two passes over the clients: sums for everybody's models, then scores and their sums."""
     prepared = [_prepared(rows, seed) for seed, rows in enumerate(clients.values())]
     totals = [0.0, 0.0]
@@ -113,20 +115,24 @@ def plain_exact(clients: dict[str, Rows]) -> np.ndarray:
         for place, part in enumerate(_sums(rows, folds, design)):
             totals[place] = totals[place] + part
     slopes = _slopes(*totals)
+    kept: Scored = []
     gram, product = 0.0, 0.0
     for rows, (folds, design) in zip(clients.values(), prepared, strict=True):
         scores = _scores(rows, folds, design, slopes)
         gram, product = gram + design.T @ design, product + design.T @ scores
+        kept.append((design, scores))
+    return kept, gram, product
+
+
+def plain_exact(clients: dict[str, Rows]) -> np.ndarray:
+    """Least squares from the sums."""
+    _, gram, product = _scored(clients)
     return np.linalg.solve(gram, product).T
 
 
 def plain_sgd(clients: dict[str, Rows]) -> np.ndarray:
-    """Every client's scores by its own models, then rounds of steps."""
-    kept = []
-    for seed, rows in enumerate(clients.values()):
-        folds, design = _prepared(rows, seed)
-        scores = _scores(rows, folds, design, _slopes(*_sums(rows, folds, design)))
-        kept.append((design, scores))
+    """Rounds of steps, averaged by rows."""
+    kept, _, _ = _scored(clients)
     total = sum(len(design) for design, _ in kept)
     parameters = np.zeros((N_ACTIONS, N_FEATURES + 1))
     for turn in range(ROUNDS):
