@@ -15,8 +15,9 @@ from harness import Column, Options, Row, Table, in_child, options, spread, writ
 from problem import N_ACTIONS, N_FEATURES, draw
 from process import growth
 
-SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
-QUICK = (2_000, 4_000)
+SIZES = (10_000, 100_000, 1_000_000, 3_000_000)
+QUICK = (4_000,)
+FEW = 2_000
 CHUNK = 100_000  # rows of a file's row group
 COLUMNS = (
     Column("rows", "{rows:,}"),
@@ -80,12 +81,13 @@ def measure_here(name: str, folder: str, n_rows: str) -> int:
     return growth(METHODS[name](Path(folder, f"{n_rows}.parquet")))
 
 
-def write_here(folder: str, n_rows: str, name: str) -> int:
+def write_here(folder: str, n_rows: str) -> int:
     """In a process of its own: the files that all are measured on."""
     import numpy as np
 
-    np.savez(Path(folder, f"{name}.npz"), **draw(int(n_rows))._asdict())
-    write_parquet(Path(folder, f"{name}.parquet"), int(n_rows))
+    for name, rows in (("few", FEW), (n_rows, int(n_rows))):
+        np.savez(Path(folder, f"{name}.npz"), **draw(rows)._asdict())
+        write_parquet(Path(folder, f"{name}.parquet"), rows)
     return 0
 
 
@@ -93,8 +95,7 @@ def measure(n_rows: int, turns: int) -> list[Row]:
     """All ways on the same number of rows, in turns."""
     found: dict[str, list[float]] = {name: [] for name in METHODS}
     with tempfile.TemporaryDirectory() as folder:
-        in_child(__file__, "write", folder, "2000", "few")
-        in_child(__file__, "write", folder, str(n_rows), str(n_rows))
+        in_child(__file__, "write", folder, str(n_rows))
         for _ in range(turns):
             for name, values in found.items():
                 values.append(in_child(__file__, "memory", name, folder, str(n_rows)) / 2**20)

@@ -30,18 +30,18 @@ def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     assert done.stdout.startswith("| ")
 
 
-def test_peers_that_are_absent_are_reported(tmp_path, monkeypatch):
-    monkeypatch.setenv("PEERS", str(tmp_path))
+def test_peers_that_are_absent_are_reported(module, tmp_path, monkeypatch):
+    peers, harness = module("peers"), module("harness")
+    monkeypatch.setattr(harness, "PEERS", tmp_path)
     (tmp_path / "obp.absent").write_text("absent: it does not compile\n")
-    command = [sys.executable, HERE / "peers.py", "--quick", "--out", tmp_path]
-    subprocess.run(command, capture_output=True, check=True)
-    result = json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))
-    rows = {row["method"]: row for row in result["tables"][0]["rows"]}
+    asked = ("fedopl", "X.T @ X", "obp, IPW", "econml, linear DR")
+    monkeypatch.setattr(peers, "METHODS", {name: peers.METHODS[name] for name in asked})
+    rows = {row["method"]: row for row in peers.measure(2_000, turns=1)}
     assert rows["obp, IPW"]["note"] == "absent: it does not compile"
     assert rows["econml, linear DR"]["note"].startswith("absent: ")
     assert rows["fedopl"]["regret"] < 0.1
     assert rows["fedopl"]["median"] > 0
-    assert result["machine"]["peers"]["econml"].startswith("absent: ")
+    assert harness.peer_versions()["econml"].startswith("absent: ")
 
 
 def check(result):
