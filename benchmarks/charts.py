@@ -70,6 +70,9 @@ def _finish(axes: Axes, across: str, up: str, *, log_up: bool = True) -> None:
     axes.set_xlabel(across)
     axes.set_title(up, loc="left", fontsize=10)
     axes.minorticks_off()
+    sizes = sorted({at for line in axes.lines for at in line.get_xdata()})
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
 
 
 def peers(rows: Rows) -> Figure:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from process import ABSENT, cost
 Decide = Callable[[np.ndarray], np.ndarray]
 N_FOLDS = 5
 WARM_UP = 1_000  # rows
+ROWS_PER_BLOCK = 8192
 
 
 class MissingError(Exception):
@@ -164,13 +165,22 @@ def vowpal_flags(n_rows: int) -> str:
     return f"{VOWPAL_DEFAULT} --sgd --power_t 0.5 -l {n_rows**-0.5:.3g}"
 
 
-def as_text(contexts: np.ndarray, scores: np.ndarray | None = None) -> list[str]:
+def as_text(contexts: np.ndarray, scores: np.ndarray | None = None) -> Iterator[str]:
     """Rows in its text format, seven digits as its 32-bit floats have."""
     names = [f"{column}:%.7g" for column in range(contexts.shape[1])]
     costs = "" if scores is None else " ".join(f"{a + 1}:%.7g" for a in range(scores.shape[1]))
     line = f"{costs} | {' '.join(names)}"
-    table = contexts if scores is None else np.hstack([-scores, contexts])
-    return [line % tuple(row) for row in table.tolist()]
+    for start in range(0, len(contexts), ROWS_PER_BLOCK):
+        block = slice(start, start + ROWS_PER_BLOCK)
+        table = contexts[block] if scores is None else np.hstack([-scores[block], contexts[block]])
+        for row in table.tolist():
+            yield line % tuple(row)
+
+
+def write_text(path: Path, contexts: np.ndarray, scores: np.ndarray | None = None) -> None:
+    """The same as a file."""
+    with path.open("w", encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in as_text(contexts, scores))
 
 
 def vowpal_python(rows: Rows) -> Decide:
@@ -194,7 +204,7 @@ def vowpal_file(rows: Rows) -> Decide:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.vw")
-        path.write_text("\n".join(as_text(rows.contexts, numpy_scores(rows))) + "\n")
+        write_text(path, rows.contexts, numpy_scores(rows))
         workspace = Workspace(f"{vowpal_flags(len(rows.actions))} -d {path}")
     return lambda contexts: vowpal_decisions(workspace, contexts)
 
@@ -205,12 +215,12 @@ def vowpal_command(rows: Rows) -> Decide:
     if program is None:
         raise MissingError("no program vw on the path")
     folder = Path(tempfile.mkdtemp())
-    (folder / "rows.vw").write_text("\n".join(as_text(rows.contexts, numpy_scores(rows))) + "\n")
+    write_text(folder / "rows.vw", rows.contexts, numpy_scores(rows))
     command = [program, *vowpal_flags(len(rows.actions)).split(), "-d", "rows.vw", "-f", "model"]
     subprocess.run(command, cwd=folder, check=True)
 
     def decide(contexts: np.ndarray) -> np.ndarray:
-        (folder / "test.vw").write_text("\n".join(as_text(contexts)) + "\n")
+        write_text(folder / "test.vw", contexts)
         command = [program, "--quiet", "-t", "-i", "model", "-d", "test.vw", "-p", "decided"]
         subprocess.run(command, cwd=folder, check=True)
         return np.loadtxt(folder / "decided").astype(int) - 1

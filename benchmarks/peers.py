@@ -46,6 +46,7 @@ COLUMNS = (
     Column("method", "{method}", text=True),
     Column("seconds", "{median:~3}"),
     Column("least – most", "{least:~3} – {most:~3}", text=True),
+    Column("CPU seconds", "{cpu_median:~3}"),
     Column("times fedopl's", "{times:~3}×"),
     Column("times X.T @ X", "{bare:~3}×"),
     Column("regret", "{regret:~2}"),

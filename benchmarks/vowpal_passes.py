@@ -14,7 +14,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from peer_methods import VOWPAL_DEFAULT, as_text, numpy_scores, vowpal_decisions, vowpal_flags
+from peer_methods import (
+    VOWPAL_DEFAULT,
+    as_text,
+    numpy_scores,
+    vowpal_decisions,
+    vowpal_flags,
+    write_text,
+)
 from problem import Rows
 
 
@@ -44,7 +51,7 @@ def learned(how: str, flags: str, lines: list[str], passes: int) -> tuple[float,
 
 def by_command(program: str, place: Path, contexts: np.ndarray) -> np.ndarray:
     """Decisions of a model that the program wrote."""
-    (place / "test.vw").write_text("\n".join(as_text(contexts)) + "\n")
+    write_text(place / "test.vw", contexts)
     told = f"--quiet -t -i {place}/model -d {place}/test.vw -p {place}/decided"
     subprocess.run([program, *told.split()], check=True)
     return np.loadtxt(place / "decided").astype(int) - 1
@@ -56,7 +63,7 @@ def measure(way: str, folder: Path, passes: int) -> dict[str, float]:
     how, which = way.split()
     scores = numpy_scores(rows)
     start = time.perf_counter()
-    lines = as_text(rows.contexts, scores)
+    lines = list(as_text(rows.contexts, scores))
     text = time.perf_counter() - start
     flags = VOWPAL_DEFAULT if which == "default" else vowpal_flags(len(lines))
     seconds, decide = learned(how, flags, lines, passes)
