@@ -21,6 +21,15 @@ PEERS = {
     "pystreed": ("pystreed>=1.4", "numpy>=2.1"),
 }
 
+# What is used of each; some have an empty package on top, which can be imported whatever is broken.
+MODULES = {
+    "vowpalwabbit": "vowpalwabbit",
+    "econml": "econml.dr",
+    "obp": "obp.policy",
+    "contextualbandits": "contextualbandits.offpolicy",
+    "pystreed": "pystreed",
+}
+
 
 def make(folder: Path, peer: str, requirements: tuple[str, ...]) -> str:
     """Install one peer; an empty text, or why that failed."""
@@ -46,7 +55,9 @@ def make(folder: Path, peer: str, requirements: tuple[str, ...]) -> str:
 def _works(python: Path, peer: str) -> bool:
     if not python.exists():
         return False
-    done = subprocess.run([python, "-c", f"import {peer}"], capture_output=True, check=False)
+    done = subprocess.run(
+        [python, "-c", f"import {MODULES[peer]}"], capture_output=True, check=False
+    )
     return done.returncode == 0
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from environments import MODULES
 from harness import AbsentError, Column, Options, Row, Table, options, peer_python, spread, write
 
 OURS = {
@@ -39,10 +40,11 @@ def commands(quick: bool) -> tuple[dict[str, list[str]], dict[str, str]]:
     found[HELP] = [*start, "--help"]
     absent = {}
     for peer in () if quick else PEERS:
+        name = f"import {MODULES[peer]}"
         try:
-            found[f"import {peer}"] = [str(peer_python(peer)), "-c", f"import {peer}"]
+            found[name] = [str(peer_python(peer)), "-c", name]
         except AbsentError as error:
-            absent[f"import {peer}"] = str(error)
+            absent[name] = str(error)
     return found, absent
 
 
