@@ -22,10 +22,11 @@ STYLE = {
     "grid.color": "#e5e5e5",
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
+    "legend.handlelength": 3.6,
 }
 # Ours in blue, with dashes for its variants; others apart by colour and by mark.
 LOOKS: dict[str, dict[str, Any]] = {
-    "fedopl": {"color": "#0b5fa5", "marker": "o", "linewidth": 2.8},
+    "fedopl": {"color": "#0b5fa5", "marker": "o", "linewidth": 2.8, "zorder": 5},
     "fedopl, blocks": {"color": "#0b5fa5", "marker": "o", "linestyle": ":"},
     "fedopl, evaluated": {"color": "#0b5fa5", "marker": "o", "linestyle": "--"},
     "fedopl, defaults": {"color": "#0b5fa5", "marker": "o", "linestyle": "-."},
