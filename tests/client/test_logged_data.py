@@ -146,3 +146,30 @@ def test_an_action_known_to_be_impossible_is_allowed():
 def test_one_row_is_data_and_duplicates_are_rows():
     assert fedopl.LoggedData([[1.0]], ["a"], [1], action_names="ab").n_rows == 1
     assert fedopl.LoggedData(np.ones((4, 2)), list("abab"), np.ones(4)).n_rows == 4
+
+
+# --- parts -----------------------------------------------------------------------------------
+
+
+def test_a_part_is_a_view_of_its_rows(draw):
+    data = draw(50, known=True, weights=np.arange(1.0, 51), groups=np.arange(50) // 5)
+    part = data.part(slice(20, 30))
+    for name in ("contexts", "actions", "rewards", "propensities", "weights", "groups"):
+        array = getattr(part, name)
+        np.testing.assert_array_equal(array, getattr(data, name)[20:30])
+        assert np.shares_memory(array, getattr(data, name))
+        assert not array.flags.writeable
+    assert (part.action_names, part.feature_names) == (data.action_names, data.feature_names)
+    assert part.groups.tolist() == [4] * 5 + [5] * 5  # the codes of the whole
+    assert not part.is_on_disk
+
+
+def test_a_part_of_plain_data_is_plain(draw):
+    part = draw(10).part(slice(0, 0))
+    assert part.n_rows == 0
+    assert part.propensities is part.weights is part.groups is None
+
+
+def test_groups_are_counted(draw):
+    assert draw(50, groups=np.arange(50) // 5).n_groups == 10
+    assert draw(50).n_groups == 0

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -15,6 +16,8 @@ from fedopl.errors import DataError, StorageError, refuse_to_leave
 
 # Numbers that are kept with half their digits are used with all of them.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
+# Enough of them that opening a file costs nothing beside reading it.
+ROWS_PER_SLICE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +138,12 @@ class DiskWriter:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
+    """All rows, some at a time."""
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
