@@ -106,26 +106,33 @@ class Coder:
         )
         return ~anywhere if n_missing else slice(None), gaps
 
-    def settle(self, gaps: Gaps) -> None:
-        """Refuse missing values, or say that rows were dropped, as the schema has it."""
-        if not gaps.n_missing:
+    def refuse_gaps(self, gaps: Gaps) -> None:
+        """Refuse missing values, unless the schema drops their rows and leaves some."""
+        if not gaps.n_missing or (self.drops and gaps.n_missing < gaps.n_rows):
             return
-        missing = [f"'{column}' {count:,}" for column, count in gaps.by_column.items() if count]
-        counts = f"(by column: {shortlist(missing)})"
-        rows = f"{gaps.n_missing:,} of {gaps.n_rows:,} rows"
-        if self.schema.missing != "drop":
-            remedy = "missing='drop'" if gaps.of_needed else "missing='drop' or 'indicator'"
-            raise DataError(
-                f"{self.name}: missing values in {rows} {counts}; complete them, or say {remedy} "
-                "in the schema ([rows] of the study file)"
-            )
-        if gaps.n_missing == gaps.n_rows:
-            raise DataError(f"{self.name}: every row has a missing value {counts}")
-        warnings.warn(
-            f"{self.name}: dropped {rows} for missing values {counts}",
-            FedoplWarning,
-            stacklevel=3,
+        if self.drops:
+            raise DataError(f"{self.name}: every row has a missing value {_counted(gaps)}")
+        remedy = "missing='drop'" if gaps.of_needed else "missing='drop' or 'indicator'"
+        raise DataError(
+            f"{self.name}: missing values in {gaps.n_missing:,} of {gaps.n_rows:,} rows "
+            f"{_counted(gaps)}; complete them, or say {remedy} in the schema ([rows] of the study "
+            "file)"
         )
+
+    def tell_of_gaps(self, gaps: Gaps) -> None:
+        """Say that rows were dropped, if any were."""
+        if gaps.n_missing:
+            warnings.warn(
+                f"{self.name}: dropped {gaps.n_missing:,} of {gaps.n_rows:,} rows for missing "
+                f"values {_counted(gaps)}",
+                FedoplWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows with missing values are left out."""
+        return self.schema.missing == "drop"
 
     def logged(self, encoded: Encoded, kept: BoolArray | slice) -> LoggedData:
         """The usable rows, checked for what no column shows by itself."""
@@ -161,6 +168,11 @@ class Coder:
         known = np.ascontiguousarray(np.column_stack(columns)) if every_action else columns[0]
         check_propensities(known, actions, self.schema.actions)
         return known
+
+
+def _counted(gaps: Gaps) -> str:
+    missing = [f"'{column}' {count:,}" for column, count in gaps.by_column.items() if count]
+    return f"(by column: {shortlist(missing)})"
 
 
 def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dict[str, BoolArray]:

@@ -116,6 +116,34 @@ def groups(column: Any) -> IntArray:
     return by_position[positions]
 
 
+class GroupCodes:
+    """Groups of a table that comes in batches; all their labels are kept in memory until the end.
+
+    Codes go by appearance at first: only the last row shows what the order of the labels is.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def __call__(self, column: Any) -> IntArray:
+        """Each row's group, in the order in which groups appeared."""
+        texts, positions, _ = _distinct(column)
+        known = self._codes
+        codes = [-1 if t in NO_LABEL else known.setdefault(t, len(known)) for t in texts]
+        return np.array([*codes, -1], np.int64)[positions]
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def final(self, has_rows: BoolArray) -> IntArray:  # (n_groups seen,)
+        """For each code the one that `groups` would give, without the groups that have no row."""
+        labels = list(self._codes)
+        order = sorted(np.flatnonzero(has_rows).tolist(), key=labels.__getitem__)
+        codes = np.full(len(labels), -1, np.int64)
+        codes[order] = np.arange(len(order))
+        return codes
+
+
 def contexts(
     numeric: Mapping[str, FloatArray],
     categorical: Mapping[str, IntArray],

@@ -44,7 +44,8 @@ def read_logged(
     coder = Coder(schema=schema, name=name, called=called, own=labels or {})
     encoded = coder.encode(table)
     kept, gaps = coder.usable(encoded)
-    coder.settle(gaps)
+    coder.refuse_gaps(gaps)
+    coder.tell_of_gaps(gaps)
     if schema.group:
         encoded.labels[schema.group] = _renumbered(encoded.labels[schema.group], kept)
     return coder.logged(encoded, kept)

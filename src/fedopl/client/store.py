@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.client.logged_data import LoggedData
+from fedopl.client.on_disk import DiskArray
 from fedopl.files import write_atomically
 
 Arrays = dict[str, NDArray[Any]]
@@ -68,7 +69,15 @@ class FolderStore:
 def fingerprint(data: LoggedData) -> str:
     """Changes whenever the rows do; it never leaves the client."""
     digest = hashlib.blake2b(digest_size=16)
-    for array in (data.contexts, data.actions, data.rewards, data.propensities, data.weights):
-        digest.update(b"none" if array is None else array.tobytes())
-    digest.update(b"none" if data.groups is None else data.groups.tobytes())
+    arrays = (data.contexts, data.actions, data.rewards, data.propensities, data.weights)
+    for array in (*arrays, data.groups):
+        digest.update(b"none" if array is None else _content(array))
     return digest.hexdigest()
+
+
+def _content(array: NDArray[Any] | DiskArray) -> bytes:
+    if not isinstance(array, DiskArray):
+        return array.tobytes()
+    if not array.digest:
+        raise ValueError(f"{array.path}: nobody took its digest")
+    return array.digest.encode()
