@@ -6,22 +6,38 @@ gives every row the same fold, and nobody's reward can move a fold. Only rows th
 and action are told apart by their position.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from fedopl.arrays import BoolArray, IntArray
-from fedopl.client.logged_data import LoggedData
+from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.dealing import (
+    APART,
+    RECORDS_PER_BUCKET,
+    WAITING,
+    Keys,
+    Records,
+    by_stratum,
+    dealt_before,
+    scramble,
+    turns_of_rows,
+)
+from fedopl.client.logged_data import LoggedData, folder_of
+from fedopl.client.on_disk import kept_in_file, slices
 from fedopl.errors import DataError
 from fedopl.options import check_whole
 from fedopl.seeds import generator_for
 
-Keys = NDArray[np.uint64]
 FoldArray = NDArray[np.uint16]
 
 ROWS_PER_BLOCK = 4096
 MOST_FOLDS = 1000
+# Of contexts, read from a file.
+BYTES_PER_SLICE = 1 << 24
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -29,11 +45,17 @@ class Folds:
     """The fold of each row, k_c : [n_c] → [K] in Algorithm 3.
 
     Rows set apart for evaluation have the number `n_folds`: nothing is ever learned from them.
+    Of data on disk the folds are on disk, too, and only those of a `part` can be asked.
     """
 
     of_row: FoldArray  # (n_rows,)
     n_folds: int
     reason: str  # why there are this many
+    any_apart: bool | None = None  # whether rows are set apart, where that is known already
+
+    def part(self, rows: slice) -> "Folds":
+        """The folds of these rows, in memory; there are as many parts as for all rows."""
+        return replace(self, of_row=self.of_row[rows], any_apart=self.n_parts > self.n_folds)
 
     @property
     def set_apart(self) -> BoolArray:  # (n_rows,)
@@ -44,7 +66,9 @@ class Folds:
     @property
     def n_parts(self) -> int:
         """The folds, and one more if rows are set apart."""
-        return self.n_folds + bool(self.set_apart.any())
+        if self.any_apart is None:
+            return self.n_folds + bool(self.set_apart.any())
+        return self.n_folds + self.any_apart
 
     def part(self, rows: slice) -> "Folds":
         """Those of these rows."""
@@ -67,25 +91,38 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
 def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
     """Set a share of the rows apart for evaluation, and deal the others to just so many folds."""
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
+    if data.is_on_disk and data.groups is None:
+        return _assign_on_disk(data, n_folds, share, seed)
     keys, strata, _ = _units(data, seed, "evaluation")
     apart = _set_apart(keys, strata, share)
     keys, _, _ = _units(data, seed, "folds")
     hands = np.full(len(keys), n_folds, np.uint16)
-    if not apart.all():
-        hands[~apart] = deal(keys[~apart], strata[~apart], n_folds)
-    return Folds(of_row=_spread(data, hands), n_folds=n_folds, reason=f"{n_folds} folds as agreed")
+    hands[~apart] = deal(keys[~apart], strata[~apart], n_folds)
+    return Folds(
+        of_row=_spread(data, hands, f"folds {n_folds} {share!r} {seed}"),
+        n_folds=n_folds,
+        reason=f"{n_folds} folds as agreed",
+        any_apart=bool(apart.any()),
+    )
 
 
 def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:
-    """Of each stratum, the share with the smallest keys; one at least stays to learn from."""
+    """Of each stratum, the share with the smallest keys."""
     apart = np.zeros(len(keys), np.bool_)
-    order = np.lexsort((_told_apart(keys, strata), strata))
+    order = by_stratum(_told_apart(keys, strata), strata)
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
-    for start, count in zip(starts, counts, strict=True):
-        apart[order[start : start + round(share * count)]] = True
-    apart[order[-1]] &= not apart.all()
+    for start, quota in zip(starts, _quotas(counts, share), strict=True):
+        apart[order[start : start + quota]] = True
     return apart
+
+
+def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
+    """How many of each stratum are set apart; one at least, of all, stays to learn from."""
+    quotas = np.array([round(share * count) for count in counts], np.int64)
+    if (quotas == counts).all():
+        quotas[np.flatnonzero(counts)[-1]] -= 1
+    return quotas
 
 
 def _told_apart(keys: Keys, strata: IntArray) -> Keys:
@@ -93,14 +130,16 @@ def _told_apart(keys: Keys, strata: IntArray) -> Keys:
 
     Otherwise all rows that agree in contexts would be set apart together, or none of them.
     """
-    order = np.lexsort((keys, strata))
+    order = by_stratum(keys, strata)
     same = (np.diff(keys[order]) == 0) & (np.diff(strata[order]) == 0)
+    if not same.any():
+        return keys
     first = np.flatnonzero(np.concatenate([[True], ~same]))
     lengths = np.diff(np.append(first, len(keys)))
     again = np.arange(len(keys)) - np.repeat(first, lengths)
     told = keys.copy()
     repeated = order[again > 0]
-    told[repeated] = _scramble(keys[repeated] + again[again > 0].astype(np.uint64))
+    told[repeated] = scramble(keys[repeated] + again[again > 0].astype(np.uint64))
     return told
 
 
@@ -110,15 +149,11 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
     Hands differ by at most one item, in each stratum and in all. The largest stratum goes first,
     so that names and codes of strata change nothing.
     """
-    order = np.argsort(keys)
-    order = order[np.argsort(strata[order].astype(np.uint16), kind="stable")]
+    order = by_stratum(keys, strata)
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
     smallest = keys[order[np.minimum(starts, len(keys) - 1)]]
-    turns = np.lexsort((smallest, -counts))
-    dealt_before = np.empty_like(counts)
-    dealt_before[turns] = np.cumsum(counts[turns]) - counts[turns]
-    turn = np.arange(len(keys)) + np.repeat(dealt_before - starts, counts)
+    turn = np.arange(len(keys)) + np.repeat(dealt_before(counts, smallest) - starts, counts)
     hands = np.empty(len(keys), np.uint16)
     hands[order] = turn % n_hands
     return hands
@@ -128,19 +163,33 @@ def _units(data: LoggedData, seed: int, purpose: str) -> tuple[Keys, IntArray, s
     """What is dealt: rows by their action, or whole groups by the action they mostly took."""
     if data.groups is None:
         return context_keys(data, seed, purpose), data.actions, "rows"
-    n_groups = int(data.groups.max()) + 1
-    cells = data.groups * data.n_actions + data.actions
-    taken = np.bincount(cells, minlength=n_groups * data.n_actions).reshape(n_groups, -1)
+    taken = _taken_by_group(data, data.groups)
     multiplier, offset = _odd_numbers(seed, purpose, 2)
-    keys = _scramble(np.arange(n_groups, dtype=np.uint64) * multiplier + offset)
+    keys = scramble(np.arange(len(taken), dtype=np.uint64) * multiplier + offset)
     # Groups that took two actions equally often count with the rarer one; that, too, must not
     # depend on codes, so actions that are equally rare are told apart by who took them.
     by_rarity = np.lexsort((keys @ taken.astype(np.uint64), taken.sum(axis=0)))
     return keys, by_rarity[taken[:, by_rarity].argmax(axis=1)], "groups"
 
 
-def _spread(data: LoggedData, hands: FoldArray) -> FoldArray:
-    return hands if data.groups is None else hands[data.groups]
+def _taken_by_group(data: LoggedData, groups: IntArray) -> IntArray:  # (n_groups, n_actions)
+    """How often each group took each action; what is known of each group does fit in memory."""
+    taken = np.zeros(data.n_groups * data.n_actions, np.int64)
+    for rows in slices(data.n_rows):
+        cells = groups[rows].astype(np.int64) * data.n_actions + data.actions[rows]
+        np.add.at(taken, cells, 1)
+    return taken.reshape(-1, data.n_actions)
+
+
+def _spread(data: LoggedData, hands: FoldArray, name: str = "") -> FoldArray:
+    groups = data.groups
+    if groups is None:
+        return hands
+    if not data.is_on_disk:
+        return hands[groups]
+    spread = (hands[groups[rows]] for rows in slices(data.n_rows))
+    of_row: FoldArray = _kept(data, name, np.uint16, spread)
+    return of_row
 
 
 def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -> tuple[int, str]:
@@ -158,18 +207,24 @@ def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -
 
 
 def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
-    """A hash of each row's contexts: multiply, add, scramble."""
-    multipliers = _odd_numbers(seed, purpose, data.n_features)
-    keys = np.empty(data.n_rows, np.uint64)
+    """A hash of each row's contexts."""
+    keys: Keys = _hashes(data.contexts, _odd_numbers(seed, purpose, data.n_features)[None])[0]
+    return keys
+
+
+def _hashes(contexts: FloatArray, multipliers: Keys) -> Keys:  # (n_hashes, n_rows)
+    """Multiply, add, scramble; with other multipliers, of shape (n_hashes, n_features), another."""
+    keys = np.empty((len(multipliers), len(contexts)), np.uint64)
     half = np.uint64(32)
-    for start in range(0, data.n_rows, ROWS_PER_BLOCK):
+    for rows in slices(len(contexts), ROWS_PER_BLOCK):
         # The shift brings a float's sign, exponent and leading digits, all that small whole
         # numbers have, down to where a product can spread them upwards.
-        bits = data.contexts[start : start + ROWS_PER_BLOCK].view(np.uint64)
+        bits = contexts[rows].view(np.uint64)
         mixed = bits >> half
         mixed ^= bits
-        np.einsum("ij,j->i", mixed, multipliers, out=keys[start : start + ROWS_PER_BLOCK])
-    return _scramble(keys)
+        for own, factors in zip(keys, multipliers, strict=True):
+            np.einsum("ij,j->i", mixed, factors, out=own[rows])
+    return scramble(keys)
 
 
 def _odd_numbers(seed: int, purpose: str, how_many: int) -> Keys:
@@ -177,8 +232,48 @@ def _odd_numbers(seed: int, purpose: str, how_many: int) -> Keys:
     return rng.integers(0, 2**64, how_many, dtype=np.uint64) | np.uint64(1)
 
 
-def _scramble(keys: Keys) -> Keys:
-    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
+# --- on disk ---------------------------------------------------------------------------------
+
+
+def _assign_on_disk(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
+    """The same folds, with no more than a bucket of rows in memory; they stay beside the rows."""
+    quotas = _quotas(data.rows_per_action, share)
+    # Whatever the number of folds, rows take the same turns.
+    turns = _kept(data, f"turns {share!r} {seed}", np.int64, _turns(data, quotas, seed))
+    hands = (_hands(turns[rows], n_folds) for rows in slices(data.n_rows))
+    return Folds(
+        of_row=_kept(data, f"folds {n_folds} {share!r} {seed}", np.uint16, hands),
+        n_folds=n_folds,
+        reason=f"{n_folds} folds as agreed",
+        any_apart=bool(quotas.any()),
+    )
+
+
+def _kept(data: LoggedData, what: str, stored: DTypeLike, made: Iterator[NDArray[Any]]) -> Any:
+    """An array beside the rows, made once for these rows; Any, as it stands for one in memory."""
+    arrays: list[Any] = [data.contexts, data.actions, data.groups]
+    rows = [f"{array.path} {array.digest}" for array in arrays if array is not None]
+    name = hashlib.sha256(" ".join([what, *rows]).encode()).hexdigest()[:32]
+    path = folder_of(data) / f"{what.split()[0]}-{name}"
+    return kept_in_file(path, data.n_rows, stored, made)
+
+
+def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:
+    return turns_of_rows(
+        _records(data, seed), data.rows_per_action, quotas, folder_of(data), RECORDS_PER_BUCKET
+    )
+
+
+def _records(data: LoggedData, seed: int) -> Iterator[Records]:
+    purposes = ("evaluation", "folds")
+    multipliers = np.stack([_odd_numbers(seed, p, data.n_features) for p in purposes])
+    for rows in slices(data.n_rows, max(1, BYTES_PER_SLICE // (8 * data.n_features))):
+        records = np.empty(rows.stop - rows.start, WAITING)
+        records["key"], records["later"] = _hashes(data.contexts[rows], multipliers)
+        records["row"] = np.arange(rows.start, rows.stop)
+        records["stratum"] = data.actions[rows]
+        yield records
+
+
+def _hands(turns: IntArray, n_hands: int) -> FoldArray:
+    return np.where(turns == APART, n_hands, turns % n_hands).astype(np.uint16)

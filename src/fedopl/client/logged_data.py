@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,6 +161,14 @@ class LoggedData:
         if self.is_on_disk:
             counts.append("on disk")
         return f"LoggedData({', '.join(counts)})"
+
+
+def folder_of(data: LoggedData) -> Path:
+    """Where the files are of data on disk, for what else is kept of them."""
+    contexts: Any = data.contexts
+    if not isinstance(contexts, DiskArray):
+        raise TypeError("these rows are in memory")
+    return contexts.path.parent
 
 
 def trusted(

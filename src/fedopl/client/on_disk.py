@@ -1,9 +1,12 @@
 """Arrays in files: read a slice at a time, so that memory does not grow with the rows."""
 
+import contextlib
 import hashlib
 import os
+import secrets
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -18,6 +21,8 @@ from fedopl.errors import DataError, StorageError, refuse_to_leave
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
 # Enough of them that opening a file costs nothing beside reading it.
 ROWS_PER_SLICE = 1 << 16
+# What was begun and not touched for so long has nobody left who would finish it.
+ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,7 @@ class DiskArray(NDArrayOperatorsMixin):
             try:
                 with self.path.open("rb", buffering=0) as file:
                     file.seek(start * (found.nbytes // len(found)))
-                    _fill(file, found.data.cast("B"))
+                    _fill(file, found.reshape(-1).view(np.uint8).data)
             except OSError as error:
                 raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
         return found.astype(self.dtype, copy=False)
@@ -114,7 +119,7 @@ class DiskWriter:
             raise ValueError(f"expected rows of shape {self._width}, came {rows.shape[1:]}")
         content = np.ascontiguousarray(rows, self._stored)
         if content.size:
-            self._write(content.data.cast("B"))
+            self._write(content.reshape(-1).view(np.uint8).data)
         self._n_rows += len(rows)
 
     def _write(self, content: memoryview) -> None:
@@ -144,6 +149,36 @@ def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
     """All rows, some at a time."""
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
+
+
+def kept_in_file(
+    path: Path, n_rows: int, stored: DTypeLike, made: Iterable[NDArray[Any]]
+) -> DiskArray:
+    """An array that is made, part by part, unless somebody made it before; it is there or whole."""
+    array = DiskArray(path, (n_rows,), np.dtype(stored))
+    if array.is_complete():
+        return array
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with DiskWriter(beside, (), stored) as writer:
+            for part in made:
+                writer.append(part)
+            writer.finished()
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+    return array
+
+
+def remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove folders of this name that a killed process left."""
+    for left in folder.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            newest = max(path.stat().st_mtime for path in [left, *left.rglob("*")])
+            if time.time() - newest > ABANDONED_SECONDS:
+                shutil.rmtree(left)
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:

@@ -11,8 +11,7 @@ import hashlib
 import json
 import secrets
 import shutil
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from pyarrow import parquet
 from fedopl.client.coding import Coder, Gaps
 from fedopl.client.encode import GroupCodes
 from fedopl.client.logged_data import LoggedData, trusted
-from fedopl.client.on_disk import DiskArray, DiskWriter, check_space, slices
+from fedopl.client.on_disk import DiskArray, DiskWriter, check_space, remove_abandoned, slices
 from fedopl.client.streams import BUFFER_BYTES
 from fedopl.client.tables import Wanted, check_file, check_header, explained, suffix_of
 from fedopl.errors import DataError, OptionError, StorageError
@@ -40,8 +39,6 @@ FORMAT = 1
 ROWS_PER_BATCH = 1 << 16
 # Of a batch as numbers; there are up to four of them in memory.
 BATCH_BYTES = 1 << 25
-# What was begun and not touched for so long has nobody left who would finish it.
-ABANDONED_SECONDS = 3600
 UNFINISHED = ".writing-"
 ABOUT = "about.json"
 
@@ -170,16 +167,12 @@ def _data(arrays: Arrays, schema: Schema) -> LoggedData:
 
 def _tidy(folder: Path, source: dict[str, object]) -> None:
     """Remove what killed processes left, and spools of this table as it was before it changed."""
-    for old in folder.iterdir():
+    remove_abandoned(folder, UNFINISHED)
+    for old in folder.glob(f"*/{ABOUT}"):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            if old.name.startswith(UNFINISHED):
-                newest = max(path.stat().st_mtime for path in [old, *old.glob("*")])
-                outdated = time.time() - newest > ABANDONED_SECONDS
-            else:
-                before = json.loads((old / ABOUT).read_bytes())["settings"]["source"]
-                outdated = before["path"] == source["path"] and before != source
-            if outdated:
-                shutil.rmtree(old)
+            before = json.loads(old.read_bytes())["settings"]["source"]
+            if before["path"] == source["path"] and before != source:
+                shutil.rmtree(old.parent)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -254,7 +247,7 @@ def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) ->
     return sum(sizes.values()) + sizes.get("groups", 0)  # which are written twice
 
 
-def _read_ahead(file: Any, columns: tuple[str, ...], job: _Job) -> Iterator[Any]:
+def _read_ahead(file: Any, columns: tuple[str, ...], job: _Job) -> Generator[Any, None, None]:
     """Batches of the table; while one is looked at, the next is read."""
     width = len(columns) + len(job.coder.schema.feature_names)
     n_rows = max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
