@@ -121,7 +121,7 @@ class Sorter:
         places = ((records[self._by[0]] - self._low) >> self._shift).astype(np.uint16)
         order = np.argsort(places, kind="stable")
         edges = np.searchsorted(places[order], np.arange(len(self._buckets) + 1))
-        ordered = records[order]
+        ordered = records.take(order)
         for place in np.flatnonzero(np.diff(edges)):
             self._buckets[place].add(ordered[edges[place] : edges[place + 1]], self._by)
 
@@ -162,9 +162,9 @@ def _sorted(records: Records, by: tuple[str, ...]) -> Records:
     order = np.argsort(values)
     ascending = values[order]
     if len(by) == 1 or (ascending[1:] != ascending[:-1]).all():
-        return records[order]
+        return records.take(order)
     records = _sorted(records, by[1:])
-    return records[in_order(np.ascontiguousarray(records[by[0]]))]
+    return records.take(in_order(np.ascontiguousarray(records[by[0]])))
 
 
 # --- dealing in files ------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def _set_apart(
     next_place = np.zeros(len(quotas), np.int64)
     for waiting in told.ascending():
         apart = _places(waiting["stratum"], next_place) < quotas[waiting["stratum"]]
-        done.add(_dealt(waiting["row"][apart], np.full(apart.sum(), APART)))
-        yield waiting[~apart]
+        done.add(_dealt(waiting["row"].compress(apart), np.full(apart.sum(), APART)))
+        yield waiting.compress(~apart)
 
 
 class _Repeats:
