@@ -70,10 +70,6 @@ class Folds:
             return self.n_folds + bool(self.set_apart.any())
         return self.n_folds + self.any_apart
 
-    def part(self, rows: slice) -> "Folds":
-        """Those of these rows."""
-        return Folds(of_row=self.of_row[rows], n_folds=self.n_folds, reason=self.reason)
-
     def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
         """The rows from which the models for this part are learned."""
         rows: BoolArray = (self.of_row != part) & ~self.set_apart

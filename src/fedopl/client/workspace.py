@@ -18,7 +18,7 @@ from fedopl.client.chunks import ROWS_PER_CHUNK, Chunk
 from fedopl.client.descent import Examples, examples
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
 from fedopl.client.limits import RefusedError
-from fedopl.client.logged_data import LoggedData, trusted
+from fedopl.client.logged_data import LoggedData, folder_of, trusted
 from fedopl.client.on_disk import DiskArray
 from fedopl.client.outcome import action_blocks, models_from
 from fedopl.client.propensity import Propensities, fit_propensities
@@ -305,11 +305,10 @@ class Workspace:
 
     def _values_path(self, models: NDArray[Any]) -> Path | None:
         """Where the scores of rows on disk are: beside these."""
-        contexts: object = self._given.contexts
-        if not isinstance(contexts, DiskArray):
+        if not self._given.is_on_disk:
             return None
         name = hashlib.sha256(f"{self._key} {models.tobytes().hex()}".encode()).hexdigest()[:32]
-        return contexts.path.parent / f"scores-{name}.bin"
+        return folder_of(self._given) / f"scores-{name}.bin"
 
     def remembered(self, what: str) -> list[Arrays]:
         """What was told before under this name, in the order in which it was."""
