@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from fedopl.client.limits import Limits
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.queries import run_query
 from fedopl.client.read import read_logged
+from fedopl.client.spooling import n_numbers, spool
 from fedopl.errors import DataError, OptionError
 from fedopl.labels import check_client_name
 from fedopl.schema import Schema
@@ -22,6 +23,8 @@ from fedopl.toml_file import TomlFile
 from fedopl.validation import Checked
 
 FILE_NAME = "client.toml"
+# Of contexts as numbers: more are kept on disk, unless the file says otherwise.
+MOST_BYTES = 1 << 30
 
 
 class DataSection(Checked):
@@ -37,6 +40,14 @@ class DataSection(Checked):
         "${NAME} stands for an environment variable",
     )
     query: str | None = Field(default=None, description="the SQL that gives the rows")
+    rows: Literal["auto", "memory", "disk"] = Field(
+        default="auto",
+        description="where rows are kept while they are used; auto: on disk where a Parquet file "
+        "has more than a gigabyte of numbers",
+    )
+    numbers: Literal["float64", "float32"] = Field(
+        default="float64", description="how rows on disk are kept; float32 takes half the space"
+    )
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
@@ -44,6 +55,8 @@ class DataSection(Checked):
             raise ValueError("say where the rows are: either file, or database and query")
         if (self.query is None) != (self.database is None):
             raise ValueError("a query needs a database, and a database a query")
+        if self.rows == "disk" and not str(self.file).endswith(".parquet"):
+            raise ValueError("rows: only those of a Parquet file can be kept on disk")
         return self
 
 
@@ -97,14 +110,23 @@ class Client:
         else:
             source = self.path.parent / str(data.file)
             name = str(source)
+        columns, labels = self.settings.columns, self.settings.labels
+        if isinstance(source, Path) and self._keeps_on_disk(source, schema):
+            folder = self.store_path / "rows"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            number = data.numbers
+            return spool(
+                source, schema, folder, name=name, columns=columns, labels=labels, number=number
+            )
         return read_logged(
-            source,
-            schema,
-            name=name,
-            columns=self.settings.columns,
-            labels=self.settings.labels,
-            encoding=data.encoding,
+            source, schema, name=name, columns=columns, labels=labels, encoding=data.encoding
         )
+
+    def _keeps_on_disk(self, path: Path, schema: Schema) -> bool:
+        data = self.settings.data
+        if data.rows != "auto":
+            return data.rows == "disk"
+        return n_numbers(path, len(schema.feature_names)) * 8 > MOST_BYTES
 
     def _check_mapping(self, schema: Schema) -> None:
         for section, names, known in (

@@ -18,6 +18,9 @@ from fedopl.client.workspace import Workspace
 from fedopl.errors import FedoplError
 from fedopl.study import Declared, Study
 
+# Of rows on disk; all others are looked at.
+MOST_EXAMINED = 200_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
@@ -58,6 +61,9 @@ def examine(client: Client, study: Study) -> Examined:
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
     told = [str(warning.message) for warning in caught]
+    whole, data = data, _in_memory(data)
+    if data is not whole:
+        told.append(f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at")
     try:
         found = overlap(data, _cross_fitted(data, study))
     except FedoplError as error:  # it may still borrow from others, or be refused
@@ -72,10 +78,15 @@ def examine(client: Client, study: Study) -> Examined:
             *(found.cautions if found else ()),
             *_cautions(data, features, client.settings.limits.minimum_cell),
         ),
-        data=data,
+        data=whole,
         overlap=found,
         features=features,
     )
+
+
+def _in_memory(data: LoggedData) -> LoggedData:
+    """The rows, or the first of them where they are on disk."""
+    return data.part(slice(0, MOST_EXAMINED)) if data.is_on_disk else data
 
 
 def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:

@@ -100,6 +100,16 @@ def spool(
     return _data(found[0], schema)
 
 
+def n_numbers(path: Path, n_features: int) -> int:
+    """How many numbers the contexts of a Parquet file are; 0 of what is none, or not there."""
+    if suffix_of(path) != ".parquet" or not path.is_file():
+        return 0
+    try:
+        return int(parquet.read_metadata(path).num_rows) * n_features
+    except (OSError, pa.ArrowException):
+        return 0  # whoever reads it will say what is wrong
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
     """What is to be written."""
