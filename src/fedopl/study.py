@@ -1,6 +1,7 @@
 """The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
 
 import hashlib
+from functools import cached_property
 from itertools import combinations
 from typing import Literal, Self
 
@@ -268,7 +269,7 @@ class Study(Checked):
         """Shared features come with an intercept for each action; the paper's blocks have none."""
         return self.policy_features == "shared"
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """What every message carries, so that nobody answers for another study."""
         return hashlib.sha256(self.model_dump_json().encode()).digest()

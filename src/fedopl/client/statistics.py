@@ -49,7 +49,7 @@ class ScoreTotals:
                 self._add_known(features, gamma, weight)
 
     def _add_complete(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
-        weighted = features * weight[:, None]
+        weighted = features if (weight == 1).all() else features * weight[:, None]
         self._grams[0] += weighted.T @ features
         self._products += gamma.T @ weighted
         self._squares += weight @ gamma**2

@@ -19,7 +19,7 @@ from fedopl.client.descent import Examples, examples
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
 from fedopl.client.limits import RefusedError
 from fedopl.client.logged_data import LoggedData, folder_of, trusted
-from fedopl.client.on_disk import DiskArray
+from fedopl.client.on_disk import DiskArray, read_ahead, slices
 from fedopl.client.outcome import action_blocks, models_from
 from fedopl.client.propensity import Propensities, fit_propensities
 from fedopl.client.rarity import RareValues, rare_values, without
@@ -109,9 +109,11 @@ class Workspace:
         if not self._given.is_on_disk:
             yield Chunk(data=self._given, folds=self.folds, scores=none)
             return
-        for start in range(0, self._given.n_rows, ROWS_PER_CHUNK):
-            rows = slice(start, min(start + ROWS_PER_CHUNK, self._given.n_rows))
-            yield Chunk(data=self._given.part(rows), folds=self.folds.part(rows), scores=none)
+
+        def read(rows: slice) -> Chunk:
+            return Chunk(data=self._given.part(rows), folds=self.folds.part(rows), scores=none)
+
+        yield from read_ahead(read, slices(self._given.n_rows, ROWS_PER_CHUNK))
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk, without values that tell of a few."""
