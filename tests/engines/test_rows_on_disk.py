@@ -1,0 +1,142 @@
+"""Rows on disk give what rows in memory give, whatever is learned from them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import fedopl
+from fedopl.client import chunks, workspace
+from fedopl.client.spooling import spool
+
+N_ROWS, LEVELS = 900, ("none", "some", "much")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Several chunks of a small table, the last of them not full."""
+    monkeypatch.setattr(workspace, "ROWS_PER_CHUNK", 200)
+    assert chunks.ROWS_PER_CHUNK > 200
+
+
+def table(seed, n_rows=N_ROWS):
+    rng = np.random.default_rng(seed)
+    x, level = rng.normal(size=(n_rows, 3)), rng.integers(0, 3, n_rows)
+    action = rng.integers(0, 3, n_rows)
+    reward = (x * np.eye(3)[action]).sum(axis=1) + level * (action == 1) + rng.normal(size=n_rows)
+    return pa.table(
+        {
+            **{f"x{k}": x[:, k] for k in range(3)},
+            "level": np.array(LEVELS)[level],
+            "flag": (np.arange(n_rows) < 3).astype(float),  # which tells of three rows
+            "done": np.array(["a", "b", "c"])[action],
+            "gained": reward,
+            "weight": rng.uniform(0.5, 2, n_rows),
+            "person": rng.integers(0, n_rows // 3, n_rows),
+        }
+    )
+
+
+def schema(**more):
+    return fedopl.Schema(
+        action="done",
+        actions=("a", "b", "c"),
+        reward="gained",
+        direction="higher",
+        numeric=("x0", "x1", "x2", "flag"),
+        categorical={"level": LEVELS},
+        **more,
+    )
+
+
+@pytest.fixture
+def both(tmp_path):
+    """The same clients in memory and on disk."""
+
+    def _both(**more):
+        in_memory, on_disk = {}, {}
+        for seed, name in enumerate(("east", "north")):
+            path = tmp_path / f"{name}.parquet"
+            parquet.write_table(table(seed), path)
+            in_memory[name] = fedopl.read_logged(path, schema(**more))
+            (tmp_path / "rows").mkdir(exist_ok=True)
+            on_disk[name] = spool(path, schema(**more), tmp_path / "rows")
+            assert on_disk[name].is_on_disk
+        return in_memory, on_disk
+
+    return _both
+
+
+OPTIONS = {
+    "linear": {},
+    "guarded": {"limits": "guarded"},
+    "local": {"nuisances": "local"},
+    "paper's blocks": {"nuisances": fedopl.NuisancePlan(propensity="logistic", outcome="ols")},
+    "clipped": {"nuisances": fedopl.NuisancePlan(propensity="marginal", clip=0.3)},
+    "tree": {"policy": "tree", "tree": fedopl.TreePlan(bins=6)},
+    "deep tree": {"policy": "tree", "tree": fedopl.TreePlan(bins=6, depth=3)},
+    "guarded tree": {
+        "policy": "tree",
+        "tree": fedopl.TreePlan(bins=4, columns=("x0", "level")),
+        "limits": "guarded",
+    },
+    "finite": {"policy": "finite", "candidates": {"by x0": lambda x: (x[:, 0] > 0).astype(int)}},
+}
+ROWS = {"plain": {}, "weighed": {"weight": "weight"}, "grouped": {"group": "person"}}
+
+
+@pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, more):
+    in_memory, on_disk = (fedopl.learn(data, **options) for data in both(**more))
+    assert on_disk.refusals == in_memory.refusals
+    assert on_disk.rows == in_memory.rows
+    assert on_disk.chosen == in_memory.chosen
+    if in_memory.tree:
+        assert on_disk.policy.root == in_memory.policy.root
+    elif in_memory.policy:
+        np.testing.assert_allclose(
+            on_disk.policy.parameters, in_memory.policy.parameters, rtol=1e-9, atol=1e-12
+        )
+    for own, other in zip(on_disk.values.rows, in_memory.values.rows, strict=True):
+        # A tree that a client learns alone has quantiles of some rows only.
+        if in_memory.tree is None or own.policy != "local policy":
+            assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-9, abs=1e-12)
+            error = other.estimate.standard_error
+            assert own.estimate.standard_error == pytest.approx(error, rel=1e-9)
+            assert own.estimate.degrees_of_freedom == other.estimate.degrees_of_freedom
+
+
+@pytest.mark.parametrize(
+    "options", [{"oracle": "csoaa-sgd"}, {"oracle": "wap"}, {"oracle": "direct"}], ids=str
+)
+def test_what_needs_rows_in_memory_says_so(both, options):
+    _, on_disk = both()
+    with pytest.raises(fedopl.FederationError, match="rows are on disk"):
+        fedopl.learn(on_disk, **options)
+
+
+def test_a_diagnosis_leaves_out_what_needs_rows_in_memory(both):
+    _, on_disk = both()
+    found = fedopl.learn(on_disk, diagnose=True).diagnosis
+    assert "models" in found.unknown
+    assert found.coalitions is not None
+    assert found.discrepancies
+
+
+def test_half_the_digits_give_nearly_the_same(both, tmp_path):
+    in_memory, _ = both()
+    short = {
+        name: spool(tmp_path / f"{name}.parquet", schema(), tmp_path / "rows", number="float32")
+        for name in in_memory
+    }
+    long, half = fedopl.learn(in_memory), fedopl.learn(short)
+    np.testing.assert_allclose(half.policy.parameters, long.policy.parameters, atol=0.05)
+
+
+def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypatch):
+    _, on_disk = both()
+    once = fedopl.learn(on_disk, journal=tmp_path / "journal")
+    monkeypatch.setattr("fedopl.client.scoring.aipw_scores", None)
+    again = fedopl.learn(on_disk, journal=tmp_path / "journal")
+    assert str(again) == str(once)
