@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.client.chunks import Chunk
 from fedopl.client.folds import Folds
-from fedopl.client.logged_data import LoggedData
+from fedopl.client.logged_data import LoggedData, trusted
 from fedopl.client.propensity import (
     PROPENSITIES,
     Propensities,
@@ -80,21 +81,24 @@ def _sampled(chunks: Callable[[], Iterable[Chunk]]) -> Chunk:
     """Evenly spread rows, few enough to fit a model to."""
     n_rows = sum(chunk.data.n_rows for chunk in chunks())
     step = max(1, -(-n_rows // MOST_FITTED))
-    picked, start = [], 0
+    pieces: dict[str, list[Any]] = {}
+    start = 0
     for chunk in chunks():
         rows = np.arange(-start % step, chunk.data.n_rows, step)
         start += chunk.data.n_rows
-        picked.append(
-            (chunk.data.contexts[rows], chunk.data.actions[rows], chunk.folds.of_row[rows])
-        )
-    contexts, actions, of_row = (np.concatenate(part) for part in zip(*picked, strict=True))
-    first = next(iter(chunks()))
-    data = LoggedData(
-        contexts,
-        np.array(first.data.action_names)[actions],
-        np.zeros(len(actions)),
-        action_names=first.data.action_names,
-        feature_names=first.data.feature_names,
+        for name in ("contexts", "actions", "rewards", "weights"):
+            array = getattr(chunk.data, name)
+            if array is not None:
+                pieces.setdefault(name, []).append(array[rows])
+        pieces.setdefault("folds", []).append(chunk.folds.of_row[rows])
+    whole = {name: np.concatenate(parts) for name, parts in pieces.items()}
+    data = trusted(
+        whole["contexts"],
+        whole["actions"],
+        whole["rewards"],
+        action_names=chunk.data.action_names,
+        feature_names=chunk.data.feature_names,
+        weights=whole.get("weights"),
     )
-    folds = Folds(of_row=of_row, n_folds=first.folds.n_folds, reason="")
+    folds = Folds(of_row=whole["folds"], n_folds=chunk.folds.n_folds, reason="")
     return Chunk(data=data, folds=folds, scores=np.empty((0, data.n_actions)))
