@@ -1,5 +1,7 @@
 """Sums without the first fold: what they and the sums over all rows tell of that fold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_door import (
@@ -31,9 +33,9 @@ def with_weights(data, weights):
 def with_known(door, known):
     """The door, with scores only where it is said so (n_training, n_actions)."""
     kept = door._space._scored
-    values = kept["values"].copy()
+    values = kept.values.copy()
     values[door._space.training] = np.where(known, values[door._space.training], np.nan)
-    door._space.store.put(door._space._key, {**kept, "values": values})
+    door._space.keep(replace(kept, values=values))
     return door
 
 

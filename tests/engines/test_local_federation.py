@@ -53,14 +53,18 @@ ANOTHER_VERSION = """
     fedopl.wire.vocabulary.VERSION = 2
 """
 NO_FITS = """
+    import fedopl.client.scoring as scoring
     import fedopl.client.workspace as workspace
 
     def fitted_again(*_arguments, **_options):
         raise RuntimeError("it was fitted again")
 
-    for name in ("fold_sums", "fit_propensities", "fit_nuisances", "aipw_scores", "score_means"):
+    for name in ("fold_sums", "fit_propensities", "ScoreTotals"):
         getattr(workspace, name)
         setattr(workspace, name, fitted_again)
+    for name in ("aipw_scores", "predict"):
+        getattr(scoring, name)
+        setattr(scoring, name, fitted_again)
 """
 
 

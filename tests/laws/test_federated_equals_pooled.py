@@ -139,7 +139,7 @@ def test_one_client_is_ordinary_policy_learning(draw):
     data = draw(300, known=True)
     run = fedopl.learn({"all": data}, evaluation_share=0, nuisances="local")
     space = Door("all", data, run.study)._space
-    means = space.score_means(space.scored_with(np.empty((0, 3, 6)))["values"])
+    means = space.score_means(space.scored_with(np.empty((0, 3, 6))))
     expected = solve_scores(
         means.grams, means.products, means.squares, means.shares, intercept=True
     )
