@@ -51,8 +51,30 @@ def in_order(keys: Keys) -> IntArray:
 
 def by_stratum(keys: Keys, strata: NDArray[Any]) -> IntArray:
     """The order that sorts by stratum, then by key, then by position."""
-    order = in_order(keys)
-    return order[np.argsort(strata[order].astype(np.uint16), kind="stable")]
+    order = _in_one_sort(keys, strata)
+    if order is None:
+        order = in_order(keys)
+        order = order[np.argsort(strata[order].astype(np.uint16), kind="stable")]
+    return order
+
+
+def _in_one_sort(keys: Keys, strata: NDArray[Any]) -> IntArray | None:
+    """The same by sorting numbers instead of positions, which is much faster.
+
+    Each number has a stratum, the leading bits of a key, and a position. If the bits of a key that
+    are left out would have mattered, which is rare, there is no such order.
+    """
+    for_stratum, for_position = int(strata.max()).bit_length(), (len(keys) - 1).bit_length()
+    left_out, behind = np.uint64(for_stratum + for_position), np.uint64(for_position)
+    packed = keys >> left_out << behind
+    packed |= np.arange(len(keys), dtype=np.uint64)
+    if for_stratum:
+        packed |= strata.astype(np.uint64) << np.uint64(64 - for_stratum)
+    packed.sort()
+    order = (packed & np.uint64((1 << for_position) - 1)).astype(np.int64)
+    packed >>= behind
+    alike = np.flatnonzero(packed[1:] == packed[:-1])
+    return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
 
 
 def scramble(keys: Keys) -> Keys:

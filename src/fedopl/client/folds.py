@@ -89,26 +89,30 @@ def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, see
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     if data.is_on_disk and data.groups is None:
         return _assign_on_disk(data, n_folds, share, seed)
-    keys, strata, _ = _units(data, seed, "evaluation")
-    apart = _set_apart(keys, strata, share)
-    keys, _, _ = _units(data, seed, "folds")
-    hands = np.full(len(keys), n_folds, np.uint16)
-    hands[~apart] = deal(keys[~apart], strata[~apart], n_folds)
+    keys, strata, _ = _units(data, seed, "folds")
+    quotas = _quotas(np.bincount(strata), share)
+    if quotas.any():
+        earlier, _, _ = _units(data, seed, "evaluation")
+        stays = ~_set_apart(earlier, strata, quotas)
+        hands = np.full(len(keys), n_folds, np.uint16)
+        hands[stays] = deal(keys[stays], strata[stays], n_folds)
+    else:
+        hands = deal(keys, strata, n_folds)
     return Folds(
         of_row=_spread(data, hands, f"folds {n_folds} {share!r} {seed}"),
         n_folds=n_folds,
         reason=f"{n_folds} folds as agreed",
-        any_apart=bool(apart.any()),
+        any_apart=bool(quotas.any()),
     )
 
 
-def _set_apart(keys: Keys, strata: IntArray, share: float) -> BoolArray:
-    """Of each stratum, the share with the smallest keys."""
+def _set_apart(keys: Keys, strata: IntArray, quotas: IntArray) -> BoolArray:
+    """Of each stratum, so many with the smallest keys."""
     apart = np.zeros(len(keys), np.bool_)
-    order = by_stratum(_told_apart(keys, strata), strata)
+    order = _told_apart(keys, strata)
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
-    for start, quota in zip(starts, _quotas(counts, share), strict=True):
+    for start, quota in zip(starts, quotas, strict=True):
         apart[order[start : start + quota]] = True
     return apart
 
@@ -121,22 +125,25 @@ def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
     return quotas
 
 
-def _told_apart(keys: Keys, strata: IntArray) -> Keys:
-    """The keys, with others for the second and further items of a stratum with the same key.
+def _told_apart(keys: Keys, strata: IntArray) -> IntArray:
+    """The order by stratum and key, with other keys for items with the key of an earlier one.
 
     Otherwise all rows that agree in contexts would be set apart together, or none of them.
     """
     order = by_stratum(keys, strata)
-    same = (np.diff(keys[order]) == 0) & (np.diff(strata[order]) == 0)
+    ordered = keys[order]
+    same = ordered[1:] == ordered[:-1]
+    if same.any():
+        same &= strata[order[1:]] == strata[order[:-1]]
     if not same.any():
-        return keys
+        return order
     first = np.flatnonzero(np.concatenate([[True], ~same]))
     lengths = np.diff(np.append(first, len(keys)))
     again = np.arange(len(keys)) - np.repeat(first, lengths)
     told = keys.copy()
     repeated = order[again > 0]
     told[repeated] = scramble(keys[repeated] + again[again > 0].astype(np.uint64))
-    return told
+    return by_stratum(told, strata)
 
 
 def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
