@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.arrays import IntArray, shortlist
 from fedopl.errors import DataError, OptionError
-
 
 # Whole numbers no further apart than this are counted rather than sorted.
 MOST_COUNTED = 1 << 16
@@ -69,12 +69,12 @@ def _distinct(array: NDArray[np.generic]) -> tuple[list[object], IntArray]:
     return uniques.tolist(), codes
 
 
-def _distinct_counted(array: NDArray[np.integer], low: int) -> tuple[list[object], IntArray]:
+def _distinct_counted(array: NDArray[Any], low: int) -> tuple[list[object], IntArray]:
     """The same of whole numbers that lie close together, without a sort."""
     places = array.astype(np.int64) - low
     seen = np.bincount(places) > 0
-    codes = np.cumsum(seen) - 1
-    return (np.flatnonzero(seen) + low).tolist(), codes[places]
+    codes: IntArray = np.cumsum(seen, dtype=np.int64) - 1
+    return [int(place) + low for place in np.flatnonzero(seen)], codes[places]
 
 
 def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:

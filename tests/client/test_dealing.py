@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fedopl
 from fedopl.client import dealing, folds, on_disk
-from fedopl.client.dealing import STAYING, Sorter, in_order, turns_of_rows
+from fedopl.client.dealing import STAYING, Sorter, by_stratum, in_order, turns_of_rows
 from fedopl.client.folds import Folds, assign_folds_and_set_apart, context_keys
 from fedopl.client.logged_data import trusted
 from fedopl.client.on_disk import DiskArray, DiskWriter
@@ -115,6 +115,20 @@ def test_records_that_agree_in_everything_are_sorted_too(tmp_path):
 def test_equal_keys_stay_in_order(keys):
     array = np.array(keys, np.uint64)
     assert in_order(array).tolist() == np.argsort(array, kind="stable").tolist()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 2**40, 2**63, 2**63 + 1, 2**64 - 1]), st.integers(0, 3)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_items_are_sorted_by_stratum_and_key_and_position(items):
+    keys, strata = np.array(items, np.uint64).T
+    strata = strata.astype(np.int64)
+    expected = np.lexsort((np.arange(len(keys)), keys, strata))
+    assert by_stratum(keys, strata).tolist() == expected.tolist()
 
 
 def test_rows_that_agree_keep_their_order_in_large_tables():

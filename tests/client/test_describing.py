@@ -15,7 +15,7 @@ from test_door import (
 )
 
 import fedopl
-from fedopl.client import scoring, workspace
+from fedopl.client import chances, scoring
 from fedopl.client.door import Door
 from fedopl.client.ledger import FileLedger
 from fedopl.client.limits import Limits
@@ -134,10 +134,9 @@ def test_contexts_of_rows_set_apart_change_no_description(draw):
     told = []
     for moved in (0.0, 1e3):
         door = describing(data)
-        contexts = data.contexts + moved * apart[:, None]
-        door._space.data = fedopl.LoggedData(
-            contexts, data.actions, data.rewards, action_names=ACTIONS
-        )
+        whole = door._space._rows.whole
+        contexts = whole.data.contexts + moved * apart[:, None]
+        door._space._rows.whole = whole.with_data(whole.data.with_contexts(contexts))
         told.append(door.handle(encoded_query(door, Describe, linear=LEARNED[None], cuts=CUTS)))
     assert told[0] == told[1]
 
@@ -145,8 +144,8 @@ def test_contexts_of_rows_set_apart_change_no_description(draw):
 # --- how well actions are supported -------------------------------------------------------------
 
 
-def of_training_rows(data, door):
-    rows = door._space.training
+def of_training_rows(door):
+    data, rows = door._space.data, door._space.training
     weights = None if data.weights is None else data.weights[rows]
     return fedopl.LoggedData(
         data.contexts[rows],
@@ -163,7 +162,7 @@ def test_effective_rows_are_those_of_overlap_on_training_rows(draw, weighted):
     weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
     data = draw(300, known=True, confounded=True, weights=weights)
     door = describing(data, nuisances=KNOWN)
-    learned_from = of_training_rows(data, door)
+    learned_from = of_training_rows(door)
     nuisances = fedopl.cross_fit(learned_from, propensity="known")
     expected = fedopl.overlap(learned_from, nuisances).effective_rows
     np.testing.assert_allclose(ask(door, Describe).effective_rows, expected)
@@ -174,8 +173,8 @@ def test_chances_count_training_rows_by_the_propensity_of_each_action(draw):
     door = describing(data, nuisances=KNOWN)
     told = ask(door, Describe).chances
     edges = [0, *CHANCE_CUTS, 1 + 1e-9]
-    for action, chances in enumerate(data.propensities[door._space.training].T):
-        assert told[action].tolist() == np.histogram(chances, edges)[0].tolist()
+    for action, known in enumerate(door._space.data.propensities[door._space.training].T):
+        assert told[action].tolist() == np.histogram(known, edges)[0].tolist()
 
 
 def test_only_the_logged_propensity_is_enough_and_counts_those_who_took_the_action(draw):
@@ -313,7 +312,7 @@ def test_a_new_process_describes_without_fitting_anything(
     query = encoded_query(first, Describe, linear=LEARNED[None], cuts=CUTS)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(workspace, "fit_propensities", None)
+    monkeypatch.setattr(chances, "fit_propensities", None)
     for name in ("aipw_scores", "predict"):
         monkeypatch.setattr(scoring, name, None)
     assert door_to(draw(), study, store=store).handle(query) == expected

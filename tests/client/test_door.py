@@ -438,7 +438,7 @@ def test_a_secret_decides_which_rows_a_batch_holds(draw):
 def with_one_row_scored(door):
     """Models that support one action in one fold of one row: what a curious server would send."""
     space = door._space
-    fold = space.folds.of_row[np.flatnonzero(space.training)[0]]
+    fold = space.folds.of_row[space.training][0]
     models = models_for(door.study)
     models["supported"][:] = 0
     models["supported"][fold] = 1
@@ -609,11 +609,12 @@ def is_a_row(door, direction):
 def undecided_for_one_row(door):
     """Parameters of a policy that is undecided between a0 and a1 near one training row only."""
     space = door._space
-    row = np.flatnonzero(space.rows(Split.FITTING) & (space.data.actions == 0))[0]
+    fitting = space.data.part(space.rows(Split.FITTING))
+    row = np.flatnonzero(fitting.actions == 0)[0]
     parameters = np.zeros((3, 6))
     parameters[2, -1] = -1e3
     parameters[1, 0] = 1.0
-    parameters[1, -1] = -space.data.contexts[row, 0]
+    parameters[1, -1] = -fitting.contexts[row, 0]
     return parameters
 
 
@@ -822,9 +823,8 @@ def test_sums_of_two_actions_do_not_differ_in_one_fold_of_many(draw):
     """With many folds, a model that supports all but one would tell that fold's row."""
     door = door_to(draw(), study_of(nuisances=MANY_FOLDS), limits=Limits())
     space = door._space
-    row = np.flatnonzero(space.training)[0]
     models = models_for(door.study)
-    models["supported"][space.folds.of_row[row], 1] = 0
+    models["supported"][space.folds.of_row[space.training][0], 1] = 0
     told = ask(door, SumScores, **models)
     if isinstance(told, Refusal):
         return
@@ -1215,7 +1215,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
     study = study_of(kind, nuisances=nuisances)
     data = draw(200, known=False)
     plain = door_to(data, study)
-    apart = plain._space.folds.set_apart
+    apart = plain._space._rows.dealt.set_apart
     assert apart.any()
     moved = door_to(changed(data, data.rewards + by * apart), study)
     answers = []
@@ -1229,7 +1229,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
 def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
-    moved = door_to(changed(data, data.rewards + plain._space.folds.set_apart))
+    moved = door_to(changed(data, data.rewards + plain._space._rows.dealt.set_apart))
     query = encoded_query(plain, EstimateValues, split=split)
     values = [scored(door).handle(query) for door in (plain, moved)]
     assert (values[0] != values[1]) == (split is Split.EVALUATION)
@@ -1247,7 +1247,7 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
     door = scored(door_to(data, study, limits=Limits(parameter_share=10)))
     space = door._space
     scores = space.scores.copy()
-    scores[np.flatnonzero(space.rows(Split.EVALUATION))[:3], 1] = np.nan
+    scores[space.rows(Split.EVALUATION)][:3, 1] = np.nan
     space.keep(replace(space._scored, values=scores))
     constants = np.zeros((2, study.n_actions, study.n_features + 1))
     constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second

@@ -42,10 +42,11 @@ def with_known(door, known):
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
 def test_sums_are_those_of_a_loop_without_the_first_fold(draw, is_weighted):
     data = draw(300)
-    weights = np.random.default_rng(5).uniform(0.5, 2.0, 300)
-    door = fitting(with_weights(data, weights if is_weighted else None), limits=Limits())
+    weights = np.random.default_rng(5).uniform(0.5, 2.0, 300) if is_weighted else None
+    door = fitting(with_weights(data, weights), limits=Limits())
     told = ask(door, SumFitting)
     space = door._space
+    data, weights = space.data, space.data.weights
     gram, products, squares, total = np.zeros((6, 6)), np.zeros((3, 6)), np.zeros(3), 0.0
     for row in range(300):
         if space.folds.set_apart[row] or space.folds.of_row[row] == 0:
@@ -64,7 +65,7 @@ def test_sums_are_those_of_a_loop_without_the_first_fold(draw, is_weighted):
 def test_rewards_of_the_first_fold_enter_by_the_models_of_others_only(draw):
     study = study_of(SumFitting)
     data = draw(300)
-    first = door_to(data, study)._space.folds.of_row == 0
+    first = door_to(data, study)._space._rows.dealt.of_row == 0
     told = [
         ask(scored(door_to(rows, study)), kind)
         for kind in (SumFitting, SumScores)
@@ -92,7 +93,7 @@ def test_the_first_fold_has_enough_rows_for_it_is_the_difference(draw, more):
 def test_so_has_each_action_with_scores_and_without(draw, split, lacking, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
-    inside = np.flatnonzero(space.rows(split)[space.training])
+    inside = np.arange(space.n_training)[space.rows(split)]
     known = np.ones((space.n_training, 3), bool)
     if not lacking:
         known[inside, 1] = False
@@ -108,7 +109,7 @@ def test_so_has_each_action_with_scores_and_without(draw, split, lacking, n_rows
 def test_two_actions_differ_in_enough_rows_of_the_fold(draw, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
-    inside = np.flatnonzero(space.rows(Split.VALIDATION)[space.training])
+    inside = np.arange(space.n_training)[space.rows(Split.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:40], 1] = known[inside[: 40 + n_rows], 2] = False
     told = ask(with_known(door, known), SumFitting)
@@ -122,7 +123,7 @@ def test_two_actions_differ_in_enough_rows_of_the_fold(draw, n_rows):
 def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_more(draw, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
-    inside = np.flatnonzero(space.rows(Split.VALIDATION)[space.training])
+    inside = np.arange(space.n_training)[space.rows(Split.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:30], 0] = known[inside[30:60], 1] = known[inside[60 : 60 + n_rows], 2] = False
     told = ask(with_known(door, known), SumFitting)
@@ -135,8 +136,9 @@ def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_mo
 @pytest.mark.parametrize("n_first", [1, 4, 5])
 def test_a_value_that_few_rows_of_the_fold_have_cannot_be_had_by_subtraction(draw, n_first):
     data = draw(900, groups=np.arange(900))  # by which folds are made, whatever the contexts
-    space = door_to(data)._space
-    first, others = (np.flatnonzero(space.rows(s)) for s in (Split.VALIDATION, Split.FITTING))
+    dealt = door_to(data)._space._rows.dealt
+    first = np.flatnonzero(dealt.of_row == 0)
+    others = np.flatnonzero((dealt.of_row != 0) & ~dealt.set_apart)
     contexts = data.contexts.copy()
     contexts[:, 0] = 0.0
     contexts[first[:n_first], 0] = contexts[others[:20], 0] = 1.0
@@ -150,7 +152,7 @@ def test_a_value_that_few_rows_of_the_fold_have_cannot_be_had_by_subtraction(dra
         left = total.grams[0] * space.n_training - part.grams[0] * len(others)
         hidden = limits == Limits() and n_first < 5
         assert left[0, -1] == pytest.approx(n_first + 20 * hidden)
-        row = space.data.contexts[first[0]]
+        row = rare.contexts[first[0]]
         is_row = n_first == 1 and np.allclose(left[0, :-1] / left[0, -1], row)
         assert is_row == (n_first == 1 and not hidden)
 

@@ -29,8 +29,7 @@ def binning_of(bins, n_bins, partition=EVERYBODY, columns=None):
 
 
 def sums_of(bins, binning, scores, weights=None):
-    used = np.ones(len(bins), bool)
-    rows = ScoredRows(contexts=bins.astype(float), scores=scores, weights=weights, used=used)
+    rows = ScoredRows(contexts=bins.astype(float), scores=scores, weights=weights)
     return cell_sums([rows], binning)
 
 

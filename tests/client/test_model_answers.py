@@ -37,10 +37,18 @@ def weighted(draw, n_rows=300, **options):
     return draw(n_rows, weights=weights, confounded=True, **options)
 
 
+def dealt_to_parts(data):
+    """The part of each row as it was given."""
+    space = door_to(data, diagnosed())._space
+    parts = np.empty(data.n_rows, int)
+    parts[space._rows.order] = space.parts.of_row
+    return parts
+
+
 def rows_without(door, part):
     """The training rows that a model is made from."""
     space = door._space
-    return space.training & (space.parts.of_row != part)
+    return ~space.folds.set_apart & (space.parts.of_row != part)
 
 
 def with_one(contexts):
@@ -55,6 +63,7 @@ def with_one(contexts):
 def test_outcome_models_are_least_squares_of_each_actions_rows(draw, part, is_weighted):
     data = weighted(draw) if is_weighted else draw(300)
     door = door_to(data, diagnosed())
+    data = door._space.data
     told = ask(door, TellModels)
     weights = data.weights if is_weighted else np.ones(data.n_rows)
     for action in range(3):
@@ -76,6 +85,7 @@ def test_propensities_solve_the_equations_of_logistic_regression(draw, n_actions
     data = make(draw, n_actions=n_actions)
     study = diagnosed(actions=tuple(f"a{a}" for a in range(n_actions)))
     door = door_to(data, study)
+    data = door._space.data
     told = ask(door, TellModels)
     for part in (1, WHOLE):
         rows = rows_without(door, part)
@@ -95,6 +105,7 @@ def test_propensities_solve_the_equations_of_logistic_regression(draw, n_actions
 def test_marginal_propensities_are_shares(draw):
     data = draw(300)
     door = door_to(data, diagnosed(nuisances=NuisancePlan(propensity="marginal")))
+    data = door._space.data
     told = ask(door, TellModels)
     assert not told.propensities[..., :-1].any()
     counts = np.bincount(data.actions[rows_without(door, 2)])
@@ -111,7 +122,7 @@ def test_known_propensities_change_no_model(draw):
 def test_a_model_without_a_part_does_not_depend_on_its_rewards(draw):
     data = draw(300)
     door = door_to(data, diagnosed())
-    moved = data.rewards + 5.0 * (door._space.parts.of_row == 2)
+    moved = data.rewards + 5.0 * (dealt_to_parts(data) == 2)
     other = fedopl.LoggedData(data.contexts, data.actions, moved, action_names=data.action_names)
     before, after = ask(door, TellModels), ask(door_to(other, diagnosed()), TellModels)
     np.testing.assert_allclose(before.outcomes[2], after.outcomes[2], rtol=1e-9, atol=1e-9)
@@ -216,7 +227,8 @@ def test_divergences_are_means_over_training_rows_less_what_parts_tell_of_noise(
         [(m.propensities[r], m.outcomes[r], m.variances[r]) for r in range(N_PARTS + 1)]
         for m in (own, other)
     )
-    training = door._space.training
+    data, training = door._space.data, ~door._space.folds.set_apart
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
     whole = naive_divergences(data, training, weights, ours[WHOLE], theirs[WHOLE])
     less_ours = [
         naive_divergences(data, rows_without(door, r), weights, ours[r], theirs[WHOLE])
@@ -344,11 +356,12 @@ SOME = np.array([0.3, -0.2, 0.1, 0.0, 0.5, -0.4])
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
 def test_loss_pulls_and_hessian_are_those_of_a_loop_over_training_rows(draw, is_weighted):
     data = weighted(draw) if is_weighted else draw(300)
-    weights = data.weights if is_weighted else np.ones(300)
     door = door_to(data, diagnosed())
+    data = door._space.data
     told = classified(door, SOME, np.zeros(6))
+    weights = data.weights if is_weighted else np.ones(300)
     loss, pulls, hessian, mean, total = 0.0, np.zeros(6), np.zeros((6, 6)), np.zeros(6), 0.0
-    for row in np.flatnonzero(door._space.training):
+    for row in range(door._space.n_training):
         x = np.append(data.contexts[row], 1.0)
         chance = 1 / (1 + np.exp(-SOME @ x))
         loss -= weights[row] * np.log(1 - chance)
@@ -368,7 +381,7 @@ def test_shares_are_of_rows_set_apart(draw):
     data = weighted(draw)
     door = door_to(data, diagnosed())
     told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=Split.EVALUATION)
-    apart = door._space.folds.set_apart
+    apart = door._space._rows.dealt.set_apart
     weights = data.weights[apart] / data.weights[apart].sum()
     beyond = data.contexts[apart, 0] > 0.3
     share = weights @ beyond
@@ -435,7 +448,7 @@ def with_outliers(data, n_outliers):
     """The data, in which the first feature is 0 in all training rows but so many."""
     contexts = data.contexts.copy()
     contexts[:, 0] = 0.0
-    apart = door_to(data, diagnosed())._space.folds.set_apart
+    apart = door_to(data, diagnosed())._space._rows.dealt.set_apart
     contexts[np.flatnonzero(~apart)[:n_outliers], 0] = 1.0
     return fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=data.action_names)
 
@@ -498,6 +511,6 @@ def test_a_group_is_in_one_part_so_that_errors_allow_for_it(draw):
     grouped = fedopl.LoggedData(
         data.contexts, data.actions, data.rewards, action_names=data.action_names, groups=groups
     )
-    parts = door_to(grouped, diagnosed())._space.parts.of_row.reshape(-1, 4)
+    parts = dealt_to_parts(grouped).reshape(-1, 4)
     assert (parts == parts[:, :1]).all()
     assert len(np.unique(parts)) == N_PARTS + 1  # and the rows set apart

@@ -44,10 +44,10 @@ def test_moments_are_those_of_a_loop_over_training_rows(draw, is_weighted, is_gr
     door = scored(door_to(grouped(draw(300), groups, weights), diagnosed(), limits=Limits()))
     told = ask(door, TellMoments)
     space = door._space
-    rows = np.flatnonzero(space.training)
-    share = np.ones(300) if weights is None else weights
+    rows = range(space.n_training)
+    share = np.ones(300) if weights is None else space.data.weights
     share = share / share[rows].sum()
-    of_row = np.arange(300) if groups is None else groups
+    of_row = np.arange(300) if groups is None else space.data.groups
     for place in range(4):
         squares = {
             row: max(space.scores[row] ** 2) if place == 0 else space.scores[row, place - 1] ** 2
@@ -138,7 +138,8 @@ def test_one_reward_beyond_what_is_declared_is_refused(draw, reward, is_beyond):
 def test_overlap_is_held_against_known_propensities_or_else_fitted_ones(draw, nuisances, by):
     data = draw(300, known=nuisances == "known", confounded=True)
     plan = NuisancePlan(propensity=nuisances, clip=0.2)  # clipping does not make it true
-    least = door_to(data, diagnosed(nuisances=plan))._space.propensities.values.min()
+    space = door_to(data, diagnosed(nuisances=plan))._space
+    least = space.chances.of(space.data, space.folds).min()
     if nuisances == "known":
         assert least == data.propensities.min()
     study = diagnosed(nuisances=plan, declared=Declared(overlap=least + by))

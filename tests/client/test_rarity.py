@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
+from fedopl.client.dealt_rows import without_rare
 from fedopl.client.door import Door
 from fedopl.client.limits import Limits
 from fedopl.client.rarity import rare_values
-from fedopl.client.workspace import _changed
 from fedopl.study import NuisancePlan, Study
 from fedopl.wire import codec
 from fedopl.wire.agreed import axis_sizes
@@ -44,7 +44,7 @@ def without_rare_cells(data, rows, cells, minimum):
         assert one.feature == other.feature
         assert np.array_equal(one.usual, other.usual)
         assert np.array_equal(one.changed, other.changed)
-    return _changed(data, rows, rare, cells)
+    return without_rare(data, rows, rare, cells)
 
 
 def without_rare_values(data, rows, minimum):

@@ -3,11 +3,13 @@ import pytest
 
 import fedopl
 from fedopl.client import guards, statistics, sums
+from fedopl.client.chunks import in_order
 from fedopl.client.folds import Folds
 from fedopl.client.limits import RefusedError
 from fedopl.client.statistics import score_means
-from fedopl.client.sums import fold_sums, measured_from_zero
+from fedopl.client.sums import fold_sums, measured_from_zero, predict, squares_from_zero
 from fedopl.errors import OptionError
+from fedopl.least_squares import LinearModels
 from fedopl.policies.linear import constant_policy
 
 N_ROWS, N_FEATURES, N_ACTIONS, N_FOLDS = 300, 6, 3, 4
@@ -46,10 +48,14 @@ def plainly(data, split, origin, columns=None):
 @pytest.mark.parametrize("far", [0.0, 100.0])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("at_once", [20, 90, 10_000])
-def test_sums_are_those_of_single_rows(monkeypatch, at_once, weighted, far, blocks):
+@pytest.mark.parametrize("ordered", [False, True], ids=["as logged", "ordered"])
+def test_sums_are_those_of_single_rows(monkeypatch, ordered, at_once, weighted, far, blocks):
     """Sorted by cell within blocks, or, where a block has few rows of a cell, in the whole."""
     monkeypatch.setattr(sums, "ROWS_PER_BLOCK", at_once)
     data, split = logged(weighted, far), folds()
+    if ordered:
+        _, chunk = in_order(data, split)
+        data, split = chunk.data, chunk.folds
     columns = [np.arange(2 * a, 2 * a + 2) for a in range(N_ACTIONS)] if blocks else None
     found = fold_sums(data, split, columns)
     expected = plainly(data, split, found.origin, columns)
@@ -58,11 +64,36 @@ def test_sums_are_those_of_single_rows(monkeypatch, at_once, weighted, far, bloc
 
 def test_many_cells_are_summed_one_after_the_other(monkeypatch):
     """So that a cell's sum is added to once and not once for every block."""
-    monkeypatch.setattr(sums, "ROWS_PER_BLOCK", 60)
-    blocks = list(sums._augmented_cells(logged(False), np.zeros(7), np.arange(300) % 9, 8))
+    monkeypatch.setattr(sums, "ROWS_PER_BLOCK", 40)
+    blocks = list(sums._augmented(logged(False), np.zeros(7), np.arange(300) % 9, 8))
     parts = [np.flatnonzero(np.diff(edges)) for _, edges in blocks]
     assert sum(map(len, parts)) <= 8 + len(blocks) - 1
     assert sum(len(rows) for rows, _ in blocks) == np.sum(np.arange(300) % 9 < 8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("far", [0.0, 100.0])
+def test_squares_of_all_rows_come_from_those_of_folds(weighted, far):
+    data, split = logged(weighted, far), folds()
+    used = ~split.set_apart
+    x = np.column_stack([data.contexts, np.ones(N_ROWS)])[used]
+    weights = np.ones(len(x)) if data.weights is None else data.weights[used]
+    found = squares_from_zero(fold_sums(data, split))
+    np.testing.assert_allclose(found, (x * weights[:, None]).T @ x, rtol=1e-9, atol=1e-9)
+
+
+def test_rows_in_order_are_predicted_as_they_are_in_any_order():
+    data, split = logged(False), folds()
+    rng = np.random.default_rng(3)
+    models = LinearModels(
+        coefficients=rng.standard_normal((split.n_parts, N_ACTIONS, data.n_features)),
+        intercepts=rng.standard_normal((split.n_parts, N_ACTIONS)),
+        penalties=np.zeros((split.n_parts, N_ACTIONS)),
+    )
+    order, chunk = in_order(data, split)
+    assert (order != np.arange(N_ROWS)).any()
+    found = predict(chunk.data, chunk.folds, models)
+    np.testing.assert_allclose(found, predict(data, split, models)[order], rtol=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.0, 100.0])
@@ -83,7 +114,7 @@ def test_score_means_are_those_of_the_rows_that_have_a_score(
 ):
     monkeypatch.setattr(statistics, "ROWS_PER_BLOCK", 64)
     data, rng = logged(weighted), np.random.default_rng(2)
-    scores, rows = rng.standard_normal((N_ROWS, N_ACTIONS)), rng.random(N_ROWS) < 0.8
+    scores, rows = rng.standard_normal((N_ROWS, N_ACTIONS)), np.arange(N_ROWS) >= 30
     some = rng.random(N_ROWS) < 0.5
     if missing == "an action":
         scores[:, 1] = np.nan
@@ -92,7 +123,7 @@ def test_score_means_are_those_of_the_rows_that_have_a_score(
     if missing == "the same rows":
         scores[some, 0], scores[some, 1] = np.nan, np.nan
     columns = [np.arange(2 * a, 2 * a + 2) for a in range(N_ACTIONS)] if blocks else None
-    found = score_means(data, scores, rows, columns)
+    found = score_means(data, scores, slice(30, N_ROWS), columns)
     assert len(found.grams) == (1 if missing == "nothing" and not blocks else N_ACTIONS)
     weights = np.ones(N_ROWS) if data.weights is None else data.weights
     features = np.column_stack([data.contexts, np.ones(N_ROWS)])

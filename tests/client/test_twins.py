@@ -177,7 +177,7 @@ def test_only_policies_that_were_valued_are_remembered(draw):
     values(door, 0, 3, 9, 20)
     space = door._space
     held_out = space.data.contexts[space.folds.set_apart]
-    valued = deciders(space, space.remembered("held out"))
+    valued = deciders(space, space.told.before("held out"))
     assert [int((decide(held_out) == 1).sum()) for decide in valued] == [0, 9, 20]
 
 

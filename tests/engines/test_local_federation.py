@@ -53,18 +53,20 @@ ANOTHER_VERSION = """
     fedopl.wire.vocabulary.VERSION = 2
 """
 NO_FITS = """
-    import fedopl.client.scoring as scoring
-    import fedopl.client.workspace as workspace
+    from fedopl.client import chances, dealt_rows, scoring, workspace
 
     def fitted_again(*_arguments, **_options):
         raise RuntimeError("it was fitted again")
 
-    for name in ("fold_sums", "fit_propensities", "ScoreTotals"):
-        getattr(workspace, name)
-        setattr(workspace, name, fitted_again)
-    for name in ("aipw_scores", "predict"):
-        getattr(scoring, name)
-        setattr(scoring, name, fitted_again)
+    for module, names in (
+        (dealt_rows, ("fold_sums",)),
+        (chances, ("fit_propensities",)),
+        (workspace, ("means_of",)),
+        (scoring, ("aipw_scores", "predict")),
+    ):
+        for name in names:
+            getattr(module, name)
+            setattr(module, name, fitted_again)
 """
 
 

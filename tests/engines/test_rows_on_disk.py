@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 import fedopl
-from fedopl.client import chunks, workspace
+from fedopl.client import chunks, dealt_rows
 from fedopl.client.spooling import spool
 
 N_ROWS, LEVELS = 900, ("none", "some", "much")
@@ -15,7 +15,7 @@ N_ROWS, LEVELS = 900, ("none", "some", "much")
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Several chunks of a small table, the last of them not full."""
-    monkeypatch.setattr(workspace, "ROWS_PER_CHUNK", 200)
+    monkeypatch.setattr(dealt_rows, "ROWS_PER_CHUNK", 200)
     assert chunks.ROWS_PER_CHUNK > 200
 
 

@@ -104,7 +104,7 @@ def test_any_mixture_is_a_weighted_pool(federation):
     training = ~folds.set_apart
     shares = np.concatenate(
         [
-            np.full(door._space.data.n_rows, mixture.shares[name] / door._space.training.sum())
+            np.full(door._space.data.n_rows, mixture.shares[name] / door._space.n_training)
             for name, door in sorted(doors.items())
         ]
     )
@@ -152,12 +152,9 @@ def test_one_client_is_ordinary_policy_learning(draw):
 def pooled_tree(record, doors, depth):
     """The tree grown on everybody's training rows in one table, on the same grid."""
     together, folds, scores = pooled_rows(doors)
-    rows = ScoredRows(
-        contexts=together.contexts,
-        scores=scores,
-        weights=together.weights,
-        used=~folds.set_apart,
-    )
+    used = ~folds.set_apart
+    weights = None if together.weights is None else together.weights[used]
+    rows = ScoredRows(contexts=together.contexts[used], scores=scores[used], weights=weights)
     grid, study = record.tree.grid, record.study
 
     def cells_of(partition):

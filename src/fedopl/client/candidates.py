@@ -53,7 +53,7 @@ def estimate_candidates(
 
 
 def _values(
-    chunk: Chunk, rows: BoolArray, told: Sequence[Decides], own: Sequence[Decides]
+    chunk: Chunk, rows: slice, told: Sequence[Decides], own: Sequence[Decides]
 ) -> FloatArray:  # (n_rows, n_policies + 2)
     """The scores of what policies decide, the rewards, and the scores of the own policy."""
     contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
@@ -71,11 +71,11 @@ def _told_apart(
     """The policies that may be valued, and the place among them of each that was asked about."""
     what = told_on(query.split)
     asked = policies_in(query)
-    earlier = [*own, *deciders(space, space.remembered(what))]
+    earlier = [*own, *deciders(space, space.told.before(what))]
     decide = deciders(space, asked)
     twins = twins_among(earlier, decide, _compared(space, query.split), minimum_cell)
     new = sorted(set(twins[twins >= len(earlier)].tolist()))
-    space.remember(what, [asked[place - len(earlier)] for place in new])
+    space.told.add(what, [asked[place - len(earlier)] for place in new])
     used, places = np.unique(twins, return_inverse=True)
     every = [*earlier, *decide]
     return [every[place] for place in used], places
@@ -89,8 +89,11 @@ def told_on(split: Split) -> str:
 def _compared(space: Workspace, split: Split) -> Iterator[tuple[FloatArray, BoolArray]]:
     """Rows on which policies have to differ, and which of them they are valued on."""
     for chunk in space.unscored_chunks():
-        seen = chunk.rows(Split.EVALUATION if split is Split.EVALUATION else Split.TRAINING)
-        yield chunk.data.contexts[seen], chunk.rows(split)[seen]
+        rows = chunk.rows(split)
+        seen = rows if split is Split.EVALUATION else chunk.training
+        valued = np.zeros(seen.stop - seen.start, bool)
+        valued[rows.start - seen.start : rows.stop - seen.start] = True
+        yield chunk.data.contexts[seen], valued
 
 
 class _LeftOut:
@@ -115,11 +118,11 @@ class _LeftOut:
         between. Other rows in nearly the same number may differ by a few.
         """
         what = f"rows known {split.name}"
-        for earlier in (self._all, *(item["rows"] for item in space.remembered(what))):
+        for earlier in (self._all, *(item["rows"] for item in space.told.before(what))):
             apart = abs(int(earlier[0]) - int(self._known[0]))
             if not np.array_equal(earlier, self._known) and apart < least:
                 raise RefusedError(RefusalCode.SMALL_CELLS)
-        space.remember(what, [{"rows": self._known}])
+        space.told.add(what, [{"rows": self._known}])
 
 
 def _sum(drawn: Any) -> int:

@@ -83,12 +83,11 @@ class ScoredRows:
     contexts: FloatArray  # (n_rows, n_features)
     scores: FloatArray  # (n_rows, n_actions), NaN where there is none
     weights: FloatArray | None  # (n_rows,)
-    used: BoolArray  # (n_rows,)
 
     @cached_property
     def usable(self) -> BoolArray:  # (n_rows,)
-        """The rows that are used and have any score."""
-        return self.used & np.isfinite(self.scores).any(axis=1)
+        """The rows that have any score."""
+        return np.asarray(np.isfinite(self.scores).any(axis=1))
 
 
 def row_numbers(

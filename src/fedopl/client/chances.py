@@ -8,11 +8,12 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.client.chunks import Chunk
+from fedopl.client.dealt_rows import DealtRows
 from fedopl.client.folds import Folds
 from fedopl.client.logged_data import LoggedData, trusted
 from fedopl.client.propensity import (
     PROPENSITIES,
-    Propensities,
+    fit_propensities,
     fold_classifiers,
     log_loss,
     logistic_classifier,
@@ -33,8 +34,12 @@ class Chances:
     chosen: str
 
 
-def in_memory(found: Propensities) -> Chances:
-    """Those of all rows, which are asked for all at once."""
+def chances_of(rows: DealtRows, kind: str, seed: int) -> Chances:
+    """Known ones or the best of some models; of many rows, a model is fitted to a part."""
+    if rows.is_on_disk or rows.given.n_rows > MOST_FITTED:
+        return in_passes(rows.chunks, kind, (rows.n_folds, rows.given.n_actions))
+    whole = rows.whole
+    found = fit_propensities(whole.data, whole.folds, kind, seed)
     return Chances(of=lambda _data, _folds: found.values, chosen=found.chosen)
 
 
@@ -74,7 +79,7 @@ def _marginal(chunks: Callable[[], Iterable[Chunk]], shape: tuple[int, int]) -> 
     for chunk in chunks():
         taken += np.bincount(chunk.cells(), chunk.data.weights, len(taken))
     shares = marginal_shares(taken.reshape(-1, n_actions)[:n_folds], apart=True)
-    return Chances(of=lambda _data, folds: shares[folds.of_row], chosen="marginal")
+    return Chances(of=lambda _, folds: shares.take(folds.of_row, axis=0), chosen="marginal")
 
 
 def _sampled(chunks: Callable[[], Iterable[Chunk]]) -> Chunk:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from fedopl.arrays import BoolArray, FloatArray
+from fedopl.arrays import FloatArray
 from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.rounding import rounded, rounding_draws
 from fedopl.client.statistics import effective_rows_behind
@@ -81,18 +81,17 @@ def _slopes_of(
 def _shares(space: Workspace, parameters: FloatArray, minimum_cell: int) -> list[dict[str, Any]]:
     """The share of held-out rows that each classifier takes for its target's."""
     rows = space.rows(Split.EVALUATION)
-    if not rows.any():
+    n_rows = rows.stop - rows.start
+    if not n_rows:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if rows.sum() < minimum_cell:
+    if n_rows < minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     features = _features(space, rows)
     taken = [(features @ own > 0).astype(np.float64) for own in parameters]
     return [{"told": 1.0, **_share(space, rows, own, minimum_cell)} for own in taken]
 
 
-def _share(
-    space: Workspace, rows: BoolArray, taken: FloatArray, minimum_cell: int
-) -> dict[str, float]:
+def _share(space: Workspace, rows: slice, taken: FloatArray, minimum_cell: int) -> dict[str, float]:
     """One share, rounded by chance."""
     n_rows, groups = len(taken), space.data.groups
     found = joint_estimate(
@@ -128,14 +127,14 @@ def _told_variance(share: float, effect: float, n_rows: int, minimum_cell: int) 
     return effect * spread / n_rows + step**2 / 4
 
 
-def _features(space: Workspace, rows: BoolArray) -> FloatArray:  # (n_rows, n_features + 1)
+def _features(space: Workspace, rows: slice) -> FloatArray:  # (n_rows, n_features + 1)
     contexts = space.data.contexts[rows]
     return np.column_stack([contexts, np.ones(len(contexts))])
 
 
-def _weights(space: Workspace, rows: BoolArray) -> FloatArray:  # (n_rows,)
+def _weights(space: Workspace, rows: slice) -> FloatArray:  # (n_rows,)
     """Shares of all weight."""
     weights = space.data.weights
-    chosen = np.ones(int(rows.sum())) if weights is None else weights[rows]
+    chosen = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
     shares: FloatArray = chosen / chosen.sum()
     return shares

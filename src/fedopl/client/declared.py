@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fedopl.arrays import BoolArray
 from fedopl.client.workspace import Workspace
 
 
@@ -13,10 +12,12 @@ def beyond_declared(space: Workspace) -> dict[str, int]:
     before anything is clipped.
     """
     declared = space.study.declared
-    found: dict[str, BoolArray] = {}
-    if declared.reward is not None:
-        found["reward"] = np.abs(space.data.rewards) > declared.reward
-    if declared.overlap is not None:
-        known = np.nan_to_num(space.propensities.values, nan=np.inf)
-        found["overlap"] = np.any(known < declared.overlap, axis=1)
-    return {bound: int(rows.sum()) for bound, rows in found.items() if rows.any()}
+    counts = {"reward": 0, "overlap": 0}
+    for chunk in space.unscored_chunks():
+        if declared.reward is not None:
+            beyond = np.abs(chunk.data.rewards) > declared.reward
+            counts["reward"] += int(beyond.sum())
+        if declared.overlap is not None:
+            chances = space.chances.of(chunk.data, chunk.folds)
+            counts["overlap"] += int((chances < declared.overlap).any(axis=1).sum())
+    return {bound: n_rows for bound, n_rows in counts.items() if n_rows}

@@ -44,12 +44,15 @@ def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None
     """Refuse a policy that differs in a few rows from any valued or described before."""
     what = told_on(Split.TRAINING)
     asked = policies_in(query)
-    parts = ((c.data.contexts[c.training], c.training[c.training]) for c in space.unscored_chunks())
-    earlier = deciders(space, space.remembered(what))
+    parts = (
+        (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))
+        for chunk in space.unscored_chunks()
+    )
+    earlier = deciders(space, space.told.before(what))
     differ, _ = differences(earlier, deciders(space, asked), parts, minimum_cell)
     if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.remember(what, asked)
+    space.told.add(what, asked)
 
 
 def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)

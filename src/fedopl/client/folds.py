@@ -7,7 +7,7 @@ and action are told apart by their position.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,10 @@ class Folds:
         """The folds of these rows, in memory; there are as many parts as for all rows."""
         return replace(self, of_row=self.of_row[rows], any_apart=self.n_parts > self.n_folds)
 
+    def taken(self, order: IntArray) -> "Folds":
+        """The folds of rows that come in this order."""
+        return replace(self, of_row=self.of_row.take(order), any_apart=self.n_parts > self.n_folds)
+
     @property
     def set_apart(self) -> BoolArray:  # (n_rows,)
         """The rows that nothing is learned from."""
@@ -79,7 +83,7 @@ class Folds:
 def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
     """Deal the rows, or the groups of rows, to folds that are alike in actions."""
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
-    keys, strata, units = _units(data, seed, "folds")
+    (keys,), strata, units = _units(data, seed, ("folds",))
     used, reason = _number_of_folds(n_folds, strata, data.n_actions, units)
     return Folds(of_row=_spread(data, deal(keys, strata, used)), n_folds=used, reason=reason)
 
@@ -89,11 +93,11 @@ def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, see
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     if data.is_on_disk and data.groups is None:
         return _assign_on_disk(data, n_folds, share, seed)
-    keys, strata, _ = _units(data, seed, "folds")
+    purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
+    (*earlier, keys), strata, _ = _units(data, seed, purposes)
     quotas = _quotas(np.bincount(strata), share)
     if quotas.any():
-        earlier, _, _ = _units(data, seed, "evaluation")
-        stays = ~_set_apart(earlier, strata, quotas)
+        stays = ~_set_apart(earlier[0], strata, quotas)
         hands = np.full(len(keys), n_folds, np.uint16)
         hands[stays] = deal(keys[stays], strata[stays], n_folds)
     else:
@@ -162,16 +166,19 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
     return hands
 
 
-def _units(data: LoggedData, seed: int, purpose: str) -> tuple[Keys, IntArray, str]:
+def _units(
+    data: LoggedData, seed: int, purposes: Sequence[str]
+) -> tuple[Keys, IntArray, str]:  # keys (n_purposes, n_units)
     """What is dealt: rows by their action, or whole groups by the action they mostly took."""
     if data.groups is None:
-        return context_keys(data, seed, purpose), data.actions, "rows"
+        return _hashes(data.contexts, _multipliers(data, seed, purposes)), data.actions, "rows"
     taken = _taken_by_group(data, data.groups)
-    multiplier, offset = _odd_numbers(seed, purpose, 2)
-    keys = scramble(np.arange(len(taken), dtype=np.uint64) * multiplier + offset)
+    drawn = np.stack([_odd_numbers(seed, purpose, 2) for purpose in purposes])
+    codes = np.arange(len(taken), dtype=np.uint64)
+    keys = scramble(codes * drawn[:, :1] + drawn[:, 1:])
     # Groups that took two actions equally often count with the rarer one; that, too, must not
     # depend on codes, so actions that are equally rare are told apart by who took them.
-    by_rarity = np.lexsort((keys @ taken.astype(np.uint64), taken.sum(axis=0)))
+    by_rarity = np.lexsort((keys[0] @ taken.astype(np.uint64), taken.sum(axis=0)))
     return keys, by_rarity[taken[:, by_rarity].argmax(axis=1)], "groups"
 
 
@@ -211,8 +218,12 @@ def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -
 
 def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
     """A hash of each row's contexts."""
-    keys: Keys = _hashes(data.contexts, _odd_numbers(seed, purpose, data.n_features)[None])[0]
+    keys: Keys = _hashes(data.contexts, _multipliers(data, seed, (purpose,)))[0]
     return keys
+
+
+def _multipliers(data: LoggedData, seed: int, purposes: Sequence[str]) -> Keys:
+    return np.stack([_odd_numbers(seed, purpose, data.n_features) for purpose in purposes])
 
 
 def _hashes(contexts: FloatArray, multipliers: Keys) -> Keys:  # (n_hashes, n_rows)
@@ -268,8 +279,7 @@ def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:
 
 
 def _records(data: LoggedData, seed: int) -> Iterator[Records]:
-    purposes = ("evaluation", "folds")
-    multipliers = np.stack([_odd_numbers(seed, p, data.n_features) for p in purposes])
+    multipliers = _multipliers(data, seed, ("evaluation", "folds"))
     for rows in slices(data.n_rows, max(1, BYTES_PER_SLICE // (8 * data.n_features))):
         records = np.empty(rows.stop - rows.start, WAITING)
         records["key"], records["later"] = _hashes(data.contexts[rows], multipliers)

@@ -89,14 +89,14 @@ class KnownScores:
         return few
 
 
-def check_parts(known: BoolArray, parts: Iterable[BoolArray], needed: int) -> None:
+def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
     """Refuse to tell parts of the rows apart, if what is known (n_rows, n_actions) tells of a few.
 
     Sums are over the rows that have a score for an action. So in each part an action has none or
     enough of them, lacks none or enough, and has them in the same rows as another or not nearly.
     """
     for part in parts:
-        everybody = np.ones(int(part.sum()), bool)
+        everybody = np.ones(part.stop - part.start, bool)
         for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
             _check_difference(first, second, needed)
 

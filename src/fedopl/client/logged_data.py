@@ -1,6 +1,6 @@
 """Logged decisions: what was seen, what was done, what was gained."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,15 +100,30 @@ class LoggedData:
 
     def part(self, rows: slice) -> "LoggedData":
         """These rows, in memory; a group keeps its code, so that parts can be put together."""
+        return self._of(lambda array: array[rows])
+
+    def taken(self, order: IntArray) -> "LoggedData":
+        """These rows in this order, where rows are in memory."""
+        return self._of(lambda array: array.take(order, axis=0))
+
+    def with_contexts(self, contexts: FloatArray) -> "LoggedData":
+        """The same rows with other contexts, which are to be trusted."""
+        return self._of(lambda array: contexts if array is self.contexts else array)
+
+    def _of(self, some: Callable[[NDArray[Any]], NDArray[Any]]) -> "LoggedData":
+        def maybe(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else some(array)
+
+        groups = maybe(self.groups)
         return trusted(
-            self.contexts[rows],
-            self.actions[rows].astype(np.int64, copy=False),
-            self.rewards[rows],
-            None if self.propensities is None else self.propensities[rows],
+            some(self.contexts),
+            some(self.actions).astype(np.int64, copy=False),
+            some(self.rewards),
+            maybe(self.propensities),
+            weights=maybe(self.weights),
+            groups=None if groups is None else groups.astype(np.int64, copy=False),
             action_names=self.action_names,
             feature_names=self.feature_names,
-            weights=None if self.weights is None else self.weights[rows],
-            groups=None if self.groups is None else self.groups[rows].astype(np.int64, copy=False),
             schema=self.schema,
         )
 

@@ -5,7 +5,6 @@ import hashlib
 import numpy as np
 
 from fedopl.arrays import FloatArray
-from fedopl.client.store import fingerprint
 from fedopl.client.workspace import Workspace
 from fedopl.seeds import generator_for
 
@@ -27,5 +26,5 @@ def rounding_draws(space: Workspace, asked: FloatArray | None = None) -> np.rand
     So asking the same again changes nothing.
     """
     what = b"" if asked is None else hashlib.sha256(asked.tobytes()).digest()
-    purpose = f"rounding {fingerprint(space.data)} {what.hex()}".rstrip()
+    purpose = f"rounding {space.fingerprint} {what.hex()}".rstrip()
     return generator_for(space.study.seed, purpose=purpose)

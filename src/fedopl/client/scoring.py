@@ -1,6 +1,6 @@
 """Scores of rows that come some at a time, and what is kept of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,19 @@ class Scoring:
     chances: Chances
     clip: float | None
     masked: BoolArray  # (n_actions,)  actions that nobody's scores are told of
+
+    def agrees_with(self, other: "Scoring") -> bool:
+        """Whether the other would give the same scores."""
+        return (
+            self.models is other.models
+            and self.chances is other.chances
+            and self.clip == other.clip
+            and np.array_equal(self.masked, other.masked)
+        )
+
+    def scores(self, chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Chunk]:
+        """The chunks with their scores."""
+        return (chunk.with_scores(values) for chunk, values, _ in self.each(chunks()))
 
     def each(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, FloatArray, FloatArray]]:
         """The chunks, their scores, and the propensities behind these."""

@@ -1,11 +1,13 @@
 """Sums over a client's training rows that policies are solved from."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.chunks import Chunk
+from fedopl.client.dealt_rows import DealtRows
 from fedopl.client.logged_data import LoggedData
 from fedopl.policies.linear import action_pairs
 
@@ -39,21 +41,39 @@ class ScoreTotals:
         self._squares, self._weights = np.zeros(n_actions), np.zeros(n_actions)
         self._total = 0.0
 
-    def add(self, data: LoggedData, scores: FloatArray, rows: BoolArray) -> None:
+    def add(self, data: LoggedData, scores: FloatArray, rows: slice) -> None:
         """Add these rows."""
         for features, gamma, weight in _blocks(data, scores, rows):
             self._total += weight.sum()
             if self._complete:
-                self._add_complete(features, gamma, weight)
+                self._add_squares(features, weight)
+                self._add_products(features[:, :-1], gamma, weight)
             else:
                 self._add_known(features, gamma, weight)
 
-    def _add_complete(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
+    def add_complete(
+        self, data: LoggedData, scores: FloatArray, rows: slice, squares: FloatArray
+    ) -> None:
+        """Add these rows, whose Σ w·φφᵀ is known already; nothing of them is copied."""
+        self._grams[0] += squares
+        self._total += squares[-1, -1]
+        for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
+            block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+            weight = None if data.weights is None else data.weights[block]
+            self._add_products(data.contexts[block], scores[block], weight)
+
+    def _add_squares(self, features: FloatArray, weight: FloatArray) -> None:
         weighted = features if (weight == 1).all() else features * weight[:, None]
         self._grams[0] += weighted.T @ features
-        self._products += gamma.T @ weighted
-        self._squares += weight @ gamma**2
-        self._weights += weight.sum()
+
+    def _add_products(
+        self, contexts: FloatArray, gamma: FloatArray, weight: FloatArray | None
+    ) -> None:
+        weighted = gamma if weight is None else gamma * weight[:, None]
+        self._products[:, :-1] += weighted.T @ contexts
+        self._products[:, -1] += weighted.sum(axis=0)
+        self._squares += (weighted * gamma).sum(axis=0)
+        self._weights += len(gamma) if weight is None else weight.sum()
 
     def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
         weighted = features * weight[:, None]
@@ -86,8 +106,32 @@ class ScoreTotals:
         )
 
 
+def means_of(
+    parts: Callable[[], Iterable[Chunk]],
+    rows: DealtRows,
+    columns: list[IntArray] | None,
+    *,
+    complete: bool,
+) -> ScoreMeans:
+    """The means over all training rows, which come with their scores some at a time."""
+    shape = (rows.given.n_actions, rows.given.n_features)
+    totals = ScoreTotals(*shape, columns, complete=complete)
+    # Of many chunks only the first adds squares: they are of all.
+    squares = rows.squares if complete and columns is None else None
+    for chunk in parts():
+        training = chunk.training
+        if complete and not np.isfinite(chunk.scores[training]).all():
+            return means_of(parts, rows, columns, complete=False)
+        if squares is None:
+            totals.add(chunk.data, chunk.scores, training)
+        else:
+            totals.add_complete(chunk.data, chunk.scores, training, squares)
+            squares = np.zeros_like(squares)
+    return totals.means()
+
+
 def score_means(
-    data: LoggedData, scores: FloatArray, rows: BoolArray, columns: list[IntArray] | None
+    data: LoggedData, scores: FloatArray, rows: slice, columns: list[IntArray] | None
 ) -> ScoreMeans:
     """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action."""
     complete = bool(np.isfinite(scores[rows]).all())
@@ -110,9 +154,7 @@ def _add_grams(
         gram += patterns[pattern]
 
 
-def pair_means(
-    data: LoggedData, scores: FloatArray, rows: BoolArray
-) -> tuple[FloatArray, FloatArray]:
+def pair_means(data: LoggedData, scores: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
     """For every pair of actions, means of w·zzᵀ and w·z·s: which is better (s), and by what (w)."""
     pairs = action_pairs(data.n_actions)
     width = data.n_features + 1
@@ -130,7 +172,7 @@ def pair_means(
 def value_slope(
     data: LoggedData,
     scores: FloatArray,
-    rows: BoolArray,
+    rows: slice,
     parameters: FloatArray,
     temperature: float,
 ) -> tuple[FloatArray, float]:
@@ -167,15 +209,17 @@ def effective_rows_behind(pulls: FloatArray) -> float:
 
 
 def _blocks(
-    data: LoggedData, scores: FloatArray, rows: BoolArray
+    data: LoggedData, scores: FloatArray, rows: slice
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Blocks of (x, 1), of scores and of weights, of the rows asked for that have any score."""
-    for start in range(0, data.n_rows, ROWS_PER_BLOCK):
-        block = slice(start, start + ROWS_PER_BLOCK)
-        wanted = rows[block] & np.isfinite(scores[block]).any(axis=1)
-        if not wanted.any():
+    for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
+        block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+        scored = np.isfinite(scores[block]).any(axis=1)
+        n_wanted = int(np.count_nonzero(scored))
+        if not n_wanted:
             continue
-        features = np.ones((int(wanted.sum()), data.n_features + 1))
+        wanted = slice(None) if n_wanted == block.stop - block.start else scored
+        features = np.ones((n_wanted, data.n_features + 1))
         features[:, :-1] = data.contexts[block][wanted]
         weight = np.ones(len(features)) if data.weights is None else data.weights[block][wanted]
         yield features, scores[block][wanted], weight

@@ -41,10 +41,7 @@ def fold_sums(
     # Rows set apart fall into a last cell that nobody sums.
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(cells, n_cells, out=cells)
-    # With many cells a block has so few rows of each that adding squares up would take longest.
-    many = n_cells * width > ROWS_PER_BLOCK
-    blocks = _augmented_cells if many else _augmented_blocks
-    for rows, edges in blocks(data, origin, cells, n_cells):
+    for rows, edges in _augmented(data, origin, cells, n_cells):
         for cell in np.flatnonzero(np.diff(edges)):
             z = rows[edges[cell] : edges[cell + 1]]
             if columns is not None:
@@ -66,6 +63,16 @@ def added(first: FoldSums, second: FoldSums) -> FoldSums:
     return first
 
 
+def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_columns + 1)
+    """Σ w·(x, 1)(x, 1)ᵀ over all folds and actions."""
+    total = sums.sums.sum(axis=(0, 1))[:-1, :-1]
+    origin = np.append(sums.origin[:-1], 0.0)
+    moved = total[-1] + total[-1, -1] / 2 * origin
+    shift = np.outer(origin, moved)
+    whole: FloatArray = total + shift + shift.T
+    return whole
+
+
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
     """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
     origin = np.insert(sums.origin, -1, 0.0)  # z moves by the origin, its one stays
@@ -80,6 +87,12 @@ def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
 def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     """μ̂(x; a) for every action, each row by the models that never saw its fold."""
     means = np.empty((data.n_rows, data.n_actions))
+    if _ascends(folds.of_row):
+        begins = np.searchsorted(folds.of_row, np.arange(len(models.intercepts) + 1))
+        for part, own in enumerate(map(slice, begins, begins[1:])):
+            np.matmul(data.contexts[own], models.coefficients[part].T, out=means[own])
+            means[own] += models.intercepts[part]
+        return means
     buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
     for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
         block = slice(start, start + len(order))
@@ -100,26 +113,49 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
         return np.zeros(data.n_features + 1)
     sample = data.contexts[rows]
     middle = sample.mean(axis=0)
-    middle[np.abs(middle) <= 10 * sample.std(axis=0)] = 0.0
-    return np.append(middle, np.median(data.rewards[rows]))
+    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
+    middle[middle**2 <= 100 * variance] = 0.0
+    half = len(rows) // 2
+    return np.append(middle, np.partition(data.rewards[rows], half)[half])
 
 
-def _augmented_cells(
+def _augmented(
     data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of √w·z, of all rows sorted by cell, and where each cell begins.
+    """Blocks of √w·z, sorted by cell, and where each cell begins."""
+    if _ascends(cells):
+        return _blocks_of_sorted(data, origin, cells, n_cells)
+    # With many cells a block has so few rows of each that adding squares up would take longest.
+    if n_cells * data.n_features > ROWS_PER_BLOCK:
+        order = np.argsort(cells, kind="stable")
+        return _blocks_of_sorted(data, origin, cells[order], n_cells, order)
+    return _augmented_blocks(data, origin, cells, n_cells)
 
-    Rows come from all over the table, which is slower, but each cell's lie together.
+
+def _ascends(numbers: NDArray[np.integer]) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _blocks_of_sorted(
+    data: LoggedData,
+    origin: FloatArray,
+    cells: IntArray,
+    n_cells: int,
+    order: IntArray | None = None,
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """The same of rows that are sorted by cell already, or are taken in this order.
+
+    Then they come from all over the table, which is slower, but each cell's lie together.
     """
     by_cell = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
-    order = np.argsort(cells, kind="stable")
-    bounds = np.searchsorted(cells[order], np.arange(n_cells + 1))
+    bounds = np.searchsorted(cells, np.arange(n_cells + 1))
     for start in range(0, bounds[-1], ROWS_PER_BLOCK):
-        own = order[start : min(start + ROWS_PER_BLOCK, bounds[-1])]
-        z = by_cell[: len(own)]
-        z[:, :-2] = data.contexts.take(own, axis=0)
+        stop = min(start + ROWS_PER_BLOCK, bounds[-1])
+        own = slice(start, stop) if order is None else order[start:stop]
+        z = by_cell[: stop - start]
+        z[:, :-2] = data.contexts[own]
         _augment(z, data, origin, own)
-        yield z, np.clip(bounds - start, 0, len(own))
+        yield z, np.clip(bounds - start, 0, stop - start)
 
 
 def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:

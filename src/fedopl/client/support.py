@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray
+from fedopl.arrays import FloatArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.wire.vocabulary import CHANCE_CUTS
 
@@ -24,17 +24,17 @@ class SupportSums:
         self._chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
         self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
 
-    def add(self, data: LoggedData, propensities: FloatArray, rows: BoolArray) -> None:
+    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
         """Count and weigh these rows; one whose propensity is not known does not count."""
-        weights = np.ones(data.n_rows) if data.weights is None else data.weights
-        for action, column in enumerate(propensities.T):
-            known = column[rows & np.isfinite(column)]
-            bins = np.searchsorted(CHANCE_CUTS, known, side="right")
-            self._chances[action] += np.bincount(bins, minlength=self._chances.shape[1])
-            taken = rows & (data.actions == action) & (column > 0)
-            inverse = weights[taken] / column[taken]
-            self._inverse[action] += inverse.sum()
-            self._squares[action] += inverse @ inverse
+        told, actions = propensities[rows], data.actions[rows]
+        for counts, column in zip(self._chances, np.ascontiguousarray(told.T), strict=True):
+            above = [np.count_nonzero(column >= cut) for cut in (-np.inf, *CHANCE_CUTS)]
+            counts -= np.diff(above, append=0)
+        logged = told[np.arange(len(told)), actions]
+        weights = 1.0 if data.weights is None else data.weights[rows]
+        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
+        self._inverse += np.bincount(actions, inverse, data.n_actions)
+        self._squares += np.bincount(actions, inverse**2, data.n_actions)
 
     def support(self) -> Support:
         """Rows by chance, and (Σw)²/Σw² with w the inverse propensities of those who took each."""

@@ -87,7 +87,6 @@ def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | No
         contexts=rows,
         scores=values,
         weights=None if weights is None else checked_weights(weights, len(rows)),
-        used=np.ones(len(rows), bool),
     )
 
 

@@ -1,13 +1,13 @@
 """Answers to what is asked about trees: counts in bins, sums over cells, values of leaves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.cells import Binning, ScoredRows, cell_sums
+from fedopl.client.cells import Binning, cell_sums
 from fedopl.client.chunks import Chunk
 from fedopl.client.hiding import guarded_cells, possible_loss, rests_on_few
 from fedopl.client.limits import RefusedError
@@ -55,9 +55,9 @@ def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
     )
     n_actions = space.study.n_actions
     if needed > 1:
-        space.agree_on_grid(query.n_cuts, query.cuts)
+        space.told.agree_on_grid(query.n_cuts, query.cuts)
         _check_parts(space, query.partition, binning, needed)
-    sums = told = as_shares(cell_sums(_scored(space), binning), grid)
+    sums = told = as_shares(cell_sums(space.scored_rows(), binning), grid)
     if needed > 1:
         told = guarded_cells(sums, grid, needed, _counts(space, binning, sums.shape[-1]))
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
@@ -65,16 +65,12 @@ def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
     return {"cells": told[:n_open], "lost": np.array(lost)}
 
 
-def _scored(space: Workspace) -> Iterator[ScoredRows]:
-    return (space.scored_rows(chunk, chunk.scores) for chunk in space.chunks())
-
-
 def _counts(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
     """By cell all rows, and for each action those with and without a score, if not all have one."""
     first_known = FIRST_ACTION + space.study.n_actions
     if n_numbers == first_known:
         return None
-    plain = cell_sums((replace(rows, weights=None) for rows in _scored(space)), binning)
+    plain = cell_sums((replace(rows, weights=None) for rows in space.scored_rows()), binning)
     everybody, known = plain[..., [ROWS]], plain[..., first_known:]
     counts = np.concatenate([everybody, known, everybody - known], axis=-1)
     return counts[..., counts.any(axis=(0, 1))]
@@ -188,14 +184,15 @@ def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed
     def labels(item: Arrays) -> Callable[[Chunk], IntArray]:
         root = _tree(space, item["partition"], range(DONE, len(item["partition"])))
         own = replace(binning, partition=root)
-        return lambda chunk: own.parts(chunk.data.contexts[_usable(chunk)])
+        return lambda chunk: own.parts(_usable(chunk))
 
     _check_groups(space, "parts", {"partition": numbers}, labels, needed)
 
 
-def _usable(chunk: Chunk) -> BoolArray:  # (n_rows,)
-    """The training rows that have any score."""
-    return chunk.training & np.isfinite(chunk.scores).any(axis=1)
+def _usable(chunk: Chunk) -> FloatArray:  # (n_rows, n_features)
+    """The contexts of training rows that have any score."""
+    rows = chunk.scored_rows()
+    return rows.contexts[rows.usable]
 
 
 def _check_leaves(space: Workspace, numbers: FloatArray, told: BoolArray, needed: int) -> None:
@@ -223,7 +220,7 @@ def _check_groups(
     needed: int,
 ) -> None:
     """Refuse groups of rows from which and from those told before a few rows could be had."""
-    earlier = space.remembered(what)
+    earlier = space.told.before(what)
     own, others = labels(item), [labels(one) for one in earlier]
     crossed = [np.zeros((MOST_GROUPS, MOST_GROUPS)) for _ in others]
     for chunk in space.chunks() if others else ():
@@ -232,7 +229,7 @@ def _check_groups(
             np.add.at(table, (group, other(chunk)), 1.0)
     if any(rests_on_few(_filled(table), needed) for table in crossed):
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.remember(what, [item])
+    space.told.add(what, [item])
 
 
 def _filled(table: FloatArray) -> FloatArray:

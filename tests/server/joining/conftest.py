@@ -44,7 +44,8 @@ class Joined:
         """Contexts, scores and shares of a client's rows."""
         space = self.doors[client]._space
         used = space.rows(split)
-        weights = np.ones(used.sum()) if space.data.weights is None else space.data.weights[used]
+        n_used = space.n_rows(split)
+        weights = np.ones(n_used) if space.data.weights is None else space.data.weights[used]
         return space.data.contexts[used], space.scores[used], weights / weights.sum()
 
     def value(self, client, policy, split=Split.TRAINING):
