@@ -8,10 +8,13 @@ from fedopl.arrays import FloatArray, IntArray
 from fedopl.client.candidates import deciders, n_policies, policies_in, told_on
 from fedopl.client.guards import shown_counts
 from fedopl.client.limits import RefusedError
+from fedopl.client.on_disk import slices
 from fedopl.client.rounding import rounded, rounding_draws
 from fedopl.client.twins import differences
 from fedopl.client.workspace import Workspace
 from fedopl.wire.vocabulary import Describe, RefusalCode, Split
+
+ROWS_PER_BLOCK = 1 << 14
 
 
 def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
@@ -26,12 +29,11 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
     shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
     told: dict[str, FloatArray] = {name: np.zeros(shape) for name in ("decided", "taken")}
     for chunk in space.unscored_chunks():
-        rows = chunk.training
-        contexts = chunk.data.contexts[rows]
-        with_one = np.column_stack([contexts, np.ones(len(contexts))])
-        bins = [np.searchsorted(c, x) for c, x in zip(query.cuts, with_one.T, strict=True)]
-        told["decided"] += _counts(bins, decide(contexts), shape[1:])
-        told["taken"] += _counts(bins, chunk.data.actions[rows], shape[1:])
+        for rows in slices(chunk.training.stop, ROWS_PER_BLOCK):
+            contexts = chunk.data.contexts[rows]
+            bins = _bins(query.cuts, contexts)
+            told["decided"] += _counts(bins, decide(contexts), shape[1:])
+            told["taken"] += _counts(bins, chunk.data.actions[rows], shape[1:])
     told["chances"] = space.support.chances
     told["effective_rows"] = _shown(space, minimum_cell)
     if minimum_cell < 2:
@@ -59,6 +61,12 @@ def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
     """Effective rows of the actions whose count of rows is told."""
     told = shown_counts(space.rows_per_action, minimum_cell) > 0
     return np.where(told, space.support.effective_rows, 0.0)
+
+
+def _bins(cuts: FloatArray, contexts: FloatArray) -> list[IntArray]:
+    """The bin of each row by each feature, and by the one that every row has."""
+    columns = np.vstack([contexts.T, np.ones(len(contexts))])  # each feature's values together
+    return [np.searchsorted(own, column) for own, column in zip(cuts, columns, strict=True)]
 
 
 def _counts(

@@ -68,13 +68,14 @@ class _Seen:
     mostly: set[float] = field(default_factory=set)  # what most rows of some part have
 
     def see(self, column: FloatArray) -> None:
-        low, high = float(column.min()), float(column.max())
+        sample = column[:: max(1, len(column) // N_SAMPLED)]
         if self.values is not None:
-            two = bool(((column == low) | (column == high)).all())
-            self.values = self.values | {low, high} if two else None
+            # Most features have many values, which a few rows show.
+            found = _two_values(sample) and _two_values(column)
+            self.values = self.values | found if found else None
             if self.values is not None and len(self.values) > 2:
                 self.values = None
-        usual = _mostly(column)
+        usual = _mostly(column, sample)
         self.mostly |= set() if usual is None else {usual}
 
     @property
@@ -84,9 +85,14 @@ class _Seen:
         return tuple(sorted(found))
 
 
-def _mostly(column: FloatArray) -> float | None:
+def _two_values(column: FloatArray) -> set[float]:
+    """The values of a column that has one or two, else nothing."""
+    low, high = float(column.min()), float(column.max())
+    return {low, high} if ((column == low) | (column == high)).all() else set()
+
+
+def _mostly(column: FloatArray, sample: FloatArray) -> float | None:
     """The value of more than half of the rows, if there is one."""
-    sample = column[:: max(1, len(column) // N_SAMPLED)]
     if np.count_nonzero(sample == np.median(sample)) < MANY * len(sample):
         return None
     usual = float(np.median(column))

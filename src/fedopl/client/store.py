@@ -75,9 +75,9 @@ def fingerprint(data: LoggedData) -> str:
     return digest.hexdigest()
 
 
-def _content(array: NDArray[Any] | DiskArray) -> bytes:
+def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
     if not isinstance(array, DiskArray):
-        return array.tobytes()
+        return np.ascontiguousarray(array).data
     if not array.digest:
         raise ValueError(f"{array.path}: nobody took its digest")
     return array.digest.encode()
