@@ -7,7 +7,6 @@ from pyarrow import parquet
 
 import fedopl
 from fedopl.client import chunks, dealt_rows
-from fedopl.client.spooling import spool
 
 N_ROWS, LEVELS = 900, ("none", "some", "much")
 
@@ -59,8 +58,7 @@ def both(tmp_path):
             path = tmp_path / f"{name}.parquet"
             parquet.write_table(table(seed), path)
             in_memory[name] = fedopl.read_logged(path, schema(**more))
-            (tmp_path / "rows").mkdir(exist_ok=True)
-            on_disk[name] = spool(path, schema(**more), tmp_path / "rows")
+            on_disk[name] = fedopl.read_logged(path, schema(**more), on_disk=tmp_path / "rows")
             assert on_disk[name].is_on_disk
         return in_memory, on_disk
 
@@ -132,7 +130,9 @@ def test_a_diagnosis_leaves_out_what_needs_rows_in_memory(both):
 def test_half_the_digits_give_nearly_the_same(both, tmp_path):
     in_memory, _ = both()
     short = {
-        name: spool(tmp_path / f"{name}.parquet", schema(), tmp_path / "rows", number="float32")
+        name: fedopl.read_logged(
+            tmp_path / f"{name}.parquet", schema(), on_disk=tmp_path / "rows", numbers="float32"
+        )
         for name in in_memory
     }
     long, half = (fedopl.learn(data, nuisances=MARGINAL) for data in (in_memory, short))
@@ -148,3 +148,35 @@ def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypa
     monkeypatch.setattr("fedopl.client.scoring.aipw_scores", None)
     again = fedopl.learn(on_disk, journal=tmp_path / "journal")
     assert str(again) == str(once)
+
+
+def test_only_parquet_files_can_be_kept_on_disk(tmp_path):
+    frame = table(0, 30)
+    with pytest.raises(fedopl.OptionError, match="on_disk: expected the path of a Parquet file"):
+        fedopl.read_logged(frame, schema(), on_disk=tmp_path / "rows")
+    path = tmp_path / "rows.csv"
+    path.write_text("x0\n1\n")
+    with pytest.raises(fedopl.DataError, match=r"rows\.csv: only Parquet files"):
+        fedopl.read_logged(path, schema(), on_disk=tmp_path / "rows")
+
+
+def test_numbers_on_disk_can_take_half_the_space(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(table(0), path)
+    whole, half = (
+        fedopl.read_logged(path, schema(), on_disk=tmp_path / kept, numbers=kept)
+        for kept in ("float64", "float32")
+    )
+    assert half.contexts[:].nbytes == whole.contexts[:].nbytes  # as they are used
+    sizes = [data.contexts.path.stat().st_size for data in (half, whole)]
+    assert 2 * sizes[0] == sizes[1]
+    np.testing.assert_allclose(half.contexts[:], whole.contexts[:], rtol=1e-6)
+    with pytest.raises(fedopl.OptionError, match="numbers: expected float64 or float32"):
+        fedopl.read_logged(path, schema(), on_disk=tmp_path, numbers="float16")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(table(0), path)
+    with pytest.raises(fedopl.StorageError, match=r"rows\.parquet/inside: cannot be made"):
+        fedopl.read_logged(path, schema(), on_disk=path / "inside")

@@ -15,7 +15,7 @@ from fedopl.client.limits import Limits
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.queries import run_query
 from fedopl.client.read import read_logged
-from fedopl.client.spooling import n_numbers, spool
+from fedopl.client.spooling import n_numbers
 from fedopl.errors import DataError, OptionError
 from fedopl.labels import check_client_name
 from fedopl.schema import Schema
@@ -111,15 +111,16 @@ class Client:
             source = self.path.parent / str(data.file)
             name = str(source)
         columns, labels = self.settings.columns, self.settings.labels
-        if isinstance(source, Path) and self._keeps_on_disk(source, schema):
-            folder = self.store_path / "rows"
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            number = data.numbers
-            return spool(
-                source, schema, folder, name=name, columns=columns, labels=labels, number=number
-            )
+        on_disk = isinstance(source, Path) and self._keeps_on_disk(source, schema)
         return read_logged(
-            source, schema, name=name, columns=columns, labels=labels, encoding=data.encoding
+            source,
+            schema,
+            name=name,
+            columns=columns,
+            labels=labels,
+            encoding=data.encoding,
+            on_disk=self.store_path / "rows" if on_disk else None,
+            numbers=data.numbers,
         )
 
     def _keeps_on_disk(self, path: Path, schema: Schema) -> bool:

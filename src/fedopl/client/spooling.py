@@ -73,7 +73,7 @@ def spool(
     if suffix_of(source) != ".parquet":
         raise DataError(f"{name}: only Parquet files can be read in batches; convert it to one")
     if number not in get_args(Number):
-        raise OptionError(f"number: expected float64 or float32, came {number!r}")
+        raise OptionError(f"numbers: expected float64 or float32, came {number!r}")
     called = {column: (columns or {}).get(column, column) for column in schema.columns}
     groups, state = GroupCodes(), _state_of(source)
     coder = Coder(schema=schema, name=name, called=called, own=labels or {}, groups=groups)
