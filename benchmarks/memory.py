@@ -1,9 +1,13 @@
-"""How much memory learning takes as rows grow: 40 features, 4 actions, `fedopl.learn`'s defaults.
+"""How much memory and time learning takes as rows grow: from arrays, from Parquet, and on disk.
 
-Each way runs in a process of its own, first on few rows, so that imports do not count. "Added" is
-the peak above what the process had before: for arrays, above the arrays themselves; for Parquet,
-above nothing, so that the rows are part of it. "Times the rows" divides the whole, rows included,
-by 8 bytes a number.
+40 features, 4 actions; `fedopl.learn` with its defaults but marginal propensities: cross-fitted,
+solved, valued on a quarter of the rows, and described. Each way runs in a process of its own, first
+on few rows, so that imports do not count. "Added" is the peak above what the process had before:
+for arrays, above the arrays themselves; for Parquet, above nothing, so that the rows are part of
+it. "Times the rows" divides the whole, rows included, by 8 bytes a number. "Peak" is of the whole
+process, with Python and all libraries. Rows on disk are read from the file into arrays beside it
+first, which is part of the time. "Cores" is processor time over time: linear algebra has one
+thread, and the next rows are read while some are worked on.
 """
 
 import json
@@ -13,10 +17,11 @@ from pathlib import Path
 
 from harness import Column, Options, Row, Table, in_child, options, spread, write
 from problem import N_ACTIONS, N_FEATURES, draw
-from process import growth
+from process import cost, peak
 
-SIZES = (10_000, 100_000, 1_000_000, 3_000_000)
+SIZES = (10_000, 100_000, 1_000_000, 2_000_000, 20_000_000)
 QUICK = (4_000,)
+IN_MEMORY = 2_000_000  # rows; there is no room for more
 FEW = 2_000
 CHUNK = 100_000  # rows of a file's row group
 COLUMNS = (
@@ -25,6 +30,11 @@ COLUMNS = (
     Column("added", "{median:~3} MB"),
     Column("least – most", "{least:~3} – {most:~3}", text=True),
     Column("times the rows", "{times:.2f}×"),
+    Column("peak", "{peak_mb:~3} MB"),
+    Column("seconds", "{seconds_median:~3}"),
+    Column("least – most", "{seconds_least:~3} – {seconds_most:~3}", text=True),
+    Column("µs a row", "{us:~3}"),
+    Column("cores", "{cores:.2f}"),
 )
 
 
@@ -51,34 +61,60 @@ def from_arrays(path: Path) -> Callable[[], object]:
 
     with np.load(path.with_suffix(".npz")) as kept:
         data = fedopl.LoggedData(kept["contexts"], kept["actions"], kept["rewards"])
-    return lambda: fedopl.learn({"all": data})
+    return lambda: learned(data)
 
 
 def from_parquet(path: Path) -> Callable[[], object]:
     """Rows read from a file, all of them into memory."""
     import fedopl
 
-    schema = fedopl.Schema(
+    return lambda: learned(fedopl.read_logged(path, schema()))
+
+
+def on_disk(path: Path) -> Callable[[], object]:
+    """Rows that stay on disk, read from a file batch by batch."""
+    import fedopl
+
+    def learn() -> object:
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            return learned(fedopl.read_logged(path, schema(), on_disk=folder))
+
+    return learn
+
+
+def learned(data: object) -> object:
+    """From rows to a policy and its value."""
+    import fedopl
+
+    return fedopl.learn({"all": data}, nuisances=fedopl.NuisancePlan(propensity="marginal"))
+
+
+def schema() -> object:
+    """What the columns of the file mean."""
+    import fedopl
+
+    return fedopl.Schema(
         action="arm",
         actions=[f"a{action}" for action in range(N_ACTIONS)],
         reward="reward",
         direction="higher",
         numeric=[f"x{column}" for column in range(N_FEATURES)],
     )
-    return lambda: fedopl.learn({"all": fedopl.read_logged(path, schema)})
 
 
-# Another way, such as rows streamed from the file, is another line here.
 METHODS: dict[str, Callable[[Path], Callable[[], object]]] = {
     "arrays in memory": from_arrays,
     "Parquet, read whole": from_parquet,
+    "Parquet, on disk": on_disk,
 }
 
 
-def measure_here(name: str, folder: str, n_rows: str) -> int:
-    """In a process of its own: bytes added at the peak."""
+def measure_here(name: str, folder: str, n_rows: str) -> Row:
+    """In a process of its own: seconds, and bytes at the peak."""
     METHODS[name](Path(folder, "few.parquet"))()
-    return growth(METHODS[name](Path(folder, f"{n_rows}.parquet")))
+    work = METHODS[name](Path(folder, f"{n_rows}.parquet"))
+    _, found = cost(work)
+    return {**found, "peak": peak()}
 
 
 def write_here(folder: str, n_rows: str) -> int:
@@ -86,28 +122,39 @@ def write_here(folder: str, n_rows: str) -> int:
     import numpy as np
 
     for name, rows in (("few", FEW), (n_rows, int(n_rows))):
-        np.savez(Path(folder, f"{name}.npz"), **draw(rows)._asdict())
+        if rows <= IN_MEMORY:
+            np.savez(Path(folder, f"{name}.npz"), **draw(rows)._asdict())
         write_parquet(Path(folder, f"{name}.parquet"), rows)
     return 0
 
 
 def measure(n_rows: int, turns: int) -> list[Row]:
     """All ways on the same number of rows, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in METHODS}
+    methods = [name for name in METHODS if n_rows <= IN_MEMORY or METHODS[name] is on_disk]
+    found: dict[str, list[Row]] = {name: [] for name in methods}
     with tempfile.TemporaryDirectory() as folder:
         in_child(__file__, "write", folder, str(n_rows))
         for _ in range(turns):
-            for name, values in found.items():
-                values.append(in_child(__file__, "memory", name, folder, str(n_rows)) / 2**20)
+            for name, runs in found.items():
+                runs.append(in_child(__file__, "memory", name, folder, str(n_rows)))
+    return [summary(name, n_rows, runs) for name, runs in found.items()]
+
+
+def summary(name: str, n_rows: int, runs: list[Row]) -> Row:
+    """A line of the table."""
     size = n_rows * (N_FEATURES + 2) * 8 / 2**20
-    rows = []
-    for name, values in found.items():
-        row = {"rows": n_rows, "method": name, "rows_mb": size, **spread(values)}
-        held = size if METHODS[name] is from_arrays else 0.0
-        rows.append(
-            row | {"total_mb": row["median"] + held, "times": (row["median"] + held) / size}
-        )
-    return rows
+    held = size if METHODS[name] is from_arrays else 0.0
+    row = {"rows": n_rows, "method": name, "rows_mb": size}
+    row |= spread(run["growth"] / 2**20 for run in runs)
+    row |= spread((run["seconds"] for run in runs), "seconds_")
+    total = row["median"] + held
+    return row | {
+        "total_mb": total,
+        "times": total / size,
+        "peak_mb": max(run["peak"] for run in runs) / 2**20,
+        "us": 1e6 * row["seconds_median"] / n_rows,
+        "cores": sum(run["cpu"] for run in runs) / sum(run["seconds"] for run in runs),
+    }
 
 
 def main(given: Options) -> None:
