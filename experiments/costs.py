@@ -1,0 +1,354 @@
+"""What things cost, as formulas: bytes, exchanges, passes over the rows, memory.
+
+A formula is text, as docs/performance.md shows it: `K·d·((p + 2)² + 1)`. `value_of` reads it, so
+what is printed is what tests hold against real runs. `performance_page.py` writes the tables.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Letters = Mapping[str, float]
+
+# --- reading formulas -----------------------------------------------------------------------------
+
+_SIGNS = {"·": "*", "−": "-", "²": "**2"}
+_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def value_of(formula: str, letters: Letters) -> float:
+    """What a formula comes to."""
+    for sign, plain in _SIGNS.items():
+        formula = formula.replace(sign, plain)
+    return _value(ast.parse(formula, mode="eval").body, letters)
+
+
+def _value(node: ast.expr, letters: Letters) -> float:
+    match node:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=letter):
+            return letters[letter]
+        case ast.BinOp(left=left, op=operation, right=right):
+            return _OPERATIONS[type(operation)](_value(left, letters), _value(right, letters))
+    raise ValueError(f"{ast.unparse(node)}: a formula has letters, whole numbers, + − · / and ²")
+
+
+# --- letters --------------------------------------------------------------------------------------
+
+LETTERS = {
+    "n": "rows of a client, those held out among them",
+    "p": "features",
+    "d": "actions",
+    "K": "folds of cross-fitting (`nuisances.folds`)",
+    "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances",
+    "C": "clients",
+    "R": "rounds of `csoaa-sgd` and `csoaa-vw` (`plan.rounds`)",
+    "P": "pairs of actions, d·(d − 1)/2",
+    "f": "features behind one action's score, with an intercept: p + 1, or p/d + 1 with blocks",
+    "g": "sums of squares of features that scores need: 1, or d with blocks or where a row lacks a "
+    "score",
+    "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree",
+    "v": "policies valued: 2, or d and all candidates where the policy is finite",
+    "W": "numbers that these are: w + d·(p + 1), where it is not finite",
+    "c": "columns that a tree may ask about, as in the study",
+    "s": "of these, numbers whose thresholds are not agreed beforehand",
+    "B": "bins of a column (`tree.bins`)",
+    "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B if all columns have B bins",
+    "x": "numbers that a cell has: d + 2, or 2·d + 2 where a row lacks a score",
+    "T": "thresholds of the grid: c·(B − 1) if all columns have B bins",
+    "k": "how often rows are counted in bins: 1, or 2 where 256 bins were too coarse; 0 if s = 0",
+    "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
+    "o": "open nodes of a level: 1 on the first, at most twice as many on each below",
+    "h": "nodes that lead to them: 1 on the first level, at most 2·o − 1 below",
+    "L": "leaves of the learned tree",
+    "a": "clients told apart from the others at once, at most 10",
+}
+
+# What some letters are made of; the others are given.
+DERIVED = {
+    "M": "K + 1",
+    "P": "d·(d − 1)/2",
+    "T": "c·(B − 1)",
+    "G": "c·(c − 1)/2·B² + c·B",
+    "h": "2·o − 1",
+    "x": "d + 2",
+}
+USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3}
+
+
+def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
+    """All letters of a study with shared features, unless more is said."""
+    letters = {**USUAL, "p": p, "d": d, "c": p, "s": p, "f": p + 1, "g": 1, **more}
+    for letter, formula in DERIVED.items():
+        letters.setdefault(letter, value_of(formula, letters))
+    return letters
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    """Bytes that a message always has, and how many numbers of 8 bytes follow."""
+
+    head: int
+    numbers: str
+
+    def n_bytes(self, letters: Letters) -> int:
+        """Its size."""
+        return self.head + 8 * int(value_of(self.numbers, letters))
+
+
+QUERIES = {
+    "Enrol": Message(48, "0"),
+    "SumOutcomes": Message(48, "0"),
+    "SumScores": Message(70, "M·d·(p + 2)"),
+    "SumPairs": Message(48, "0"),
+    "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
+    "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
+    "EstimateValues": Message(92, "W + 1"),
+    "Describe": Message(101, "w + 3·(p + 1)"),
+    "CountBins": Message(57, "255·s"),
+    "SumCells": Message(67, "4·h + c + T"),
+    "ValueLeaves": Message(57, "508"),
+    "TellModels": Message(48, "0"),
+    "CompareModels": Message(104, "C·d·(12·p + 19)"),
+    "ClassifyContexts": Message(57, "a·(p + 1) + 1"),
+    "TellMoments": Message(48, "0"),
+    "SumFitting": Message(48, "0"),
+}
+ANSWERS = {
+    "Enrol": Message(53, "d + 1"),
+    "SumOutcomes": Message(74, "K·d·((p + 2)² + 1)"),
+    "SumScores": Message(80, "g·f² + d·f + 2·d"),
+    "SumPairs": Message(70, "P·(p + 1)·(p + 2)"),
+    "ImprovePolicy": Message(57, "d·(p + 1)"),
+    "SlopeOfValue": Message(57, "d·(p + 1)"),
+    "EstimateValues": Message(62, "(v + 2)·(v + 3) + 2"),
+    "Describe": Message(88, "d·(8·p + 17)"),
+    "CountBins": Message(57, "256·s"),
+    "SumCells": Message(66, "o·(G·x + 1)"),
+    "ValueLeaves": Message(94, "L·(4·d + 2)"),
+    "TellModels": Message(88, "d·(12·p + 19)"),
+    "CompareModels": Message(93, "9·C"),
+    "ClassifyContexts": Message(90, "a·((p + 1)·(p + 2) + 4)"),
+    "TellMoments": Message(73, "5·d + 5"),
+    "SumFitting": Message(80, "g·f² + d·f + 2·d"),
+}
+REFUSAL = Message(48, "1")
+# What messages add that travel together.
+BUNDLE, EACH_IN_BUNDLE = 8, 4
+
+
+# --- ways of learning -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What is asked between scores and values, how often, and what is valued then."""
+
+    options: str
+    asks: tuple[tuple[str, str], ...]  # query, times
+    w: str = "d·(p + 1)"
+    v: str = "2"
+    W: str = "w + d·(p + 1)"
+    leaves: bool = False
+
+    def letters(self, p: int, d: int, **more: float) -> dict[str, float]:
+        """All letters of a study that learns this way."""
+        letters = letters_for(p, d, **more)
+        for name in ("w", "v", "W"):
+            letters.setdefault(name, value_of(getattr(self, name), letters))
+        return letters
+
+
+WAYS = {
+    "csoaa-exact": Way(options='`oracle = "csoaa-exact"`, the default', asks=()),
+    "csoaa-sgd": Way(
+        options='`oracle = "csoaa-sgd"` or `"csoaa-vw"`', asks=(("ImprovePolicy", "R"),)
+    ),
+    "wap": Way(options='`oracle = "wap"`', asks=(("SumPairs", "1"),), w="P·(p + 1)"),
+    "direct": Way(
+        options='`oracle = "direct"`', asks=(("SlopeOfValue", "15"), ("EstimateValues", "1"))
+    ),
+    "finite": Way(
+        options='`policy = "finite"`, constant arms',
+        asks=(("EstimateValues", "1"),),
+        v="d",
+        W="d·d·(p + 1)",
+    ),
+    "tree": Way(
+        options='`policy = "tree"`',
+        asks=(("CountBins", "k"), ("SumCells", "l")),
+        w="508",
+        leaves=True,
+    ),
+    "observed": Way(
+        options='`policy = "tree"`, `thresholds = "observed"`', asks=(), w="508", leaves=True
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What a study asks for before and after it learns."""
+
+    federated: bool = True  # nuisances
+    evaluated: bool = True  # some rows are held out
+    described: bool = True
+
+
+def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
+    """The queries of a run, apart for each trip."""
+    asked = [[query] for query, times in way.asks for _ in range(int(value_of(times, letters)))]
+    scoring = ["SumScores"]
+    if asked and asked[0] == ["SumCells"]:  # the grid is agreed: nothing has to be counted first
+        scoring += asked.pop(0)
+    last = [
+        *["EstimateValues"] * around.evaluated,
+        *["Describe"] * around.described,
+        *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
+    ]
+    return [
+        ["Enrol", *["SumOutcomes"] * around.federated],
+        scoring,
+        *asked,
+        *([last] if last else []),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of a whole run, for one client."""
+
+    exchanges: int
+    trips: int
+    receives: int  # bytes
+    sends: int  # bytes
+
+
+def cost(way: Way, letters: Letters, around: Around | None = None) -> Cost:
+    """What a run costs each client, framing left out; of trees, those of one level."""
+    around = around or Around()
+    letters = {**letters, "M": letters["M"] * around.federated}
+    travelled = trips(way, letters, around)
+    queries = [query for trip in travelled for query in trip]
+    return Cost(
+        exchanges=len(queries),
+        trips=len(travelled),
+        receives=sum(QUERIES[query].n_bytes(letters) for query in queries),
+        sends=sum(ANSWERS[query].n_bytes(letters) for query in queries),
+    )
+
+
+def framing(travelled: list[list[str]]) -> int:
+    """Bytes that bundles add, each way."""
+    return sum(BUNDLE + EACH_IN_BUNDLE * len(trip) for trip in travelled if len(trip) > 1)
+
+
+# --- passes over the rows -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """A part of an answer that goes through the rows, how often, and when it is needed."""
+
+    query: str
+    what: str
+    times: str = "1"
+    when: str = ""  # one of CONDITIONS; always if empty
+
+
+CONDITIONS = {
+    "guarded": "with limits",
+    "guarded, usual": "with limits, if a feature has two values or mostly one",
+    "own models": "with local nuisances, or if rows are held out",
+    "shares": 'unless `propensity = "known"`',
+    "fitted": 'with `propensity = "logistic"` or `"auto"`',
+    "linear alone": "if rows are held out, and the policy is no tree",
+    "tree alone": "if rows are held out, and the policy is a tree",
+}
+# Each line is one way through all rows on disk; tests count what is read of the files.
+PASSES = (
+    Pass(query="Enrol", what="deal rows to folds, by a hash of their contexts"),
+    Pass(query="Enrol", what="count rows of each fold and action"),
+    Pass(query="SumOutcomes", what="find values that few rows have", times="2", when="guarded"),
+    Pass(query="SumOutcomes", what="count them", times="2", when="guarded, usual"),
+    Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
+    Pass(query="SumScores", what="the same, for the client's own models", when="own models"),
+    Pass(query="SumScores", what="how often actions were taken", when="shares"),
+    Pass(query="SumScores", what="draw up to 200,000 rows to fit to", times="2", when="fitted"),
+    Pass(query="SumScores", what="what the client would learn alone", when="linear alone"),
+    Pass(
+        query="SumScores",
+        what="the same: its quantiles, and each level",
+        times="l + 1",
+        when="tree alone",
+    ),
+    Pass(query="SumScores", what="scores"),
+    Pass(query="SumScores", what="sums of squares and scores"),
+    Pass(query="CountBins", what="count rows in bins"),
+    Pass(query="SumCells", what="sums for every two columns"),
+    Pass(query="EstimateValues", what="scores of what policies decide"),
+    Pass(query="Describe", what="count decisions"),
+    Pass(query="ValueLeaves", what="scores in each leaf"),
+)
+
+
+def passes(query: str, letters: Letters, conditions: frozenset[str]) -> int:
+    """How often an answer goes through all rows on disk."""
+    own = (one for one in PASSES if one.query == query)
+    return sum(
+        int(value_of(one.times, letters)) for one in own if not one.when or one.when in conditions
+    )
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Bytes that are kept for as long as a study runs, or on disk."""
+
+    where: str
+    what: str
+    n_bytes: str
+
+
+ROWS_PER_CHUNK = 131_072
+MEMORY = {
+    "rows": Kept(where="client", what="rows: contexts, actions, rewards", n_bytes="8·n·(p + 2)"),
+    "folds": Kept(where="client", what="the fold of each row", n_bytes="2·n"),
+    "propensities": Kept(where="client", what="propensities", n_bytes="8·n·d"),
+    "scores": Kept(where="client", what="scores", n_bytes="8·n·d"),
+    "steps": Kept(
+        where="client", what="training rows of `csoaa-sgd`, standardised", n_bytes="8·n·(p + 1 + d)"
+    ),
+    "sums": Kept(
+        where="server", what="everybody's sums of scores", n_bytes="8·C·(g·f² + d·f + 2·d)"
+    ),
+    "outcomes": Kept(
+        where="server",
+        what="everybody's sums of outcomes, until models are fitted",
+        n_bytes="8·C·K·d·((p + 2)² + 1)",
+    ),
+    "cells": Kept(
+        where="server", what="everybody's cells of a tree's first level", n_bytes="8·C·G·x"
+    ),
+    "disk": Kept(
+        where="disk",
+        what='rows, folds and scores with `rows = "disk"`, up to 256 actions',
+        n_bytes="n·(8·p + 8·d + 19)",
+    ),
+    "half": Kept(
+        where="disk", what='the same with `numbers = "float32"`', n_bytes="n·(4·p + 8·d + 19)"
+    ),
+}

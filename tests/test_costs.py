@@ -1,0 +1,522 @@
+"""What docs/performance.md says things cost is what they cost, to the byte and to the pass."""
+
+import enum
+import struct
+from collections import Counter
+from importlib.util import find_spec
+from itertools import groupby
+
+import costs
+import numpy as np
+import pyarrow as pa
+import pytest
+from costs import ANSWERS, QUERIES, WAYS, Around, value_of
+from pyarrow import parquet
+
+import fedopl
+from fedopl.client import chunks, workspace
+from fedopl.client import door as doors
+from fedopl.client.on_disk import DiskArray
+from fedopl.client.spooling import spool
+from fedopl.engines import in_process, learning
+from fedopl.server.expectations import expected_exchanges, expected_trips
+from fedopl.wire import codec, vocabulary
+from fedopl.wire.vocabulary import MESSAGES, Axis
+
+# Features, actions, folds, clients: no two alike, so that no letter can stand for another.
+SHAPES = [(2, 3, 5, 1), (6, 2, 4, 3), (12, 4, 2, 2)]
+RESTS = {
+    "as it comes": Around(),
+    "local": Around(federated=False),
+    "not evaluated": Around(evaluated=False),
+    "not described": Around(described=False),
+    "bare": Around(federated=False, evaluated=False, described=False),
+}
+
+
+def logged(n_rows, p, d, seed=0, *, taken=None, tail=False):
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((n_rows, p))
+    if tail:
+        contexts = np.exp(3 * contexts)
+    actions = np.arange(n_rows) % (taken or d)
+    rewards = contexts[:, 0] * (actions == 1) + rng.standard_normal(n_rows)
+    names = [f"a{action}" for action in range(d)]
+    return fedopl.LoggedData(contexts, actions, rewards, action_names=names)
+
+
+def clients(p, d, n_clients, n_rows=240, **more):
+    return {f"client {c}": logged(n_rows, p, d, c, **more) for c in range(n_clients)}
+
+
+def options(around, folds, **more):
+    plan = fedopl.NuisancePlan(
+        kind="federated" if around.federated else "local", propensity="marginal", folds=folds
+    )
+    share = 0.25 if around.evaluated else 0.0
+    return {"nuisances": plan, "evaluation_share": share, "describe": around.described, **more}
+
+
+@pytest.fixture
+def travelled(monkeypatch):
+    """All bytes of every trip, there and back, by client."""
+    found = Counter()
+
+    class Weighed(in_process.InProcess):
+        def exchange(self, queries):
+            for name, content in super().exchange(queries):
+                found[name, "receives"] += len(queries[name])
+                found[name, "sends"] += len(content)
+                yield name, content
+
+    monkeypatch.setattr(learning, "InProcess", Weighed)
+    return found
+
+
+def queries_by_trip(run):
+    by_trip = groupby(run.rounds, key=lambda latest: latest.trip)
+    return [[latest.query for latest in trip] for _, trip in by_trip]
+
+
+def check(run, way, letters, around, travelled):
+    """Every message of the run has the bytes it should, and there are no others."""
+    letters = {**letters, "M": letters["M"] * around.federated}
+    expected = costs.trips(way, letters, around)
+    assert queries_by_trip(run) == expected
+    for latest in run.rounds:
+        n_asked = len(latest.asked)
+        assert latest.bytes_sent == n_asked * QUERIES[latest.query].n_bytes(letters), latest.query
+        answer = ANSWERS[latest.query].n_bytes(letters)
+        assert set(latest.received.values()) == {answer}, latest.query
+    cost, frames = costs.cost(way, letters, around), costs.framing(expected)
+    assert (cost.exchanges, cost.trips) == (len(run.rounds), len(expected))
+    for name in run.mixture:
+        assert travelled[name, "sends"] == cost.sends + frames
+        assert travelled[name, "receives"] == cost.receives + frames
+    study = run.study
+    assert cost.exchanges <= expected_exchanges(study, len(run.mixture))
+    assert cost.trips <= expected_trips(study, len(run.mixture))
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+def test_a_formula_is_read_as_it_is_printed():
+    letters = {"p": 3, "d": 2, "K": 5}
+    assert value_of("K·d·((p + 2)² + 1) − d/2", letters) == 5 * 2 * 26 - 1
+    for wrong in ("__import__('os')", "p if d else K", "1.5·p", "p % 2"):
+        with pytest.raises((ValueError, KeyError)):
+            value_of(wrong, letters)
+
+
+def test_every_letter_is_explained():
+    texts = [message.numbers for table in (QUERIES, ANSWERS) for message in table.values()]
+    texts += [times for way in WAYS.values() for _, times in way.asks]
+    texts += [one.times for one in costs.PASSES] + [one.n_bytes for one in costs.MEMORY.values()]
+    used = {letter for text in texts for letter in text if letter.isalpha()}
+    assert used <= set(costs.LETTERS)
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+AXES = {
+    Axis.ACTIONS: "d",
+    Axis.PARAMETERS: "p + 1",
+    Axis.REGRESSION: "p + 2",
+    Axis.FEATURES: "f",
+    Axis.FOLDS: "K",
+    Axis.MODELS: "M",
+    Axis.GRAMS: "g",
+    Axis.PAIRS: "P",
+    Axis.LINEAR_POLICIES: "v",
+    Axis.PAIRWISE_POLICIES: "0",
+    Axis.TREES: "0",
+    Axis.TREE_NODES: "127",
+    Axis.NODE_NUMBERS: "4",
+    Axis.RULES: "0",
+    Axis.CUTS: "3",
+    Axis.BINS: "4",
+    Axis.CHANCE_BINS: "8",
+    Axis.COLUMNS: "c",
+    Axis.CUT_COLUMNS: "s",
+    Axis.FINE_CUTS: "255",
+    Axis.FINE_BINS: "256",
+    Axis.THRESHOLDS: "T",
+    Axis.OPEN_NODES: "o",
+    Axis.CELLS: "G",
+    Axis.CELL_NUMBERS: "x",
+    Axis.LEAVES: "L",
+    Axis.CLIENTS: "C",
+    Axis.REPEATS: "6",
+    Axis.TARGETS: "a",
+    Axis.MOMENTS: "d + 1",
+    Axis.CANDIDATES: "v + 2",
+}
+# Where an axis is not as long as elsewhere.
+OWN_AXES = {
+    vocabulary.SumCells: {Axis.TREE_NODES: "h"},
+    vocabulary.Describe: {Axis.LINEAR_POLICIES: "1"},
+}
+
+
+def encoded(message, letters):
+    """A message of zeros, as large as these letters make it."""
+    axes, values = {**AXES, **OWN_AXES.get(message, {})}, {}
+    for name, content in codec.FIELDS[message]:
+        if isinstance(content, tuple):
+            values[name] = np.zeros([int(value_of(axes[axis], letters)) for axis in content])
+        elif issubclass(content, enum.Enum):
+            values[name] = next(iter(content))
+        else:
+            values[name] = bytes(32) if content is bytes else content(0)
+    return codec.encode(message(**values))
+
+
+@pytest.mark.parametrize("query", vocabulary.ANSWERS, ids=lambda query: query.__name__)
+@pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
+def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
+    more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "B": 3, "o": 2, "L": 7, "v": 5}
+    letters = WAYS["csoaa-exact"].letters(
+        p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
+    )
+    for message, table in ((query, QUERIES), (vocabulary.ANSWERS[query], ANSWERS)):
+        assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters))
+
+
+def test_a_refusal_has_the_bytes_that_its_formula_says():
+    assert costs.REFUSAL.n_bytes({}) == len(encoded(vocabulary.Refusal, {}))
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("around", RESTS.values(), ids=RESTS)
+@pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
+def test_an_exact_policy_costs_what_its_formulas_say(p, d, folds, n_clients, around, travelled):
+    run = fedopl.learn(clients(p, d, n_clients), **options(around, folds))
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(p, d, K=folds, C=n_clients), around, travelled)
+
+
+@pytest.mark.parametrize(("p", "d"), [(4, 2), (6, 3), (12, 3)])
+def test_blocks_cost_what_their_formulas_say(p, d, travelled):
+    run = fedopl.learn(clients(p, d, 2), features="blocks", **options(Around(), 5))
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(p, d, f=p // d + 1, g=d), Around(), travelled)
+
+
+def test_rows_without_a_score_cost_a_sum_of_squares_for_each_action(travelled):
+    plan = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
+    run = fedopl.learn(clients(4, 3, 2, taken=2), nuisances=plan)
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(4, 3, g=3), Around(), travelled)
+
+
+PLAN = {"local_steps": 3, "batch_size": 16}
+
+
+@pytest.mark.parametrize("oracle", ["csoaa-sgd", "csoaa-vw", "wap", "direct"])
+@pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
+def test_an_oracle_costs_what_its_formulas_say(oracle, p, d, folds, n_clients, travelled):
+    if oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
+        pytest.skip("needs vowpalwabbit")
+    rounds, way = p + 1, WAYS["csoaa-sgd" if oracle == "csoaa-vw" else oracle]
+    plan = fedopl.TrainingPlan(rounds=rounds, **PLAN)
+    run = fedopl.learn(
+        clients(p, d, n_clients), oracle=oracle, plan=plan, **options(Around(), folds)
+    )
+    letters = way.letters(p, d, K=folds, C=n_clients, R=rounds)
+    check(run, way, letters, Around(), travelled)
+
+
+@pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
+def test_a_finite_policy_costs_what_its_formulas_say(p, d, folds, n_clients, travelled):
+    run = fedopl.learn(clients(p, d, n_clients), policy="finite", **options(Around(), folds))
+    way = WAYS["finite"]
+    check(run, way, way.letters(p, d, K=folds, C=n_clients), Around(), travelled)
+
+
+def test_a_rule_costs_one_number_and_a_tree_508(travelled):
+    tree = fedopl.learn(clients(3, 2, 1), policy="tree", tree=fedopl.TreePlan(bins=4)).policy
+    travelled.clear()
+    rule = lambda x: np.zeros(len(x), int)  # noqa: E731
+    run = fedopl.learn(clients(3, 2, 2), policy="finite", candidates={"rule": rule, "tree": tree})
+    arms = {"d": 2, "p": 3}
+    learned = 508 if run.chosen == "tree" else 1 if run.chosen == "rule" else 2 * 4
+    letters = WAYS["finite"].letters(
+        3, 2, v=4, w=learned, W=value_of("d·d·(p + 1)", arms) + 1 + 508
+    )
+    check(run, WAYS["finite"], letters, Around(), travelled)
+
+
+@pytest.mark.parametrize(
+    ("p", "d", "bins", "n_clients"), [(2, 3, 4, 1), (3, 2, 7, 3), (5, 4, 5, 2)]
+)
+def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
+    plan = fedopl.TreePlan(bins=bins)
+    run = fedopl.learn(clients(p, d, n_clients, 600), policy="tree", tree=plan)
+    counted = sum(latest.query == "CountBins" for latest in run.rounds)
+    assert counted in (1, 2)
+    way = WAYS["tree"]
+    letters = way.letters(p, d, B=bins, C=n_clients, k=counted, L=len(run.policy.leaves()))
+    assert run.tree.grid.n_cells == letters["G"]
+    check(run, way, letters, Around(), travelled)
+
+
+def test_a_long_tail_is_counted_twice_and_agreed_cuts_not_at_all(travelled):
+    way, plan = WAYS["tree"], fedopl.TreePlan(bins=4)
+    run = fedopl.learn(clients(2, 2, 2, 600, tail=True), policy="tree", tree=plan)
+    grid = run.tree.grid
+    letters = way.letters(2, 2, k=2, L=len(run.policy.leaves()), G=grid.n_cells)
+    letters["T"] = sum(map(len, grid.cuts))
+    check(run, way, letters, Around(), travelled)
+    travelled.clear()
+    plan = fedopl.TreePlan(cuts={"x0": (-1, 0, 1), "x1": (-1, 0, 1)})
+    run = fedopl.learn(clients(2, 2, 2, 600), policy="tree", tree=plan)
+    letters = way.letters(2, 2, B=4, k=0, s=0, L=len(run.policy.leaves()))
+    check(run, way, letters, Around(), travelled)
+
+
+def test_cells_of_rows_without_a_score_have_more_numbers():
+    plan = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
+    run = fedopl.learn(
+        clients(2, 3, 1, 600, taken=2), policy="tree", tree=fedopl.TreePlan(bins=4), nuisances=plan
+    )
+    letters = WAYS["tree"].letters(2, 3, B=4, x=2 * 3 + 2)
+    (cells,) = (latest for latest in run.rounds if latest.query == "SumCells")
+    assert cells.bytes_received == ANSWERS["SumCells"].n_bytes(letters)
+
+
+@pytest.mark.parametrize("depth", [3, 4])
+def test_deeper_trees_cost_an_exchange_for_each_level(depth):
+    plan = fedopl.TreePlan(bins=5, depth=depth)
+    run = fedopl.learn(clients(3, 4, 1, 1200), policy="tree", tree=plan)
+    told = [entry for entry in run.ledger["client 0"] if entry.query == "SumCells"]
+    levels = [latest for latest in run.rounds if latest.query == "SumCells"]
+    assert 1 < len(levels) <= depth - 1  # fewer where a question would add nothing
+    for level, (entry, latest) in enumerate(zip(told, levels, strict=True)):
+        n_open = entry.shapes["cells"][0]
+        assert n_open <= 2**level
+        letters = WAYS["tree"].letters(3, 4, B=5, o=n_open)
+        assert latest.bytes_received == ANSWERS["SumCells"].n_bytes(letters)
+        assert latest.bytes_sent <= QUERIES["SumCells"].n_bytes(
+            {**letters, "h": 2 ** (level + 1) - 1}
+        )
+
+
+def test_observed_thresholds_cost_no_exchange(travelled):
+    pytest.importorskip("numba")
+    run = fedopl.learn(clients(2, 2, 1), policy="tree", thresholds="observed")
+    way = WAYS["observed"]
+    letters = way.letters(2, 2, C=1, L=len(run.policy.leaves()))
+    check(run, way, letters, Around(), travelled)
+
+
+# --- passes ---------------------------------------------------------------------------------------
+
+
+class Reads:
+    """How often the last row of the contexts was read while each kind of query was answered.
+
+    What looks at the first rows only does not come that far.
+    """
+
+    def __init__(self, monkeypatch):
+        self.of_last, self.by_query = 0, {}
+        read, handle = DiskArray.__getitem__, doors.Door._handle
+
+        def counted(array, rows):
+            found = read(array, rows)
+            reaches_the_end = array.path.name == "contexts" and len(found)
+            self.of_last += bool(reaches_the_end and rows.indices(len(array))[1] == len(array))
+            return found
+
+        def handled(door, content):
+            before = self.of_last
+            answer = handle(door, content)
+            name = MESSAGES[struct.unpack_from("<4sHH", content)[2]].__name__
+            self.by_query.setdefault(name, []).append(self.of_last - before)
+            return answer
+
+        monkeypatch.setattr(DiskArray, "__getitem__", counted)
+        monkeypatch.setattr(doors.Door, "_handle", handled)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    monkeypatch.setattr(workspace, "ROWS_PER_CHUNK", 150)
+    assert chunks.ROWS_PER_CHUNK == costs.ROWS_PER_CHUNK
+    return Reads(monkeypatch)
+
+
+def on_disk(folder, n_rows=500, p=3, d=3, *, known=False, binary=False, number="float64"):
+    data = logged(n_rows, p, d)
+    contexts = np.array(data.contexts)
+    if binary:
+        contexts[:, 0] = contexts[:, 0] > 0
+    columns = {f"x{column}": contexts[:, column] for column in range(p)}
+    columns |= {"done": [f"a{action}" for action in data.actions], "gained": data.rewards}
+    columns |= {"chance": np.full(n_rows, 1 / d)} if known else {}
+    path = folder / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    schema = fedopl.Schema(
+        action="done",
+        actions=data.action_names,
+        reward="gained",
+        direction="higher",
+        numeric=[f"x{column}" for column in range(p)],
+        propensity="chance" if known else None,
+    )
+    (folder / "rows").mkdir()
+    return spool(path, schema, folder / "rows", number=number)
+
+
+def plan_of(propensity, kind="federated"):
+    return {"nuisances": fedopl.NuisancePlan(propensity=propensity, kind=kind)}
+
+
+TREE = {"policy": "tree", "tree": fedopl.TreePlan(bins=4, cuts={"x0": (-1, 0, 1)})}
+ALONE = {"own models", "linear alone"}
+ON_DISK = {
+    "known": (plan_of("known"), ALONE, {"known": True}),
+    "marginal": (plan_of("marginal"), ALONE | {"shares"}, {}),
+    "logistic": (plan_of("logistic"), ALONE | {"shares", "fitted"}, {}),
+    "auto": (plan_of("auto"), ALONE | {"shares", "fitted"}, {}),
+    "local": (plan_of("marginal", "local"), ALONE | {"shares"}, {}),
+    "nothing held out": ({**plan_of("marginal"), "evaluation_share": 0}, {"shares"}, {}),
+    "local, nothing held out": (
+        {**plan_of("marginal", "local"), "evaluation_share": 0},
+        {"shares", "own models"},
+        {},
+    ),
+    "wider": (plan_of("marginal"), ALONE | {"shares"}, {"p": 7, "d": 2, "n_rows": 700}),
+    "tree": ({**plan_of("marginal"), **TREE}, {"own models", "shares", "tree alone"}, {}),
+    "deep tree": (
+        {**plan_of("marginal"), **TREE, "depth": 4},
+        {"own models", "shares", "tree alone"},
+        {"n_rows": 1200},
+    ),
+    "finite": ({**plan_of("marginal"), "policy": "finite"}, ALONE | {"shares"}, {}),
+}
+
+
+@pytest.mark.parametrize(("given", "conditions", "rows"), ON_DISK.values(), ids=ON_DISK)
+def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, rows, reads, tmp_path):
+    run = fedopl.learn({"only": on_disk(tmp_path, **rows)}, **given)
+    assert not run.refusals
+    letters = {"l": max(1, given.get("depth", 2) - 1)}
+    expected = {
+        query: [costs.passes(query, letters, frozenset(conditions))] * len(found)
+        for query, found in reads.by_query.items()
+    }
+    assert reads.by_query == expected
+    asked = [latest.query for latest in run.rounds]
+    assert {one.query for one in costs.PASSES if one.query in asked} == set(reads.by_query)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_limits_cost_passes_to_find_rare_values_and_twins(binary, reads, tmp_path):
+    data = on_disk(tmp_path, 900, binary=binary)
+    run = fedopl.learn({"only": data}, limits="guarded", **plan_of("marginal"))
+    assert not run.refusals
+    conditions = frozenset({*ALONE, "shares", "guarded", *["guarded, usual"] * binary})
+    for query, (found,) in reads.by_query.items():
+        expected = costs.passes(query, {}, conditions)
+        # Policies are compared until they are told apart, which takes all rows at most.
+        compares = query in ("EstimateValues", "Describe")
+        assert expected <= found <= expected + compares, query
+
+
+def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(monkeypatch):
+    visits = Counter()
+
+    def counting(module, name):
+        function = getattr(module, name)
+
+        def counted(*given, **named):
+            visits[name] += 1
+            if name == "improve":
+                visits["rows"] += given[4].size  # picks
+            return function(*given, **named)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module, name in (
+        (doors, "pair_means"),
+        (doors, "value_slope"),
+        (doors, "improve"),
+        (workspace, "examples"),
+    ):
+        counting(module, name)
+    plan = fedopl.TrainingPlan(rounds=6, local_steps=3, batch_size=16)
+    for oracle in ("csoaa-sgd", "wap", "direct"):
+        fedopl.learn(clients(3, 3, 1), oracle=oracle, plan=plan)
+    assert visits == {
+        "examples": 1,
+        "improve": 6,
+        "rows": 6 * 3 * 16,
+        "pair_means": 1,
+        "value_slope": 15,
+    }
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def kept(name, **letters):
+    return value_of(costs.MEMORY[name].n_bytes, letters)
+
+
+@pytest.mark.parametrize(("p", "d", "n_rows"), [(3, 2, 100), (7, 4, 260)])
+def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch):
+    spaces, made = [], workspace.Workspace.__init__
+
+    def init(space, *given, **named):
+        made(space, *given, **named)
+        spaces.append(space)
+
+    monkeypatch.setattr(workspace.Workspace, "__init__", init)
+    data = logged(n_rows, p, d)
+    plan = fedopl.TrainingPlan(rounds=1, **PLAN)
+    fedopl.learn({"only": data}, oracle="csoaa-sgd", plan=plan, evaluation_share=0)
+    (space,) = spaces
+    letters = {"n": n_rows, "p": p, "d": d}
+    arrays = (data.contexts, data.actions, data.rewards)
+    assert sum(array.nbytes for array in arrays) == kept("rows", **letters)
+    assert space.folds.of_row.nbytes == kept("folds", **letters)
+    assert space.propensities.values.nbytes == kept("propensities", **letters)
+    assert space.scores.nbytes == kept("scores", **letters)
+    rows = space.examples(*(array for array in last_standardisation(space)))
+    assert rows.features.nbytes + rows.scores.nbytes == kept("steps", **letters)
+
+
+def last_standardisation(space):
+    """Any will do: the size does not depend on it."""
+    width = space.data.n_features + 1
+    return np.zeros(width), np.ones(width)
+
+
+@pytest.mark.parametrize(("p", "d", "n_clients"), [(3, 2, 2), (6, 3, 4)])
+def test_the_server_keeps_the_bytes_that_the_table_says(p, d, n_clients):
+    def n_bytes(told):
+        return sum(value.nbytes for value in vars(told).values() if isinstance(value, np.ndarray))
+
+    letters = WAYS["tree"].letters(p, d, C=n_clients, B=4)
+    run = fedopl.learn(clients(p, d, n_clients, 600), policy="tree", tree=fedopl.TreePlan(bins=4))
+    assert sum(map(n_bytes, run.statistics.sums.values())) == kept("sums", **letters)
+    assert sum(cells.nbytes for cells in run.tree.cells.values()) == kept("cells", **letters)
+    told = [
+        entry for ledger in run.ledger.values() for entry in ledger if entry.query == "SumOutcomes"
+    ]
+    numbers = [np.prod(shape) for entry in told for shape in entry.shapes.values()]
+    assert 8 * sum(numbers) == kept("outcomes", **letters)
+
+
+@pytest.mark.parametrize(("p", "d", "n_rows"), [(3, 2, 400), (7, 4, 600)])
+@pytest.mark.parametrize(("number", "name"), [("float64", "disk"), ("float32", "half")])
+def test_rows_on_disk_take_the_bytes_that_the_table_says(p, d, n_rows, number, name, tmp_path):
+    data = on_disk(tmp_path, n_rows, p, d, number=number)
+    fedopl.learn({"only": data}, **plan_of("marginal"))
+    files = [path for path in (tmp_path / "rows").rglob("*") if path.is_file()]
+    arrays = [path.stat().st_size for path in files if path.suffix != ".json"]
+    assert sum(arrays) == kept(name, n=n_rows, p=p, d=d)
