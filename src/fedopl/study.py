@@ -11,6 +11,7 @@ from fedopl.mixture import Empirical, Mixture
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.schema import Encoding, Schema
 from fedopl.trees.checking import check_plan
+from fedopl.trees.growing import n_levels
 from fedopl.trees.plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 from fedopl.validation import Checked
 
@@ -209,6 +210,14 @@ class Study(Checked):
             raise ValueError(
                 f"tree: its grid has up to {self.most_cells:,} cells, at most {MOST_CELLS:,} are "
                 "told; name the columns it may ask about, or lower bins"
+            )
+        n_open = 2 ** (n_levels(self.tree.depth) - 1)
+        n_numbers = n_open * self.most_cells * (2 + self.n_actions)
+        if self.tree.thresholds == "grid" and n_numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"tree: its grid has up to {self.most_cells:,} cells in {n_open} "
+                f"node{'s' * (n_open > 1)} at once, {n_numbers:,} numbers of which a message holds "
+                f"{MOST_NUMBERS:,}; name the columns it may ask about, or lower bins or depth"
             )
         return self
 

@@ -133,6 +133,17 @@ def test_a_grid_with_more_cells_than_anybody_could_tell_is_refused():
     assert few.most_cells == 33_461  # columns that are not asked about have one bin
 
 
+def test_a_grid_whose_cells_no_message_could_hold_is_refused():
+    features = tuple(f"x{f}" for f in range(100))
+    many = {"actions": [f"a{a}" for a in range(30)], "features": features, "policy": "tree"}
+    with pytest.raises(OptionError, match=r"tree: its grid has .* cells in 1 node at .* message"):
+        Study(**many)
+    few = {**many, "actions": ("a", "b")}
+    assert Study(**few).most_cells == Study(**few, tree={"depth": 4}).most_cells
+    with pytest.raises(OptionError, match=r"in 8 nodes at once.*depth"):
+        Study(**few, tree={"depth": 5})
+
+
 def test_no_rows_between_the_cuts_is_no_threshold():
     cuts = np.linspace(0, 1, N_FINE_BINS - 1)
     assert thresholds(cuts, np.zeros(N_FINE_BINS), 8) == []
