@@ -58,12 +58,14 @@ LETTERS = {
     "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree",
     "v": "policies valued: 2, or d and all candidates where the policy is finite",
     "W": "numbers that these are: w + d·(p + 1), where it is not finite",
-    "c": "columns that a tree may ask about, as in the study",
-    "s": "of these, numbers whose thresholds are not agreed beforehand",
+    "c": "columns that a tree may ask about (`tree.columns`)",
+    "j": "the other columns of the study, which count with one bin each",
+    "s": "of the c columns, numbers whose thresholds are not agreed beforehand",
     "B": "bins of a column (`tree.bins`)",
-    "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B if all columns have B bins",
+    "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2, if all c columns "
+    "have B bins",
     "x": "numbers that a cell has: d + 2, or 2·d + 2 where a row lacks a score",
-    "T": "thresholds of the grid: c·(B − 1) if all columns have B bins",
+    "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
     "k": "how often rows are counted in bins: 1, or 2 where 256 bins were too coarse; 0 if s = 0",
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
     "o": "open nodes of a level: 1 on the first, at most twice as many on each below",
@@ -77,7 +79,7 @@ DERIVED = {
     "M": "K + 1",
     "P": "d·(d − 1)/2",
     "T": "c·(B − 1)",
-    "G": "c·(c − 1)/2·B² + c·B",
+    "G": "c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2",
     "h": "2·o − 1",
     "x": "d + 2",
 }
@@ -86,7 +88,9 @@ USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
     """All letters of a study with shared features, unless more is said."""
-    letters = {**USUAL, "p": p, "d": d, "c": p, "s": p, "f": p + 1, "g": 1, **more}
+    letters = {**USUAL, "p": p, "d": d, "c": p, "f": p + 1, "g": 1, **more}
+    letters.setdefault("s", letters["c"])
+    letters.setdefault("j", p - letters["c"])
     for letter, formula in DERIVED.items():
         letters.setdefault(letter, value_of(formula, letters))
     return letters
@@ -117,7 +121,7 @@ QUERIES = {
     "EstimateValues": Message(92, "W + 1"),
     "Describe": Message(101, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
-    "SumCells": Message(67, "4·h + c + T"),
+    "SumCells": Message(67, "4·h + c + j + T"),
     "ValueLeaves": Message(57, "508"),
     "TellModels": Message(48, "0"),
     "CompareModels": Message(104, "C·d·(12·p + 19)"),
@@ -271,14 +275,15 @@ CONDITIONS = {
     "guarded": "with limits",
     "guarded, usual": "with limits, if a feature has two values or mostly one",
     "own models": "with local nuisances, or if rows are held out",
-    "shares": 'unless `propensity = "known"`',
-    "fitted": 'with `propensity = "logistic"` or `"auto"`',
+    "dealt": "unless rows come in groups",
+    "shares": "unless propensities are known",
+    "fitted": 'unless they are, or `propensity = "marginal"`',
     "linear alone": "if rows are held out, and the policy is no tree",
     "tree alone": "if rows are held out, and the policy is a tree",
 }
 # Each line is one way through all rows on disk; tests count what is read of the files.
 PASSES = (
-    Pass(query="Enrol", what="deal rows to folds, by a hash of their contexts"),
+    Pass(query="Enrol", what="deal rows to folds, by a hash of their contexts", when="dealt"),
     Pass(query="Enrol", what="count rows of each fold and action"),
     Pass(query="SumOutcomes", what="find values that few rows have", times="2", when="guarded"),
     Pass(query="SumOutcomes", what="count them", times="2", when="guarded, usual"),

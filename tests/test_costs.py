@@ -5,6 +5,7 @@ import struct
 from collections import Counter
 from importlib.util import find_spec
 from itertools import groupby
+from math import ceil
 
 import costs
 import numpy as np
@@ -137,7 +138,7 @@ AXES = {
     Axis.CUTS: "3",
     Axis.BINS: "4",
     Axis.CHANCE_BINS: "8",
-    Axis.COLUMNS: "c",
+    Axis.COLUMNS: "c + j",
     Axis.CUT_COLUMNS: "s",
     Axis.FINE_CUTS: "255",
     Axis.FINE_BINS: "256",
@@ -175,7 +176,7 @@ def encoded(message, letters):
 @pytest.mark.parametrize("query", vocabulary.ANSWERS, ids=lambda query: query.__name__)
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
-    more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "B": 3, "o": 2, "L": 7, "v": 5}
+    more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     letters = WAYS["csoaa-exact"].letters(
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
     )
@@ -263,6 +264,15 @@ def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
     check(run, way, letters, Around(), travelled)
 
 
+def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
+    plan = fedopl.TreePlan(bins=5, columns=("x1", "x3"))
+    run = fedopl.learn(clients(6, 2, 2, 600), policy="tree", tree=plan)
+    way = WAYS["tree"]
+    letters = way.letters(6, 2, B=5, c=2, L=len(run.policy.leaves()))
+    assert (letters["j"], letters["G"]) == (4, run.tree.grid.n_cells)
+    check(run, way, letters, Around(), travelled)
+
+
 def test_a_long_tail_is_counted_twice_and_agreed_cuts_not_at_all(travelled):
     way, plan = WAYS["tree"], fedopl.TreePlan(bins=4)
     run = fedopl.learn(clients(2, 2, 2, 600, tail=True), policy="tree", tree=plan)
@@ -312,6 +322,29 @@ def test_observed_thresholds_cost_no_exchange(travelled):
     check(run, way, letters, Around(), travelled)
 
 
+@pytest.mark.parametrize(("d", "n_clients"), [(2, 2), (2, 5), (4, 3)])
+def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
+    def asked(**given):
+        run = fedopl.learn(clients(3, d, n_clients, 600), **given)
+        assert len(run.rounds) <= expected_exchanges(run.study, n_clients)
+        return Counter(latest.query for latest in run.rounds)
+
+    usual = asked()
+    on_path = asked(mixture=fedopl.mixture.path("client 1")) - usual
+    assert on_path == {"SumFitting": 1, "EstimateValues": ceil(5 / (d + 1))}
+    climbed = asked(mixture="minimax") - usual
+    assert set(climbed) == {"EstimateValues"}
+    assert climbed["EstimateValues"] <= ceil(n_clients / (d + 2)) + 15 + 1
+    diagnosed = asked(diagnose=True) - usual
+    assert diagnosed.pop("ClassifyContexts") <= 8
+    assert diagnosed == {
+        "EstimateValues": 3,
+        "TellModels": 1,
+        "CompareModels": 1,
+        "TellMoments": 1,
+    }
+
+
 # --- passes ---------------------------------------------------------------------------------------
 
 
@@ -349,14 +382,15 @@ def reads(monkeypatch):
     return Reads(monkeypatch)
 
 
-def on_disk(folder, n_rows=500, p=3, d=3, *, known=False, binary=False, number="float64"):
+def on_disk(folder, n_rows=500, p=3, d=3, *, number="float64", **more):
     data = logged(n_rows, p, d)
     contexts = np.array(data.contexts)
-    if binary:
+    if more.get("binary"):
         contexts[:, 0] = contexts[:, 0] > 0
     columns = {f"x{column}": contexts[:, column] for column in range(p)}
     columns |= {"done": [f"a{action}" for action in data.actions], "gained": data.rewards}
-    columns |= {"chance": np.full(n_rows, 1 / d)} if known else {}
+    columns |= {"chance": np.full(n_rows, 1 / d)} if more.get("known") else {}
+    columns |= {"person": np.arange(n_rows) // 2} if more.get("grouped") else {}
     path = folder / "rows.parquet"
     parquet.write_table(pa.table(columns), path)
     schema = fedopl.Schema(
@@ -365,7 +399,8 @@ def on_disk(folder, n_rows=500, p=3, d=3, *, known=False, binary=False, number="
         reward="gained",
         direction="higher",
         numeric=[f"x{column}" for column in range(p)],
-        propensity="chance" if known else None,
+        propensity="chance" if more.get("known") else None,
+        group="person" if more.get("grouped") else None,
     )
     (folder / "rows").mkdir()
     return spool(path, schema, folder / "rows", number=number)
@@ -397,6 +432,8 @@ ON_DISK = {
         {"n_rows": 1200},
     ),
     "finite": ({**plan_of("marginal"), "policy": "finite"}, ALONE | {"shares"}, {}),
+    "groups": (plan_of("marginal"), ALONE | {"shares"}, {"grouped": True}),
+    "known by the data": (plan_of("auto"), ALONE, {"known": True}),
 }
 
 
@@ -404,6 +441,7 @@ ON_DISK = {
 def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, rows, reads, tmp_path):
     run = fedopl.learn({"only": on_disk(tmp_path, **rows)}, **given)
     assert not run.refusals
+    conditions = conditions if rows.get("grouped") else conditions | {"dealt"}
     letters = {"l": max(1, given.get("depth", 2) - 1)}
     expected = {
         query: [costs.passes(query, letters, frozenset(conditions))] * len(found)
@@ -419,7 +457,7 @@ def test_limits_cost_passes_to_find_rare_values_and_twins(binary, reads, tmp_pat
     data = on_disk(tmp_path, 900, binary=binary)
     run = fedopl.learn({"only": data}, limits="guarded", **plan_of("marginal"))
     assert not run.refusals
-    conditions = frozenset({*ALONE, "shares", "guarded", *["guarded, usual"] * binary})
+    conditions = frozenset({*ALONE, "dealt", "shares", "guarded", *["guarded, usual"] * binary})
     for query, (found,) in reads.by_query.items():
         expected = costs.passes(query, {}, conditions)
         # Policies are compared until they are told apart, which takes all rows at most.

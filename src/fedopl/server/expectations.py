@@ -65,7 +65,9 @@ def _mixing_exchanges(study: Study, n_clients: int) -> int:
     """Sums and values along a path; everybody's own policy, every step and the average."""
     plan = study.mixture
     if plan.kind == "path":
-        return 2
+        # The policy that the path begins with comes in every query.
+        room = len(plan.alphas) if study.policy == "finite" else most_candidates(study) - 1
+        return 1 + ceil(len(plan.alphas) / room)
     if plan.kind == "minimax" and study.policy == "linear":
         return ceil(n_clients / most_candidates(study)) + plan.steps + 1
     return 0
