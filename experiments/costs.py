@@ -30,6 +30,16 @@ def value_of(formula: str, letters: Letters) -> float:
     return _value(ast.parse(formula, mode="eval").body, letters)
 
 
+def in_brackets(formula: str) -> str:
+    """The formula so that something can be multiplied by it."""
+    depth = 0
+    for sign in formula:
+        depth += (sign == "(") - (sign == ")")
+        if not depth and sign in "+−":
+            return f"({formula})"
+    return formula
+
+
 def _value(node: ast.expr, letters: Letters) -> float:
     match node:
         case ast.Constant(value=int() as number):

@@ -9,6 +9,7 @@ from math import ceil
 
 import costs
 import numpy as np
+import performance_page as page
 import pyarrow as pa
 import pytest
 from costs import ANSWERS, QUERIES, WAYS, Around, value_of
@@ -322,6 +323,22 @@ def test_observed_thresholds_cost_no_exchange(travelled):
     check(run, way, letters, Around(), travelled)
 
 
+@pytest.mark.parametrize("outcome", ["ridge", "ols"])
+@pytest.mark.parametrize("propensity", ["auto", "logistic", "marginal"])
+def test_which_models_nuisances_are_costs_nobody_a_byte(outcome, propensity, travelled):
+    plan = fedopl.NuisancePlan(outcome=outcome, propensity=propensity)
+    run = fedopl.learn(clients(3, 2, 2), nuisances=plan)
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(3, 2), Around(), travelled)
+
+
+def test_limits_change_no_size(travelled):
+    run = fedopl.learn(clients(3, 2, 2), limits="guarded", **options(Around(), 5))
+    assert not run.refusals
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(3, 2), Around(), travelled)
+
+
 @pytest.mark.parametrize(("d", "n_clients"), [(2, 2), (2, 5), (4, 3)])
 def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
     def asked(**given):
@@ -332,6 +349,10 @@ def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
     usual = asked()
     on_path = asked(mixture=fedopl.mixture.path("client 1")) - usual
     assert on_path == {"SumFitting": 1, "EstimateValues": ceil(5 / (d + 1))}
+    finite = asked(policy="finite")
+    on_path = asked(policy="finite", mixture=fedopl.mixture.path("client 1")) - finite
+    assert on_path == {"EstimateValues": 2}
+    assert asked(policy="finite", mixture="minimax") == finite
     climbed = asked(mixture="minimax") - usual
     assert set(climbed) == {"EstimateValues"}
     assert climbed["EstimateValues"] <= ceil(n_clients / (d + 2)) + 15 + 1
@@ -496,6 +517,32 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         "pair_means": 1,
         "value_slope": 15,
     }
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def is_accepted(p, d, **more):
+    names = {"actions": [f"a{a}" for a in range(d)], "features": [f"x{f}" for f in range(p)]}
+    try:
+        fedopl.Study(**names, **more)
+    except fedopl.OptionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("d", [4, 100])
+def test_federated_nuisances_are_told_up_to_the_features_that_the_page_says(d):
+    most = page.most_features(d)
+    assert is_accepted(most, d)
+    assert not is_accepted(most + 1, d)
+
+
+@pytest.mark.parametrize(("bins", "d"), [(8, 4), (32, 4), (32, 100)])
+def test_cells_are_told_up_to_the_columns_that_the_page_says(bins, d):
+    most, tree = page.most_columns(bins, d), {"policy": "tree", "tree": {"bins": bins}}
+    assert is_accepted(most, d, **tree)
+    assert not is_accepted(most + 1, d, **tree)
 
 
 # --- what is kept ---------------------------------------------------------------------------------

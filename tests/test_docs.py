@@ -359,16 +359,16 @@ def test_json_has_the_keys_that_the_reference_names(tmp_path, monkeypatch):
         assert f"| `{path.name}{'/' * path.is_dir()}` |" in page
 
 
-# --- (d) the reference is the code ---------------------------------------------------------------
+# --- (d) tables are the code's -------------------------------------------------------------------
 
 
-def test_the_tables_of_the_reference_are_those_of_the_code(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "experiments")
-    reference = importlib.import_module("reference_page")
-    text = reference.PAGE.read_text(encoding="utf-8")
-    for mark, lines in reference.tables().items():
+@pytest.mark.parametrize("script", ["reference_page", "performance_page"])
+def test_the_tables_of_a_page_are_those_of_the_code(script):
+    page = importlib.import_module(script)
+    text = page.PAGE.read_text(encoding="utf-8")
+    for mark, lines in page.tables().items():
         written = text.split(f"<!-- {mark} -->\n")[1].split(f"<!-- end of {mark} -->")[0]
-        # If not: python experiments/reference_page.py
+        # If not: python experiments/reference_page.py, or the other
         assert written == "".join(f"{line}\n" for line in lines), mark
 
 
