@@ -29,7 +29,10 @@ from fedopl.engines.runs import load_run
 from fedopl.study_file import StudyFile
 
 VERBS = sorted(command.callback.__name__ for command in app.registered_commands)
-HEAVY = ("numpy", "sklearn", "scipy", "matplotlib", "pyarrow", "jinja2", "duckdb")
+HEAVY = (
+    "numpy sklearn scipy matplotlib pyarrow narwhals pandas polars pydantic jinja2 duckdb "
+    "sqlalchemy flwr numba vowpalwabbit"
+).split()
 
 
 def assert_plain(done):
