@@ -185,28 +185,28 @@ class Way:
 
 
 WAYS = {
-    "csoaa-exact": Way(options='`oracle = "csoaa-exact"`, the default', asks=()),
+    "csoaa-exact": Way(options='`policy.oracle = "csoaa-exact"`, the default', asks=()),
     "csoaa-sgd": Way(
-        options='`oracle = "csoaa-sgd"` or `"csoaa-vw"`', asks=(("ImprovePolicy", "R"),)
+        options='`policy.oracle = "csoaa-sgd"` or `"csoaa-vw"`', asks=(("ImprovePolicy", "R"),)
     ),
-    "wap": Way(options='`oracle = "wap"`', asks=(("SumPairs", "1"),), w="P·(p + 1)"),
+    "wap": Way(options='`policy.oracle = "wap"`', asks=(("SumPairs", "1"),), w="P·(p + 1)"),
     "direct": Way(
-        options='`oracle = "direct"`', asks=(("SlopeOfValue", "15"), ("EstimateValues", "1"))
+        options='`policy.oracle = "direct"`', asks=(("SlopeOfValue", "15"), ("EstimateValues", "1"))
     ),
     "finite": Way(
-        options='`policy = "finite"`, constant arms',
+        options='`policy.kind = "finite"`, constant arms only',
         asks=(("EstimateValues", "1"),),
         v="d",
         W="d·d·(p + 1)",
     ),
     "tree": Way(
-        options='`policy = "tree"`',
+        options='`policy.kind = "tree"`',
         asks=(("CountBins", "k"), ("SumCells", "l")),
         w="508",
         leaves=True,
     ),
     "observed": Way(
-        options='`policy = "tree"`, `thresholds = "observed"`', asks=(), w="508", leaves=True
+        options='the same, `tree.thresholds = "observed"`', asks=(), w="508", leaves=True
     ),
 }
 
@@ -287,7 +287,7 @@ CONDITIONS = {
     "own models": "with local nuisances, or if rows are held out",
     "dealt": "unless rows come in groups",
     "shares": "unless propensities are known",
-    "fitted": 'unless they are, or `propensity = "marginal"`',
+    "fitted": 'unless they are, or `nuisances.propensity = "marginal"`',
     "linear alone": "if rows are held out, and the policy is no tree",
     "tree alone": "if rows are held out, and the policy is a tree",
 }
@@ -360,10 +360,10 @@ MEMORY = {
     ),
     "disk": Kept(
         where="disk",
-        what='rows, folds and scores with `rows = "disk"`, up to 256 actions',
+        what='rows, folds and scores with `data.rows = "disk"`, up to 256 actions',
         n_bytes="n·(8·p + 8·d + 19)",
     ),
     "half": Kept(
-        where="disk", what='the same with `numbers = "float32"`', n_bytes="n·(4·p + 8·d + 19)"
+        where="disk", what='the same with `data.numbers = "float32"`', n_bytes="n·(4·p + 8·d + 19)"
     ),
 }

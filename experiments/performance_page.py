@@ -128,7 +128,7 @@ SHAPES = ((10, 2), (40, 4), (200, 4), (40, 20))
 LOCAL = Around(federated=False)
 METHODS: dict[str, tuple[str, Around, dict[str, str]]] = {
     "`csoaa-exact`": ("csoaa-exact", Around(), {}),
-    '`csoaa-exact`, `nuisances = "local"`': ("csoaa-exact", LOCAL, {}),
+    '`csoaa-exact`, `nuisances.kind = "local"`': ("csoaa-exact", LOCAL, {}),
     "the same with blocks": ("csoaa-exact", LOCAL, {"f": "p/d + 1", "g": "d"}),
     "`csoaa-sgd`, 40 rounds": ("csoaa-sgd", Around(), {}),
     "`wap`": ("wap", Around(), {}),
@@ -263,7 +263,7 @@ def all_passes() -> list[str]:
         for title, way, around, more in (
             ("`csoaa-exact`", "csoaa-exact", Around(), frozenset()),
             ("the same with limits, at least", "csoaa-exact", Around(), frozenset({"guarded"})),
-            ('`csoaa-exact`, `nuisances = "local"`', "csoaa-exact", LOCAL, frozenset()),
+            ('`csoaa-exact`, `nuisances.kind = "local"`', "csoaa-exact", LOCAL, frozenset()),
             ("finite", "finite", Around(), frozenset()),
             ("tree of depth two", "tree", Around(), tree),
         )
@@ -292,8 +292,8 @@ def many_rows() -> list[str]:
         "rows",
         "kept in memory",
         "more for `csoaa-sgd`",
-        'or on disk: `rows = "disk"`',
-        'with `numbers = "float32"`',
+        'or on disk: `data.rows = "disk"`',
+        'with `data.numbers = "float32"`',
         f"read from there in {n_passes} passes",
     )
     return table(head, *rows, right=6)

@@ -1,6 +1,7 @@
 """What docs/performance.md says things cost is what they cost, to the byte and to the pass."""
 
 import enum
+import re
 import struct
 from collections import Counter
 from importlib.util import find_spec
@@ -517,6 +518,18 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         "pair_means": 1,
         "value_slope": 15,
     }
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def test_settings_on_the_page_are_those_of_the_reference():
+    reference = page.PAGE.with_name("reference.md").read_text(encoding="utf-8")
+    files = "policy|tree|plan|nuisances|evaluation|joining|data"
+    named = re.findall(rf"`((?:{files})\.\w+)", page.PAGE.read_text(encoding="utf-8"))
+    assert len(named) > 20
+    for key in named:
+        assert f"| `{key}` |" in reference, key
 
 
 # --- limits ---------------------------------------------------------------------------------------
