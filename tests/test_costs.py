@@ -3,6 +3,7 @@
 import enum
 import re
 import struct
+import sys
 from collections import Counter
 from importlib.util import find_spec
 from itertools import groupby
@@ -399,8 +400,10 @@ class Reads:
 
 @pytest.fixture
 def reads(monkeypatch):
-    monkeypatch.setattr(workspace, "ROWS_PER_CHUNK", 150)
     assert chunks.ROWS_PER_CHUNK == costs.ROWS_PER_CHUNK
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fedopl.client.") and hasattr(module, "ROWS_PER_CHUNK"):
+            monkeypatch.setattr(module, "ROWS_PER_CHUNK", 150)
     return Reads(monkeypatch)
 
 
@@ -582,16 +585,10 @@ def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch)
     arrays = (data.contexts, data.actions, data.rewards)
     assert sum(array.nbytes for array in arrays) == kept("rows", **letters)
     assert space.folds.of_row.nbytes == kept("folds", **letters)
-    assert space.propensities.values.nbytes == kept("propensities", **letters)
+    assert space.chances.of(space.data, space.folds).nbytes == kept("propensities", **letters)
     assert space.scores.nbytes == kept("scores", **letters)
-    rows = space.examples(*(array for array in last_standardisation(space)))
+    rows = space.examples(np.zeros(p + 1), np.ones(p + 1))
     assert rows.features.nbytes + rows.scores.nbytes == kept("steps", **letters)
-
-
-def last_standardisation(space):
-    """Any will do: the size does not depend on it."""
-    width = space.data.n_features + 1
-    return np.zeros(width), np.ones(width)
 
 
 @pytest.mark.parametrize(("p", "d", "n_clients"), [(3, 2, 2), (6, 3, 4)])
