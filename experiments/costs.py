@@ -293,27 +293,27 @@ CONDITIONS = {
 }
 # Each line is one way through all rows on disk; tests count what is read of the files.
 PASSES = (
-    Pass(query="Enrol", what="deal rows to folds, by a hash of their contexts", when="dealt"),
-    Pass(query="Enrol", what="count rows of each fold and action"),
-    Pass(query="SumOutcomes", what="find values that few rows have", times="2", when="guarded"),
-    Pass(query="SumOutcomes", what="count them", times="2", when="guarded, usual"),
+    Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
+    Pass(query="Enrol", what="how many rows each fold has of each action"),
+    Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
+    Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
     Pass(query="SumScores", what="the same, for the client's own models", when="own models"),
     Pass(query="SumScores", what="how often actions were taken", when="shares"),
-    Pass(query="SumScores", what="draw up to 200,000 rows to fit to", times="2", when="fitted"),
+    Pass(query="SumScores", what="up to 200,000 rows to fit to", times="2", when="fitted"),
     Pass(query="SumScores", what="what the client would learn alone", when="linear alone"),
     Pass(
         query="SumScores",
-        what="the same: its quantiles, and each level",
+        what="the same: quantiles, and each level",
         times="l + 1",
         when="tree alone",
     ),
     Pass(query="SumScores", what="scores"),
     Pass(query="SumScores", what="sums of squares and scores"),
-    Pass(query="CountBins", what="count rows in bins"),
+    Pass(query="CountBins", what="counts in bins"),
     Pass(query="SumCells", what="sums for every two columns"),
     Pass(query="EstimateValues", what="scores of what policies decide"),
-    Pass(query="Describe", what="count decisions"),
+    Pass(query="Describe", what="counts of decisions"),
     Pass(query="ValueLeaves", what="scores in each leaf"),
 )
 

@@ -113,7 +113,7 @@ def passes() -> list[str]:
         (f"`{one.query}`", one.what, CONDITIONS.get(one.when, "always"), one.times)
         for one in PASSES
     ]
-    return table(("answering", "goes through the rows to", "", "passes"), *rows, right=1)
+    return table(("answering", "goes through the rows for", "", "passes"), *rows, right=1)
 
 
 def kept() -> list[str]:
