@@ -39,7 +39,8 @@ of its own (`make peers`); a peer that cannot be installed is reported absent. E
 by the command it shows, in one run, on the machine it names. Read ratios, not seconds: machines
 differ and are noisy, but what is compared ran on the same rows, in turns. Seconds are medians by
 the clock, with least and most; times are on one thread. `results/` has the numbers, `--quick` gives
-every script a try in seconds. This page is written by `python benchmarks/readme.py`.
+every script a try in seconds. This page is written by `python benchmarks/readme.py`. What can be
+known without a clock, bytes and trips and passes, is in [What things cost](../docs/performance.md).
 """
 
 
