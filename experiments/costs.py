@@ -294,7 +294,6 @@ CONDITIONS = {
 # Each line is one way through all rows on disk; tests count what is read of the files.
 PASSES = (
     Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
-    Pass(query="Enrol", what="how many rows each fold has of each action"),
     Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
     Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
@@ -309,7 +308,7 @@ PASSES = (
         when="tree alone",
     ),
     Pass(query="SumScores", what="scores"),
-    Pass(query="SumScores", what="sums of squares and scores"),
+    Pass(query="SumScores", what="sums of scores"),
     Pass(query="CountBins", what="counts in bins"),
     Pass(query="SumCells", what="sums for every two columns"),
     Pass(query="EstimateValues", what="scores of what policies decide"),
@@ -341,7 +340,12 @@ class Kept:
 ROWS_PER_CHUNK = 131_072
 MEMORY = {
     "rows": Kept(where="client", what="rows: contexts, actions, rewards", n_bytes="8·n·(p + 2)"),
-    "folds": Kept(where="client", what="the fold of each row", n_bytes="2·n"),
+    "ordered": Kept(
+        where="client",
+        what="the same in the order of folds and actions, and whence each row came",
+        n_bytes="8·n·(p + 3)",
+    ),
+    "folds": Kept(where="client", what="the fold of each row, in both orders", n_bytes="4·n"),
     "propensities": Kept(where="client", what="propensities", n_bytes="8·n·d"),
     "scores": Kept(where="client", what="scores", n_bytes="8·n·d"),
     "steps": Kept(

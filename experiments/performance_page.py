@@ -283,7 +283,7 @@ def many_rows() -> list[str]:
     n_passes, rows = _passes("csoaa-exact", Around(), PROPENSITIES["`logistic` or `auto`"]), []
     for n in (100_000, 1_000_000, 10_000_000):
         own = {"n": n, "p": 40, "d": 4}
-        names = ("rows", "folds", "propensities", "scores")
+        names = ("rows", "ordered", "folds", "propensities", "scores")
         memory = sum(value_of(MEMORY[name].n_bytes, own) for name in names)
         others = (value_of(MEMORY[name].n_bytes, own) for name in ("steps", "disk", "half"))
         read = n_passes * 8 * n * 40
