@@ -108,11 +108,17 @@ class DealtRows:
 
     def n_rows(self, split: Split) -> int:
         """How many rows a split has."""
-        by_part = self.counts.sum(axis=1)
-        if split is Split.EVALUATION:
-            return int(by_part[-1])
-        first = {Split.TRAINING: 0, Split.FITTING: 1}
-        return int(by_part[first[split] : -1].sum() if split in first else by_part[0])
+        return self._sizes[split]
+
+    @cached_property
+    def _sizes(self) -> dict[Split, int]:
+        first, *others, apart = self.counts.sum(axis=1).tolist()
+        return {
+            Split.TRAINING: first + sum(others),
+            Split.FITTING: sum(others),
+            Split.VALIDATION: first,
+            Split.EVALUATION: apart,
+        }
 
     # --- values that would give a few of them away ---------------------------------------------
 

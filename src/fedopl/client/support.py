@@ -8,6 +8,8 @@ from fedopl.arrays import FloatArray
 from fedopl.client.logged_data import LoggedData
 from fedopl.wire.vocabulary import CHANCE_CUTS
 
+_FROM = (-np.inf, *CHANCE_CUTS)  # where each bin begins
+
 
 @dataclass(frozen=True, eq=False)
 class Support:
@@ -27,9 +29,10 @@ class SupportSums:
     def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
         """Count and weigh these rows; one whose propensity is not known does not count."""
         told, actions = propensities[rows], data.actions[rows]
-        for counts, column in zip(self._chances, np.ascontiguousarray(told.T), strict=True):
-            above = [np.count_nonzero(column >= cut) for cut in (-np.inf, *CHANCE_CUTS)]
-            counts -= np.diff(above, append=0)
+        columns = np.ascontiguousarray(told.T)
+        above = np.array([[np.count_nonzero(c >= cut) for cut in _FROM] for c in columns])
+        self._chances[:, -1] += above[:, -1]
+        self._chances[:, :-1] += above[:, :-1] - above[:, 1:]
         logged = told[np.arange(len(told)), actions]
         weights = 1.0 if data.weights is None else data.weights[rows]
         inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
