@@ -9,12 +9,13 @@ and action are told apart by their position.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.dealing import (
     APART,
     RECORDS_PER_BUCKET,
@@ -241,9 +242,10 @@ def _hashes(contexts: FloatArray, multipliers: Keys) -> Keys:  # (n_hashes, n_ro
     return scramble(keys)
 
 
+@cache
 def _odd_numbers(seed: int, purpose: str, how_many: int) -> Keys:
     rng = generator_for(seed, purpose=purpose)
-    return rng.integers(0, 2**64, how_many, dtype=np.uint64) | np.uint64(1)
+    return frozen(rng.integers(0, 2**64, how_many, dtype=np.uint64) | np.uint64(1))
 
 
 # --- on disk ---------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fedopl.least_squares import LinearModels
 
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
 ROWS_PER_BLOCK = 8192
+MANY_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,11 +77,12 @@ def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_column
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
     """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
     origin = np.insert(sums.origin, -1, 0.0)  # z moves by the origin, its one stays
-    for own in sums.sums:  # a fold at a time: they can be large together
-        moved = own[:, -2] + own[:, -2, -2, None] / 2 * origin
-        shift = origin[:, None] * moved[:, None]
+    # A fold at a time where they are large together.
+    for own in sums.sums if sums.sums.nbytes > MANY_BYTES else [sums.sums]:
+        moved = own[..., -2, :] + own[..., -2, -2, None] / 2 * origin
+        shift = origin[:, None] * moved[..., None, :]
         own += shift
-        own += shift.swapaxes(1, 2)
+        own += shift.swapaxes(-1, -2)
     return sums.sums
 
 
@@ -108,7 +110,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
 
 def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
     """Near the middle of the data: sums of squares about a distant zero lose their digits."""
-    rows = np.flatnonzero(folds.of_row < folds.n_folds)[:ROWS_PER_BLOCK]
+    rows = np.flatnonzero(folds.of_row[:ROWS_PER_BLOCK] < folds.n_folds)
     if not len(rows):
         return np.zeros(data.n_features + 1)
     sample = data.contexts[rows]

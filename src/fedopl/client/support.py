@@ -30,7 +30,7 @@ class SupportSums:
         """Count and weigh these rows; one whose propensity is not known does not count."""
         told, actions = propensities[rows], data.actions[rows]
         columns = np.ascontiguousarray(told.T)
-        above = np.array([[np.count_nonzero(c >= cut) for cut in _FROM] for c in columns])
+        above = np.stack([(columns >= cut).sum(axis=1) for cut in _FROM], axis=1)
         self._chances[:, -1] += above[:, -1]
         self._chances[:, :-1] += above[:, :-1] - above[:, 1:]
         logged = told[np.arange(len(told)), actions]
