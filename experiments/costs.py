@@ -284,10 +284,9 @@ class Pass:
 CONDITIONS = {
     "guarded": "with limits",
     "guarded, usual": "with limits, if a feature has two values or mostly one",
-    "own models": "with local nuisances, or if rows are held out",
+    "own models": "with local nuisances, or if a value is too rare to be told",
     "dealt": "unless rows come in groups",
-    "shares": "unless propensities are known",
-    "fitted": 'unless they are, or `nuisances.propensity = "marginal"`',
+    "fitted": 'unless propensities are known, or `nuisances.propensity = "marginal"`',
     "linear alone": "if rows are held out, and the policy is no tree",
     "tree alone": "if rows are held out, and the policy is a tree",
 }
@@ -298,8 +297,7 @@ PASSES = (
     Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
     Pass(query="SumScores", what="the same, for the client's own models", when="own models"),
-    Pass(query="SumScores", what="how often actions were taken", when="shares"),
-    Pass(query="SumScores", what="up to 200,000 rows to fit to", times="2", when="fitted"),
+    Pass(query="SumScores", what="up to 200,000 rows to fit to", when="fitted"),
     Pass(query="SumScores", what="what the client would learn alone", when="linear alone"),
     Pass(
         query="SumScores",

@@ -244,11 +244,10 @@ def large() -> list[str]:
     return table(head, *rows, right=3)
 
 
-USUALLY = frozenset({"dealt", "own models", "linear alone"})
+USUALLY = frozenset({"dealt", "linear alone"})
 PROPENSITIES = {
-    "known": USUALLY,
-    "`marginal`": USUALLY | {"shares"},
-    "`logistic` or `auto`": USUALLY | {"shares", "fitted"},
+    "known or `marginal`": USUALLY,
+    "`logistic` or `auto`": USUALLY | {"fitted"},
 }
 
 

@@ -436,28 +436,28 @@ def plan_of(propensity, kind="federated"):
 
 
 TREE = {"policy": "tree", "tree": fedopl.TreePlan(bins=4, cuts={"x0": (-1, 0, 1)})}
-ALONE = {"own models", "linear alone"}
+ALONE = {"linear alone"}
 ON_DISK = {
     "known": (plan_of("known"), ALONE, {"known": True}),
-    "marginal": (plan_of("marginal"), ALONE | {"shares"}, {}),
-    "logistic": (plan_of("logistic"), ALONE | {"shares", "fitted"}, {}),
-    "auto": (plan_of("auto"), ALONE | {"shares", "fitted"}, {}),
-    "local": (plan_of("marginal", "local"), ALONE | {"shares"}, {}),
-    "nothing held out": ({**plan_of("marginal"), "evaluation_share": 0}, {"shares"}, {}),
+    "marginal": (plan_of("marginal"), ALONE, {}),
+    "logistic": (plan_of("logistic"), ALONE | {"fitted"}, {}),
+    "auto": (plan_of("auto"), ALONE | {"fitted"}, {}),
+    "local": (plan_of("marginal", "local"), ALONE | {"own models"}, {}),
+    "nothing held out": ({**plan_of("marginal"), "evaluation_share": 0}, set(), {}),
     "local, nothing held out": (
         {**plan_of("marginal", "local"), "evaluation_share": 0},
-        {"shares", "own models"},
+        {"own models"},
         {},
     ),
-    "wider": (plan_of("marginal"), ALONE | {"shares"}, {"p": 7, "d": 2, "n_rows": 700}),
-    "tree": ({**plan_of("marginal"), **TREE}, {"own models", "shares", "tree alone"}, {}),
+    "wider": (plan_of("marginal"), ALONE, {"p": 7, "d": 2, "n_rows": 700}),
+    "tree": ({**plan_of("marginal"), **TREE}, {"tree alone"}, {}),
     "deep tree": (
         {**plan_of("marginal"), **TREE, "depth": 4},
-        {"own models", "shares", "tree alone"},
+        {"tree alone"},
         {"n_rows": 1200},
     ),
-    "finite": ({**plan_of("marginal"), "policy": "finite"}, ALONE | {"shares"}, {}),
-    "groups": (plan_of("marginal"), ALONE | {"shares"}, {"grouped": True}),
+    "finite": ({**plan_of("marginal"), "policy": "finite"}, ALONE, {}),
+    "groups": (plan_of("marginal"), ALONE, {"grouped": True}),
     "known by the data": (plan_of("auto"), ALONE, {"known": True}),
 }
 
@@ -482,7 +482,7 @@ def test_limits_cost_passes_to_find_rare_values_and_twins(binary, reads, tmp_pat
     data = on_disk(tmp_path, 900, binary=binary)
     run = fedopl.learn({"only": data}, limits="guarded", **plan_of("marginal"))
     assert not run.refusals
-    conditions = frozenset({*ALONE, "dealt", "shares", "guarded", *["guarded, usual"] * binary})
+    conditions = frozenset({*ALONE, "dealt", "guarded", *["guarded, usual"] * binary})
     for query, (found,) in reads.by_query.items():
         expected = costs.passes(query, {}, conditions)
         # Policies are compared until they are told apart, which takes all rows at most.

@@ -1,6 +1,6 @@
 """How likely actions were, for rows that come some at a time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,25 +37,24 @@ class Chances:
 def chances_of(rows: DealtRows, kind: str, seed: int) -> Chances:
     """Known ones or the best of some models; of many rows, a model is fitted to a part."""
     if rows.is_on_disk or rows.given.n_rows > MOST_FITTED:
-        return in_passes(rows.chunks, kind, (rows.n_folds, rows.given.n_actions))
+        return _in_passes(rows, kind)
     whole = rows.whole
     found = fit_propensities(whole.data, whole.folds, kind, seed)
     return Chances(of=lambda _data, _folds: found.values, chosen=found.chosen)
 
 
-def in_passes(chunks: Callable[[], Iterable[Chunk]], kind: str, shape: tuple[int, int]) -> Chances:
-    """Known ones, shares from one pass, or a model fitted to a part of the rows.
+def _in_passes(rows: DealtRows, kind: str) -> Chances:
+    """Known ones, shares, or a model fitted to a part of the rows.
 
-    `shape` is how many folds and actions there are. With "auto" that part also decides which of the
-    last two has the lower log loss out of fold.
+    With "auto" that part also decides which of the last two has the lower log loss out of fold.
     """
-    first = next(iter(chunks()))
-    if kind == "known" or (kind == "auto" and first.data.propensities is not None):
+    if kind == "known" or (kind == "auto" and rows.given.propensities is not None):
         return Chances(of=lambda data, folds: _known(data, folds), chosen="known")
-    marginal = _marginal(chunks, shape)
+    shares = marginal_shares(rows.weights[:-1], apart=True)
+    marginal = Chances(of=lambda _, folds: shares.take(folds.of_row, axis=0), chosen="marginal")
     if kind == "marginal":
         return marginal
-    sample = _sampled(chunks)
+    sample = _sampled(rows)
     models = fold_classifiers(sample.data, sample.folds, logistic_classifier(1.0), seed=0)
     logistic = Chances(of=lambda data, folds: predicted(models, data, folds), chosen="logistic")
     if kind == "logistic":
@@ -73,22 +72,12 @@ def _known(data: LoggedData, folds: Folds) -> FloatArray:
     return PROPENSITIES["known"](data, folds).values
 
 
-def _marginal(chunks: Callable[[], Iterable[Chunk]], shape: tuple[int, int]) -> Chances:
-    n_folds, n_actions = shape
-    taken = np.zeros((n_folds + 1) * n_actions)
-    for chunk in chunks():
-        taken += np.bincount(chunk.cells(), chunk.data.weights, len(taken))
-    shares = marginal_shares(taken.reshape(-1, n_actions)[:n_folds], apart=True)
-    return Chances(of=lambda _, folds: shares.take(folds.of_row, axis=0), chosen="marginal")
-
-
-def _sampled(chunks: Callable[[], Iterable[Chunk]]) -> Chunk:
+def _sampled(dealt: DealtRows) -> Chunk:
     """Evenly spread rows, few enough to fit a model to."""
-    n_rows = sum(chunk.data.n_rows for chunk in chunks())
-    step = max(1, -(-n_rows // MOST_FITTED))
+    step = max(1, -(-dealt.given.n_rows // MOST_FITTED))
     pieces: dict[str, list[Any]] = {}
     start = 0
-    for chunk in chunks():
+    for chunk in dealt.chunks():
         rows = np.arange(-start % step, chunk.data.n_rows, step)
         start += chunk.data.n_rows
         for name in ("contexts", "actions", "rewards", "weights"):

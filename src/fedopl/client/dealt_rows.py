@@ -1,9 +1,12 @@
 """A client's rows as one study goes through them: dealt, in order, and telling of nobody."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.chunks import ROWS_PER_CHUNK, Chunk, in_order
@@ -13,7 +16,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.client.on_disk import read_ahead, slices
 from fedopl.client.rarity import RareValues, rare_values, without
 from fedopl.client.store import fingerprint
-from fedopl.client.sums import FoldSums, added, fold_sums, squares_from_zero
+from fedopl.client.sums import MANY_BYTES, FoldSums, added, fold_sums, squares_from_zero
 from fedopl.study import Study
 from fedopl.wire.vocabulary import N_PARTS, RefusalCode, Split
 
@@ -24,6 +27,7 @@ class DealtRows:
     def __init__(self, given: LoggedData, study: Study, minimum_cell: int) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
         self._squares: FloatArray | None = None
+        self._kept: FoldSums | None = None
 
     @property
     def is_on_disk(self) -> bool:
@@ -93,13 +97,31 @@ class DealtRows:
     @cached_property
     def counts(self) -> IntArray:  # (n_folds + 1, n_actions)
         """Rows of each fold that took each action; those set apart come last."""
+        counts: IntArray = self._by_cell(
+            lambda cells, _, n_cells: np.bincount(cells, None, n_cells)
+        )
+        return counts
+
+    @cached_property
+    def weights(self) -> FloatArray:  # (n_folds + 1, n_actions)
+        """The same, with each row counting by its weight."""
+        weights = self.given.weights
+        if weights is None:
+            return self.counts.astype(np.float64)
+        return self._by_cell(
+            lambda cells, rows, n_cells: np.bincount(cells, weights[rows], n_cells)
+        )
+
+    def _by_cell(self, counted: Callable[[IntArray, slice, int], NDArray[Any]]) -> Any:
+        """What is counted in parts of the rows, by fold and action; no context is read."""
         given, folds = self.given, self.dealt
-        counts = np.zeros((folds.n_folds + 1) * given.n_actions, np.int64)
+        n_cells = (folds.n_folds + 1) * given.n_actions
         every = slices(given.n_rows, ROWS_PER_CHUNK) if self.is_on_disk else [slice(None)]
+        found = []
         for rows in every:
             cells = folds.of_row[rows].astype(np.int64) * given.n_actions + given.actions[rows]
-            counts += np.bincount(cells, minlength=len(counts))
-        return counts.reshape(-1, given.n_actions)
+            found.append(counted(cells, rows, n_cells))
+        return np.sum(found, axis=0).reshape(-1, given.n_actions)
 
     @property
     def n_folds(self) -> int:
@@ -149,17 +171,20 @@ class DealtRows:
     # --- summing them --------------------------------------------------------------------------
 
     def outcome_sums(self) -> FoldSums:
-        """Sums about one origin, without what is rare in a fold and action."""
+        """Sums about one origin, without what is rare in a fold and action, to be written over."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in self.chunks():
                 training = chunk.training
                 yield chunk.data.contexts[training], chunk.cells()[training]
 
-        return self.fold_sums(rare_values(parts, self.counts[:-1].size, self._minimum_cell))
+        found = self.fold_sums(rare_values(parts, self.counts[:-1].size, self._minimum_cell))
+        return replace(found, sums=found.sums.copy()) if found is self._kept else found
 
     def fold_sums(self, rare: tuple[RareValues, ...] = ()) -> FoldSums:
         """Sums about one origin, without these values."""
+        if self._kept is not None and not rare:
+            return self._kept
         total: FoldSums | None = None
         for chunk in self.chunks():
             training = chunk.training
@@ -171,6 +196,9 @@ class DealtRows:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         if not rare:
             self._squares = squares_from_zero(total)
+            # The client's own models will be made of them, too.
+            if self._study.evaluation_share and total.sums.nbytes <= MANY_BYTES:
+                self._kept = total
         return total
 
     @property
