@@ -25,8 +25,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import typer
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 import fedopl
@@ -85,6 +87,7 @@ def make_files(folder):
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     for name in ("north.csv", "south.csv"):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    parquet.write_table(pa.table(columns), folder / "north.parquet")
     renamed = ",".join({"plan": "coins", "age": "xage"}.get(name, name) for name in columns)
     labels = {"Dayton": "1", "Seattle": "2"}
     own = [re.sub("Dayton|Seattle", lambda site: labels[site[0]], line) for line in lines[1:]]

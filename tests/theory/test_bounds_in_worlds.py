@@ -148,7 +148,9 @@ def learn(world, sizes, seed, mixture=None):
         rows=record.rows,
         weights=record.mixture,
         policy=place_of(record.policy),
-        contexts=np.concatenate([rows.contexts[:, 0].astype(int) for rows in data.values()]),
+        contexts=np.concatenate(
+            [doors[name]._space.data.contexts[:, 0].astype(int) for name in NAMES]
+        ),
         scores=np.vstack([doors[name]._space.scores for name in NAMES]),
         codes=np.repeat(np.arange(3), sizes),
         statistics=record.tree,

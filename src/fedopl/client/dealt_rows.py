@@ -108,9 +108,10 @@ class DealtRows:
         weights = self.given.weights
         if weights is None:
             return self.counts.astype(np.float64)
-        return self._by_cell(
+        found: FloatArray = self._by_cell(
             lambda cells, rows, n_cells: np.bincount(cells, weights[rows], n_cells)
         )
+        return found
 
     def _by_cell(self, counted: Callable[[IntArray, slice, int], NDArray[Any]]) -> Any:
         """What is counted in parts of the rows, by fold and action; no context is read."""
