@@ -221,6 +221,9 @@ class Study(Checked):
             )
         return self
 
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @property
     def encoding(self) -> Encoding | None:
         """How tables become features, where the study reads tables."""

@@ -13,7 +13,7 @@ from fedopl.server.refusals import in_words
 from fedopl.server.transport import Transport
 from fedopl.study import Study
 from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
+from fedopl.wire.agreed import decoder_of
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import ANSWERS, Message, Refusal
 
@@ -77,7 +77,7 @@ class Conversation:
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._sizes, self._digest = axis_sizes(self.study), self.study.digest
+        self._decoder, self._digest = decoder_of(self.study), self.study.digest
 
     def ask(
         self,
@@ -164,7 +164,7 @@ class Conversation:
         return answers, latest
 
     def _checked(self, query: Message, expected: type[Answer], content: bytes) -> Answer | Refusal:
-        message = codec.decode(content, self._sizes)
+        message = self._decoder.decode(content)
         if message.study != self._digest:
             raise WireError("answers for another study")
         if isinstance(message, Refusal):

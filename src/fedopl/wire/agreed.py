@@ -1,4 +1,9 @@
-"""What follows from a study: which queries it needs, and how large their arrays are."""
+"""What follows from a study: which queries it needs, and how large their arrays are.
+
+Many clients of one study may be in one process, so it is worked out once for all of them.
+"""
+
+from functools import lru_cache
 
 import numpy as np
 
@@ -8,6 +13,7 @@ from fedopl.policies.tree import MOST_NODES, NODE_NUMBERS
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
 from fedopl.trees.plan import MOST_BINS
+from fedopl.wire.codec import Decoder, Sizes
 from fedopl.wire.vocabulary import (
     CHANCE_CUTS,
     MOST_CLIENTS,
@@ -37,7 +43,11 @@ from fedopl.wire.vocabulary import (
     ValueLeaves,
 )
 
+# What follows from so many studies is kept.
+STUDIES_AT_HAND = 16
 
+
+@lru_cache(STUDIES_AT_HAND)
 def queries_of(study: Study) -> frozenset[type[Message]]:
     """The queries this study needs; a client answers no others."""
     needed: set[type[Message]] = {Enrol, SumScores, EstimateValues}
@@ -64,7 +74,13 @@ def queries_of(study: Study) -> frozenset[type[Message]]:
     return frozenset(needed)
 
 
-def axis_sizes(study: Study) -> dict[Axis, range]:
+@lru_cache(STUDIES_AT_HAND)
+def decoder_of(study: Study) -> Decoder:
+    """What reads the messages of this study."""
+    return Decoder(axis_sizes(study))
+
+
+def axis_sizes(study: Study) -> Sizes:
     """How long each axis may be in this study; every size is agreed, and none depends on rows."""
     n_actions, n_features, folds = study.n_actions, study.n_features, study.nuisances.folds
     own = n_features // n_actions if study.policy_features == "blocks" else n_features
