@@ -17,6 +17,8 @@ MOST_COUNTED = 1 << 16
 
 def label_text(label: object) -> str:
     """One spelling per label, so that 25, 25.0 and '25' are the same action in every table."""
+    if isinstance(label, str):
+        return str(label)
     if isinstance(label, bool | np.bool_):
         return "true" if label else "false"
     if isinstance(label, Integral):
@@ -80,8 +82,8 @@ def _distinct_counted(array: NDArray[Any], low: int) -> tuple[list[object], IntA
 def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:
     """The names as text, refused if two of them are the same."""
     texts = tuple(label_text(name) for name in names)
-    repeated = sorted({text for text in texts if texts.count(text) > 1})
-    if repeated:
+    if len(set(texts)) < len(texts):
+        repeated = sorted({text for text in texts if texts.count(text) > 1})
         raise DataError(f"{what}: named more than once: {quoted(repeated)}")
     return texts
 

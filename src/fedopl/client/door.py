@@ -1,14 +1,15 @@
 """The door: bytes in, bytes out. It never raises, and nothing leaves any other way."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.client import own_models
+from fedopl.client.asked import read_query, sha256_of
 from fedopl.client.batches import Batches
 from fedopl.client.candidates import estimate_candidates, n_policies
 from fedopl.client.classifying import classify
@@ -30,7 +31,7 @@ from fedopl.policies.kinds import Policy
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
 from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes, queries_of
+from fedopl.wire.agreed import queries_of
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
@@ -106,8 +107,7 @@ class Door:
         needed = self.limits.rows_needed(study.n_features + 1)
         least = self.limits.minimum_cell
         self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed, least)
-        self._sizes, self._digest = axis_sizes(study), study.digest
-        self._needed = queries_of(study)
+        self._digest, self._needed = study.digest, queries_of(study)
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
@@ -120,9 +120,10 @@ class Door:
     def _handle(self, content: bytes) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
+        asked = sha256_of(content)
         try:
-            query = codec.decode(content, self._sizes)
-            answer = self._answer(query, content)
+            query = read_query(content, self.study)
+            answer = self._answer(query, asked)
         except RefusedError as refused:
             answer = self._refusal(refused.code, query)
         except codec.WrongVersionError:
@@ -131,9 +132,9 @@ class Door:
             answer = self._refusal(RefusalCode.MALFORMED, query)
         except (Exception, SystemExit):
             answer = self._refusal(RefusalCode.FAILED, query)
-        return self._written_down(query, content, answer)
+        return self._written_down(query, asked, answer)
 
-    def _written_down(self, query: Message | None, asked: bytes, answer: Message) -> bytes:
+    def _written_down(self, query: Message | None, asked: str, answer: Message) -> bytes:
         encoded = codec.encode(answer)
         try:
             self.ledger.append(entry_for(query, asked, answer, encoded))
@@ -146,29 +147,33 @@ class Door:
         exchange = query.exchange if query else 0
         return Refusal(study=self._digest, exchange=exchange, reason=code)
 
-    def _answer(self, query: Message, content: bytes) -> Message:
+    def _answer(self, query: Message, asked: str) -> Message:
         if query.study != self._digest:
             raise RefusedError(RefusalCode.WRONG_STUDY)
         if type(query) not in HANDLERS:
             raise RefusedError(RefusalCode.MALFORMED)
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self.limits.check_rows(self._space.n_training)
+        self.limits.check_rows(self._n_training)
         if isinstance(query, EstimateValues | ValueLeaves) and not self.limits.values:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
-        self._budgets.check(query, content)
+        self._budgets.check(query, asked)
         try:
             kind, fields = HANDLERS[type(query)](self, query)
         except RefusedError as refused:
             if refused.code is RefusalCode.SMALL_CELLS:
-                self._budgets.pay(query, content)
+                self._budgets.pay(query, asked)
             raise
         answer = kind(study=self._digest, exchange=query.exchange, **fields)
         self._check_sizes(
-            np.asarray(value) for value in fields.values() if isinstance(value, np.ndarray | float)
+            np.asarray(value) for value in fields.values() if isinstance(value, (np.ndarray, float))
         )
-        self._budgets.pay(query, content)
+        self._budgets.pay(query, asked)
         return answer
+
+    @cached_property
+    def _n_training(self) -> int:
+        return self._space.n_training
 
     @cached_property
     def _budgets(self) -> Budgets:
@@ -193,7 +198,7 @@ class Door:
         for array in arrays:
             # Not of |array|: that would be another array as large.
             largest = max(array.max(initial=0.0), -array.min(initial=0.0))
-            if not np.isfinite(largest):
+            if not isfinite(largest):
                 raise RefusedError(RefusalCode.NOT_FINITE)
             if largest > self.limits.norm_cap:
                 raise RefusedError(RefusalCode.NORM_TOO_LARGE)
@@ -224,7 +229,7 @@ class Door:
         self._check_models(query)
         models = np.where(query.supported[..., None] > 0, query.models, np.nan)
         scored = self._space.scored_with(models)
-        told = asdict(self._space.score_means(scored))
+        told = vars(self._space.score_means(scored))
         self._check_sizes(told.values())
         self._space.keep(scored)
         return ScoreSums, told
@@ -234,7 +239,7 @@ class Door:
         space = self._space
         parts = (space.rows(Split.FITTING), space.rows(Split.VALIDATION))
         check_parts(np.isfinite(space.scores), parts, space.rows_needed)
-        return ScoreSums, asdict(space.fitting_means())
+        return ScoreSums, vars(space.fitting_means())
 
     def _pair_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
@@ -346,7 +351,7 @@ class Door:
             raise RefusedError(RefusalCode.SMALL_CELLS)
 
     def _check_sums(self) -> None:
-        if self._space.n_training < self._space.rows_needed:
+        if self._n_training < self._space.rows_needed:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
 
 

@@ -5,7 +5,6 @@ the rule that recurs here: what is told, what is left out, and what two answers 
 either no row or on enough of them.
 """
 
-import hashlib
 from collections.abc import Iterable
 from itertools import combinations
 
@@ -29,6 +28,8 @@ def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as count
 
 def large_enough(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
     """The cells whose sums may be told, such that just a few rows are left out of no fold."""
+    if counts.min() >= needed:
+        return np.ones(counts.shape, np.bool_)
     enough = np.stack([_large_enough_in_fold(fold, needed) for fold in counts])
     for fold in np.argsort(counts.sum(axis=1)):
         if not 0 < int(counts[~enough].sum()) < needed:
@@ -76,6 +77,8 @@ class KnownScores:
         Refused where, of the others, an action has a few scores only, or two actions have them in
         nearly the same rows: the difference of their sums would tell of the rest.
         """
+        if self.are_complete and (self.n_rows >= needed or self.n_rows == 0):
+            return np.zeros(len(self.both), np.bool_)
         counts = np.diagonal(self.both)
         missing = self.n_rows - counts
         few: BoolArray = (missing > 0) & (missing < needed)
@@ -117,26 +120,23 @@ class Budgets:
 
     def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
-        self._paid: dict[str, set[str]] = {kind.__name__: set() for kind in budgets}
+        self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
+        names = {kind.__name__ for kind in budgets}
         for entry in ledger.entries():
             told = entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
-            if told and entry.study == study.hex() and entry.query in self._paid:
-                self._paid[entry.query].add(entry.query_sha256)
+            if told and entry.study == study.hex() and entry.query in names:
+                self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
 
-    def check(self, query: Message, content: bytes) -> None:
-        """Refuse a query that nothing is left for."""
+    def check(self, query: Message, asked: str) -> None:
+        """Refuse a query, whose SHA-256 is `asked`, that nothing is left for."""
         budget = self._budgets.get(type(query))
         if budget is None:
             return
-        paid = self._paid[type(query).__name__]
-        if _digest(content) not in paid and len(paid) >= budget:
+        paid = self._paid.get(type(query).__name__, ())
+        if asked not in paid and len(paid) >= budget:
             raise RefusedError(RefusalCode.BUDGET_SPENT)
 
-    def pay(self, query: Message, content: bytes) -> None:
+    def pay(self, query: Message, asked: str) -> None:
         """Count a query that something was told to."""
         if type(query) in self._budgets:
-            self._paid[type(query).__name__].add(_digest(content))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+            self._paid.setdefault(type(query).__name__, set()).add(asked)

@@ -5,13 +5,13 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
+from math import sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from fedopl.errors import StorageError
-from fedopl.wire.codec import FIELDS
+from fedopl.wire.codec import ARRAYS
 from fedopl.wire.vocabulary import Message, Refusal
 
 
@@ -105,28 +105,30 @@ def _for_its_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def entry_for(query: Message | None, asked: bytes, answer: Message, content: bytes) -> Entry:
-    """What the ledger says of an answer."""
-    arrays: dict[str, Any] = {
-        name: getattr(answer, name)
-        for name, axes in FIELDS[type(answer)]
-        if isinstance(axes, tuple)
-    }
+def entry_for(query: Message | None, asked: str, answer: Message, content: bytes) -> Entry:
+    """What the ledger says of an answer to the query whose SHA-256 is `asked`."""
+    arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
         when=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        study=answer.study.hex(),
+        study=_text_of(answer.study),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
         answer=type(answer).__name__,
         reason=answer.reason.name if isinstance(answer, Refusal) else "",
-        shapes={name: list(np.shape(array)) for name, array in arrays.items()},
+        shapes={name: list(array.shape) for name, array in arrays.items()},
         norms={name: _norm(array) for name, array in arrays.items()},
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        query_sha256=hashlib.sha256(asked).hexdigest(),
+        query_sha256=asked,
     )
+
+
+@lru_cache(16)
+def _text_of(digest: bytes) -> str:
+    """One text for all entries of a study, however many clients write them."""
+    return digest.hex()
 
 
 def _norm(array: Any) -> float:
     flat = array.reshape(-1)
-    return float(np.sqrt(flat @ flat))
+    return sqrt(flat.dot(flat))

@@ -109,10 +109,8 @@ def learn(
     rules = {name: rule for name, rule in given.items() if not isinstance(rule, Policy)}
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(Path(journal) / "scores") if journal else None
-    doors = {
-        name: Door(name, data, study, limits=as_limits(limits), store=store, rules=_checked(rules))
-        for name, data in clients.items()
-    }
+    own: dict[str, Any] = {"limits": as_limits(limits), "store": store, "rules": _checked(rules)}
+    doors = {name: Door(name, data, study, **own) for name, data in clients.items()}
     record = run_study(
         study,
         InProcess(doors, threads),
