@@ -1,8 +1,6 @@
 """Weighing answers by the mixture. Sums go by sorted names: floats depend on order."""
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Iterator, Mapping
 
 from fedopl.arrays import FloatArray
 from fedopl.errors import FederationError
@@ -12,16 +10,19 @@ from fedopl.mixture import AnyMixture, Weights, renormalised
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:
     """Σ_c λ_c · array_c; a client's weight is the server's, whatever the client says."""
-    names = sorted(arrays)
-    total = np.zeros_like(arrays[names[0]], dtype=np.float64)
-    for name in names:
-        total += weights[name] * arrays[name]
-    return total
+    return _sum_of(weights[name] * arrays[name] for name in sorted(arrays))
 
 
 def plain_sum(arrays: Mapping[str, FloatArray]) -> FloatArray:
     """Σ_c array_c."""
-    return weighted_sum(dict.fromkeys(arrays, 1.0), arrays)
+    return _sum_of(arrays[name] for name in sorted(arrays))
+
+
+def _sum_of(parts: Iterator[FloatArray]) -> FloatArray:
+    total = 0.0 + next(parts)
+    for part in parts:
+        total += part
+    return total
 
 
 def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:

@@ -1,18 +1,21 @@
 """What the server keeps of the clients' score sums: enough to solve for any mixture again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedopl import least_squares
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.mixture import Weights, renormalised
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregation import weighted_sum
 from fedopl.solving import residual_variances, solve_scores
 from fedopl.study import Study
 from fedopl.wire.vocabulary import ScoreSums
+
+# Grams, products, squares and shares.
+Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -21,12 +24,12 @@ class Statistics:
 
     study: Study
     sums: dict[str, ScoreSums]
+    _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
 
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; nobody is asked anything."""
-        pooled = self._pooled(renormalised(weights, self.sums.keys()))
         intercept = self.study.has_intercept
-        parameters = solve_scores(*pooled, intercept=intercept)
+        parameters = solve_scores(*self._means(weights), intercept=intercept)
         if self.study.precision == "clients":
             again = self._by_precision(weights, parameters)
             parameters = solve_scores(*again, intercept=intercept)
@@ -35,7 +38,7 @@ class Statistics:
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
         """The value of each constant arm on training rows; NaN where nobody has a score."""
-        _, products, _, shares = self._pooled(renormalised(weights, self.sums.keys()))
+        _, products, _, shares = self._means(weights)
         return np.where(shares > 0, products[:, -1], np.nan)
 
     def unknown(self, weights: Weights) -> BoolArray:  # (n_actions,)
@@ -44,7 +47,7 @@ class Statistics:
 
     def loss(self, weights: Weights) -> Callable[[FloatArray], float]:
         """Mean (Γ̂(a) − φᵀθ_a)² over the actions that have scores, as a function of θ."""
-        grams, products, squares, shares = self._pooled(renormalised(weights, self.sums.keys()))
+        grams, products, squares, shares = self._means(weights)
         known = shares > 0
 
         def of(parameters: FloatArray) -> float:
@@ -59,7 +62,7 @@ class Statistics:
         Without an intercept to make up for it nothing may be centred: zero and root mean square.
         """
         study = self.study
-        grams, _, _, _ = self._pooled(renormalised(weights, self.sums.keys()))
+        grams, _, _, _ = self._means(weights)
         centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
         columns = self.blocks or [np.arange(study.n_features)]
         known = grams[:, -1, -1] > 0
@@ -82,9 +85,18 @@ class Statistics:
         width = self.study.n_features // self.study.n_actions
         return [np.arange(a * width, (a + 1) * width) for a in range(self.study.n_actions)]
 
-    def _pooled(
-        self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _means(self, weights: Weights) -> Pooled:
+        """Mixture means; kept for the latest weights, as several things are asked of the same."""
+        own = renormalised(weights, self.sums.keys())
+        key = tuple(own.values())
+        found = self._latest.get(key)
+        if found is None:
+            found = self._pooled(own)
+            self._latest.clear()
+            self._latest[key] = found
+        return found
+
+    def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
         """Mixture means; a client's part in an action is as large as its share of scored rows."""
         per_action = any(len(sums.grams) > 1 for sums in self.sums.values()) or emphasis is not None
         parts: dict[str, dict[str, FloatArray]] = {
@@ -101,15 +113,13 @@ class Statistics:
         shares = summed["shares"]
         safe = np.where(shares > 0, shares, 1.0)
         return (
-            summed["grams"] / safe[: len(summed["grams"]), None, None],
-            summed["products"] / safe[:, None],
-            summed["squares"] / safe,
-            shares,
+            frozen(summed["grams"] / safe[: len(summed["grams"]), None, None]),
+            frozen(summed["products"] / safe[:, None]),
+            frozen(summed["squares"] / safe),
+            frozen(shares),
         )
 
-    def _by_precision(
-        self, weights: Weights, parameters: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _by_precision(self, weights: Weights, parameters: FloatArray) -> Pooled:
         """Generalised least squares: a client with noisy scores about the first fit counts less.
 
         The objective becomes Σ_c λ_c/v_c(a) · mean (Γ̂(a) − φᵀθ)², no longer the λ-mixture's own.
