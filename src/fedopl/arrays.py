@@ -21,6 +21,15 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return view
 
 
+def largest_size(array: NDArray[Scalar]) -> float:
+    """The largest |number| in the array, NaN if one is; 0 if there is none."""
+    flat = array.reshape(-1)
+    # Not of |array|: that would be another array as large.
+    return max(
+        float(np.maximum.reduce(flat, initial=0.0)), -float(np.minimum.reduce(flat, initial=0.0))
+    )
+
+
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
     """The values as a C-contiguous float64 array, without a copy where they already are one."""
     try:

@@ -222,7 +222,8 @@ class Study(Checked):
         return self
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        # Of what is quickly hashed; studies that agree in it may still differ.
+        return hash((self.name, self.actions, self.features, self.oracle, self.seed))
 
     @property
     def encoding(self) -> Encoding | None:

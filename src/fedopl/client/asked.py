@@ -3,18 +3,16 @@
 import hashlib
 from functools import lru_cache
 
-from fedopl.study import Study
-from fedopl.wire.agreed import decoder_of
+from fedopl.wire.codec import Decoder
 from fedopl.wire.vocabulary import Message
 
 # A few travel together; one that is large is read by each, and not kept in memory for others.
 QUERIES_AT_HAND, MOST_BYTES = 8, 1 << 16
 
 
-def read_query(content: bytes, study: Study) -> Message:
+def read_query(content: bytes, decoder: Decoder) -> Message:
     """The message in these bytes, which nobody can write to."""
-    read = _read_once if len(content) <= MOST_BYTES else _read
-    return read(content, study)
+    return (_read_once if len(content) <= MOST_BYTES else _read)(content, decoder)
 
 
 def sha256_of(content: bytes) -> str:
@@ -22,8 +20,8 @@ def sha256_of(content: bytes) -> str:
     return _hashed_once(content) if len(content) <= MOST_BYTES else _hashed(content)
 
 
-def _read(content: bytes, study: Study) -> Message:
-    return decoder_of(study).decode(content)
+def _read(content: bytes, decoder: Decoder) -> Message:
+    return decoder.decode(content)
 
 
 def _hashed(content: bytes) -> str:

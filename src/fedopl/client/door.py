@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedopl.arrays import largest_size
 from fedopl.client import own_models
 from fedopl.client.asked import read_query, sha256_of
 from fedopl.client.batches import Batches
@@ -31,7 +32,7 @@ from fedopl.policies.kinds import Policy
 from fedopl.study import Study
 from fedopl.trees.growing import n_levels
 from fedopl.wire import codec
-from fedopl.wire.agreed import queries_of
+from fedopl.wire.agreed import decoder_of, queries_of
 from fedopl.wire.bundle import bundled, unbundled
 from fedopl.wire.vocabulary import (
     N_OWN_CANDIDATES,
@@ -107,7 +108,8 @@ class Door:
         needed = self.limits.rows_needed(study.n_features + 1)
         least = self.limits.minimum_cell
         self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed, least)
-        self._digest, self._needed = study.digest, queries_of(study)
+        self._decoder, self._digest = decoder_of(study), study.digest
+        self._needed = queries_of(study)
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
@@ -122,7 +124,7 @@ class Door:
         query: Message | None = None
         asked = sha256_of(content)
         try:
-            query = read_query(content, self.study)
+            query = read_query(content, self._decoder)
             answer = self._answer(query, asked)
         except RefusedError as refused:
             answer = self._refusal(refused.code, query)
@@ -196,8 +198,7 @@ class Door:
 
     def _check_sizes(self, arrays: Iterable[NDArray[Any]]) -> None:
         for array in arrays:
-            # Not of |array|: that would be another array as large.
-            largest = max(array.max(initial=0.0), -array.min(initial=0.0))
+            largest = largest_size(array)
             if not isfinite(largest):
                 raise RefusedError(RefusalCode.NOT_FINITE)
             if largest > self.limits.norm_cap:

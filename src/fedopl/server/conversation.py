@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
+from fedopl.arrays import largest_size
 from fedopl.errors import FederationError, WireError
 from fedopl.server.journal import Journal, Replies
 from fedopl.server.refusals import in_words
@@ -133,8 +132,9 @@ class Conversation:
         refused: dict[str, str] = {}
         rejected: dict[str, str] = {}
         times = Counter(name for name, _ in replies)
+        expecting = set(asked)
         for name, content in replies:
-            if name not in asked:
+            if name not in expecting:
                 rejected[name] = "was not asked"
             elif times[name] > 1:
                 rejected[name] = f"answered {times[name]} times"
@@ -148,7 +148,6 @@ class Conversation:
                     refused[name] = message.reason.name
                 else:
                     answers[name] = message
-        heard = {name for name, _ in replies}
         latest = Round(
             exchange=query.exchange,
             trip=0,
@@ -157,7 +156,7 @@ class Conversation:
             answered=tuple(answers),
             refused=refused,
             rejected=rejected,
-            silent=tuple(name for name in asked if name not in heard),
+            silent=tuple(name for name in asked if name not in times),
             bytes_sent=query_bytes * len(asked),
             received=_sizes(replies),
         )
@@ -186,9 +185,12 @@ class Conversation:
 
     def reject(self, exchange: int, name: str, reason: str) -> None:
         """Record that a client's answer could be read and still not be used."""
+        self._reject(exchange, {name: reason})
+
+    def _reject(self, exchange: int, reasons: Mapping[str, str]) -> None:
         known = self.rounds[exchange]
-        answered = tuple(other for other in known.answered if other != name)
-        rejected = {**known.rejected, name: reason}
+        answered = tuple(name for name in known.answered if name not in reasons)
+        rejected = {**known.rejected, **reasons}
         self.rounds[exchange] = replace(known, answered=answered, rejected=rejected)
 
     def drop(
@@ -202,12 +204,15 @@ class Conversation:
     ) -> Answers[Answer]:
         """The same, where what is a fault depends on whose answer it is."""
         kept: Answers[Answer] = Answers(answers.exchange)
+        faults: dict[str, str] = {}
         for name, answer in answers.items():
             fault = fault_in(name, answer)
             if fault:
-                self.reject(answers.exchange, name, fault)
+                faults[name] = fault
             else:
                 kept[name] = answer
+        if faults:
+            self._reject(answers.exchange, faults)
         return kept
 
     def has_quorum(
@@ -266,8 +271,7 @@ def _sizes(replies: Replies) -> dict[str, int]:
 
 
 def _check_size(message: Message) -> None:
-    for name, axes in codec.FIELDS[type(message)]:
-        if isinstance(axes, tuple):
-            largest = float(np.abs(getattr(message, name)).max(initial=0.0))
-            if largest > LARGEST_NUMBER:
-                raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")
+    for name in codec.ARRAYS[type(message)]:
+        largest = largest_size(getattr(message, name))
+        if largest > LARGEST_NUMBER:
+            raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")

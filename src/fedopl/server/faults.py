@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
+from fedopl.arrays import FloatArray, largest_size
 from fedopl.study import Study
 from fedopl.trees.grid import Grid
 from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
@@ -23,6 +23,8 @@ from fedopl.wire.vocabulary import (
 CORNER_TOLERANCE = 1e-9
 CELL_TOLERANCE = 1e-6
 SYMMETRY_TOLERANCE = 1e-6
+# Larger stacks of matrices are looked at part by part.
+NUMBERS_AT_ONCE = 1 << 16
 # Small counts may be rounded up to a client's base, so they can add up to more than its rows.
 MOST_BY_ROUNDING, SLACK = 2, 100
 
@@ -179,9 +181,11 @@ def fault_in_score_moments(answer: ScoreMoments) -> str | None:
 
 
 def _fault_in_squares(matrices: FloatArray) -> str | None:
-    largest = max(matrices.max(initial=0.0), -matrices.min(initial=0.0))
-    for part in matrices if matrices.ndim > 2 else (matrices,):  # they can be large together
-        if (part - np.swapaxes(part, -1, -2)).max(initial=0.0) > SYMMETRY_TOLERANCE * largest:
+    most = SYMMETRY_TOLERANCE * largest_size(matrices)
+    # They can be large together.
+    apart = matrices.ndim > 2 and matrices.size > NUMBERS_AT_ONCE
+    for part in matrices if apart else (matrices,):
+        if (part - np.swapaxes(part, -1, -2)).max(initial=0.0) > most:
             return "a matrix of squares is not symmetric"
     if (np.diagonal(matrices, axis1=-2, axis2=-1) < 0).any():
         return "a square is negative"
