@@ -1,5 +1,6 @@
 """Array types, and the checks that turn what a user passes into arrays we can trust."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -23,11 +24,11 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 def largest_size(array: NDArray[Scalar]) -> float:
     """The largest |number| in the array, NaN if one is; 0 if there is none."""
+    if not array.size:
+        return 0.0
+    # Not of |array|: that would be another array as large. And faster by their places.
     flat = array.reshape(-1)
-    # Not of |array|: that would be another array as large.
-    return max(
-        float(np.maximum.reduce(flat, initial=0.0)), -float(np.minimum.reduce(flat, initial=0.0))
-    )
+    return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
 
 
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
@@ -67,7 +68,7 @@ def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = N
     """Refuse missing and infinite values, and count them by column."""
     # A sum is finite unless an element is not (or it overflows): one cheap pass in the usual case.
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(array.sum()):
+        if math.isfinite(array.sum()):
             return
     bad = ~np.isfinite(array)
     if not bad.any():
