@@ -20,6 +20,8 @@ ROWS_PER_BLOCK = 8192
 
 def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
     """The counts, zero where small; if that hides just one, the smallest other is hidden too."""
+    if counts.min() >= minimum:
+        return counts
     shown = counts * (counts >= minimum)
     if np.sum(shown < counts) == 1:
         shown[np.argmin(np.where(shown > 0, shown, np.inf))] = 0
@@ -121,10 +123,9 @@ class Budgets:
     def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
         self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
-        names = {kind.__name__ for kind in budgets}
         for entry in ledger.entries():
             told = entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
-            if told and entry.study == study.hex() and entry.query in names:
+            if told and entry.study == study.hex():
                 self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
 
     def check(self, query: Message, asked: str) -> None:

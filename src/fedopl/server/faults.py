@@ -33,7 +33,7 @@ def fault_in_score_sums(sums: ScoreSums, study: Study) -> str | None:
     """Sums that were scaled would buy weight; the mean of one gives them away."""
     if len(sums.grams) not in (1, study.n_actions):
         return "the number of grams fits neither one for all actions nor one for each"
-    if (sums.shares < 0).any() or (sums.shares > 1 + CORNER_TOLERANCE).any():
+    if sums.shares.min() < 0 or sums.shares.max() > 1 + CORNER_TOLERANCE:
         return "a share of rows is outside 0 to 1"
     corners = sums.grams[:, -1, -1]
     present = sums.shares[: len(corners)] > 0
@@ -44,7 +44,7 @@ def fault_in_score_sums(sums: ScoreSums, study: Study) -> str | None:
 
 def fault_in_outcome_sums(sums: OutcomeSums) -> str | None:
     """Sums of squares are symmetric and not negative."""
-    if (sums.squared_weights < 0).any():
+    if sums.squared_weights.min() < 0:
         return "a sum of squared weights is negative"
     return _fault_in_squares(sums.sums)
 
@@ -187,6 +187,6 @@ def _fault_in_squares(matrices: FloatArray) -> str | None:
     for part in matrices if apart else (matrices,):
         if (part - np.swapaxes(part, -1, -2)).max(initial=0.0) > most:
             return "a matrix of squares is not symmetric"
-    if (np.diagonal(matrices, axis1=-2, axis2=-1) < 0).any():
+    if np.diagonal(matrices, axis1=-2, axis2=-1).min(initial=0.0) < 0:
         return "a square is negative"
     return None
