@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,13 @@ def largest_size(array: NDArray[Scalar]) -> float:
     # Not of |array|: that would be another array as large. And faster by their places.
     flat = array.reshape(-1)
     return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
+
+
+def is_within(array: NDArray[Any], bound: float) -> bool:
+    """Whether all numbers together are no larger than the bound, as vectors are; cheap to say."""
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore"):
+        return bool(flat.dot(flat) <= bound * bound)
 
 
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:

@@ -124,7 +124,7 @@ def _set_apart(keys: Keys, strata: IntArray, quotas: IntArray) -> BoolArray:
 
 def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
     """How many of each stratum are set apart; one at least, of all, stays to learn from."""
-    quotas = np.array([round(share * count) for count in counts], np.int64)
+    quotas: IntArray = np.rint(share * counts).astype(np.int64)
     if (quotas == counts).all():
         quotas[np.flatnonzero(counts)[-1]] -= 1
     return quotas

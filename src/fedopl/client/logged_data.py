@@ -314,15 +314,15 @@ def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...
             f"came {known.shape[1]}"
         )
     check_finite(known, "propensities", names if known.ndim == 2 else None)
-    outside = int(((known < 0) | (known > 1)).sum())
-    if outside:
+    if known.min() < 0 or known.max() > 1:
+        outside = int(((known < 0) | (known > 1)).sum())
         raise DataError(
             f"propensities: {outside:,} values outside 0 to 1 (they range from {known.min():.4g} "
             f"to {known.max():.4g}); give probabilities, not weights, odds or per cent"
         )
     logged = known if known.ndim == 1 else known[np.arange(n_rows), codes]
-    zero = int((logged == 0).sum())
-    if zero:
+    if not logged.all():
+        zero = int((logged == 0).sum())
         raise DataError(
             f"propensities: 0 for the action that was taken in {zero:,} of {n_rows:,} rows; "
             "what happened cannot have probability 0"

@@ -107,8 +107,9 @@ def _corrected(
     data: LoggedData, nuisances: Nuisances, inverse: FloatArray, clipped: IntArray, kind: str
 ) -> Scores:
     values = nuisances.outcome_means.copy()
-    predicted = _of_logged_action(data, values)
-    values.reshape(-1)[_logged_cells(data)] = predicted + (data.rewards - predicted) * inverse
+    flat, logged = values.reshape(-1), _logged_cells(data)
+    predicted = flat[logged]
+    flat[logged] = predicted + (data.rewards - predicted) * inverse
     return _scores(data, values, clipped, kind)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from fedopl.least_squares import LinearModels
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
 ROWS_PER_BLOCK = 8192
 MANY_BYTES = 1 << 24
+ROWS_FOR_MIDDLE = 256
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,8 +45,10 @@ def fold_sums(
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(cells, n_cells, out=cells)
     for rows, edges in _augmented(data, origin, cells, n_cells):
-        for cell in np.flatnonzero(np.diff(edges)):
-            z = rows[edges[cell] : edges[cell + 1]]
+        for cell, (start, stop) in enumerate(pairwise(edges.tolist())):
+            if start == stop:
+                continue
+            z = rows[start:stop]
             if columns is not None:
                 z = z[:, [*columns[cell % data.n_actions], -2, -1]]
             sums[cell] += z.T @ z
@@ -67,22 +71,24 @@ def added(first: FoldSums, second: FoldSums) -> FoldSums:
 def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_columns + 1)
     """Σ w·(x, 1)(x, 1)ᵀ over all folds and actions."""
     total = sums.sums.sum(axis=(0, 1))[:-1, :-1]
-    origin = np.append(sums.origin[:-1], 0.0)
-    moved = total[-1] + total[-1, -1] / 2 * origin
-    shift = np.outer(origin, moved)
-    whole: FloatArray = total + shift + shift.T
-    return whole
+    if sums.origin[:-1].any():
+        origin = np.append(sums.origin[:-1], 0.0)
+        moved = total[-1] + total[-1, -1] / 2 * origin
+        shift = np.outer(origin, moved)
+        total = total + shift + shift.T
+    return np.asarray(total)
 
 
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
     """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
-    origin = np.insert(sums.origin, -1, 0.0)  # z moves by the origin, its one stays
+    origin = np.concatenate([sums.origin[:-1], [0.0], sums.origin[-1:]])  # the one of z stays
+    away = slice(int((origin != 0).argmax()), None)  # often the reward alone
     # A fold at a time where they are large together.
     for own in sums.sums if sums.sums.nbytes > MANY_BYTES else [sums.sums]:
         moved = own[..., -2, :] + own[..., -2, -2, None] / 2 * origin
-        shift = origin[:, None] * moved[..., None, :]
-        own += shift
-        own += shift.swapaxes(-1, -2)
+        shift = origin[away, None] * moved[..., None, :]
+        own[..., away, :] += shift
+        own[..., away] += shift.swapaxes(-1, -2)
     return sums.sums
 
 
@@ -90,7 +96,8 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     """μ̂(x; a) for every action, each row by the models that never saw its fold."""
     means = np.empty((data.n_rows, data.n_actions))
     if _ascends(folds.of_row):
-        begins = np.searchsorted(folds.of_row, np.arange(len(models.intercepts) + 1))
+        parts = np.arange(len(models.intercepts) + 1, dtype=folds.of_row.dtype)
+        begins = np.searchsorted(folds.of_row, parts).tolist()
         for part, own in enumerate(map(slice, begins, begins[1:])):
             np.matmul(data.contexts[own], models.coefficients[part].T, out=means[own])
             means[own] += models.intercepts[part]
@@ -110,15 +117,18 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
 
 def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
     """Near the middle of the data: sums of squares about a distant zero lose their digits."""
-    rows = np.flatnonzero(folds.of_row[:ROWS_PER_BLOCK] < folds.n_folds)
-    if not len(rows):
+    some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
+    sample, rewards = data.contexts[some], data.rewards[some]
+    learned_from = folds.of_row[some] < folds.n_folds
+    if not learned_from.all():
+        sample, rewards = sample[learned_from], rewards[learned_from]
+    if not len(rewards):
         return np.zeros(data.n_features + 1)
-    sample = data.contexts[rows]
-    middle = sample.mean(axis=0)
+    middle = sample.sum(axis=0) / len(sample)
     variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
     middle[middle**2 <= 100 * variance] = 0.0
-    half = len(rows) // 2
-    return np.append(middle, np.partition(data.rewards[rows], half)[half])
+    half = len(rewards) // 2
+    return np.concatenate([middle, np.partition(rewards, half)[half : half + 1]])
 
 
 def _augmented(
@@ -157,7 +167,7 @@ def _blocks_of_sorted(
         z = by_cell[: stop - start]
         z[:, :-2] = data.contexts[own]
         _augment(z, data, origin, own)
-        yield z, np.clip(bounds - start, 0, stop - start)
+        yield z, np.minimum(np.maximum(bounds - start, 0), stop - start)
 
 
 def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 
 from fedopl.arrays import FloatArray
 from fedopl.client.logged_data import LoggedData
+from fedopl.client.on_disk import slices
 from fedopl.wire.vocabulary import CHANCE_CUTS
 
-_FROM = (-np.inf, *CHANCE_CUTS)  # where each bin begins
+_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin begins
+NUMBERS_PER_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +31,11 @@ class SupportSums:
     def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
         """Count and weigh these rows; one whose propensity is not known does not count."""
         told, actions = propensities[rows], data.actions[rows]
-        columns = np.ascontiguousarray(told.T)
-        above = np.stack([(columns >= cut).sum(axis=1) for cut in _FROM], axis=1)
-        self._chances[:, -1] += above[:, -1]
-        self._chances[:, :-1] += above[:, :-1] - above[:, 1:]
+        for block in slices(len(told), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
+            columns = np.ascontiguousarray(told[block].T)
+            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
+            above[:-1] -= above[1:]
+            self._chances += above.T
         logged = told[np.arange(len(told)), actions]
         weights = 1.0 if data.weights is None else data.weights[rows]
         inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)

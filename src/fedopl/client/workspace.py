@@ -115,7 +115,7 @@ class Workspace:
         """How many rows a split has."""
         return self._rows.n_rows(split)
 
-    @property
+    @cached_property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """Training rows that took each action."""
         counted: IntArray = self._rows.counts[:-1].sum(axis=0)
@@ -324,8 +324,9 @@ class Workspace:
 
 
 def _borrowed(models: FloatArray) -> LinearModels:
+    coefficients = models[..., :-1]
     return LinearModels(
-        coefficients=np.nan_to_num(models[..., :-1]),
+        coefficients=np.where(np.isnan(coefficients), 0.0, coefficients),
         intercepts=models[..., -1],
         penalties=np.zeros(models.shape[:2]),
     )
