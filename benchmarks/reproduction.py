@@ -17,7 +17,7 @@ import fedopl
 from fedopl.reproduction.figures import HETEROGENEOUS_GRID
 from fedopl.simulation.paper import paper_world
 
-ONE_PASS = fedopl.TrainingPlan(rounds=5, local_steps=40, batch_size=128)
+ONE_PASS = fedopl.TrainingPlan(rounds=5, local_steps=40, batch_size=128, average="rounds")
 WAYS = {
     "exact, blocks": {"features": "blocks"},
     "exact, all of x": {},

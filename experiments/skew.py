@@ -22,8 +22,8 @@ from fedopl.reproduction.cells import N_TEST, PIPELINES
 from fedopl.seeds import generator_for
 from fedopl.simulation.paper import CLIENTS, paper_world
 
-FEW_PASSES = fedopl.TrainingPlan(rounds=5, local_steps=5, batch_size=64)
-BOLD = fedopl.TrainingPlan(rounds=5, local_steps=5, batch_size=64, rate=1.5)
+FEW_PASSES = fedopl.TrainingPlan(rounds=5, local_steps=5, batch_size=64, average="rounds")
+BOLD = FEW_PASSES.model_copy(update={"rate": 1.5})
 MARGINAL = fedopl.NuisancePlan(propensity="marginal")
 WAYS = {
     "default, exact": {"nuisances": MARGINAL},

@@ -213,8 +213,9 @@ def test_every_refusal_and_every_limit_is_explained():
 def test_every_option_of_the_training_plan_is_explained():
     text = (ROOT / "docs" / "learning.md").read_text(encoding="utf-8")
     for name, option in fedopl.TrainingPlan.model_fields.items():
-        default = "all" if option.default is None else f"{option.default:g}"
-        assert f"| `{name}` | {default} |" in text
+        default = {None: "all", "steps": '`"steps"`'}.get(option.default, option.default)
+        shown = default if isinstance(default, str) else f"{default:g}"
+        assert f"| `{name}` | {shown} |" in text
 
 
 # --- (c) commands are those of the command line, and print what the page shows -------------------

@@ -37,6 +37,9 @@ class TrainingPlan(Checked):
     )
     proximal: float = Field(default=0.0, ge=0, description="FedProx: pull to the round's start")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
+    average: Literal["steps", "rounds"] = Field(
+        default="steps", description="of all local steps, or only of where the later rounds ended"
+    )
 
 
 class NuisancePlan(Checked):

@@ -17,7 +17,7 @@ def drawn(n_rows=500, n_features=4, n_actions=3, seed=0):
 
 def plainly(parameters, rows, plan, mask, picks, decay):
     """One step after the other, one row after the other: as the formula says."""
-    current = parameters
+    current, steps = parameters, []
     for pick in picks:
         gradient = plan.proximal * (current - parameters)
         step = rows.curvature + rows.trace / len(pick) + plan.proximal
@@ -28,15 +28,22 @@ def plainly(parameters, rows, plan, mask, picks, decay):
             weight = 1.0 if rows.weights is None else rows.weights[row]
             gradient = gradient + weight * np.outer(error, rows.features[row]) / len(pick)
         current = current - plan.rate * decay / step * gradient * (1 if mask is None else mask)
-    return current
+        steps.append(current)
+    if plan.average == "rounds":
+        return current
+    forgotten = plan.rate * decay / step * (rows.trace / rows.features.shape[1] + plan.proximal)
+    return np.average(steps, axis=0, weights=[min(1, forgotten)] * (len(steps) - 1) + [1])
 
 
+@pytest.mark.parametrize("average", ["steps", "rounds"])
 @pytest.mark.parametrize("proximal", [0.0, 0.3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("at_once", [1, 50, 10_000])
-def test_steps_are_those_of_the_formula(monkeypatch, at_once, weighted, missing, masked, proximal):
+def test_steps_are_those_of_the_formula(
+    monkeypatch, at_once, weighted, missing, masked, proximal, average
+):
     monkeypatch.setattr(descent, "ROWS_PER_BLOCK", at_once)
     contexts, scores, weights = drawn(60)
     if missing:
@@ -45,12 +52,34 @@ def test_steps_are_those_of_the_formula(monkeypatch, at_once, weighted, missing,
     rng = np.random.default_rng(1)
     mask = rng.integers(0, 2, (3, 5)).astype(float) if masked else None
     start, picks = rng.standard_normal((3, 5)), rng.integers(0, 60, (7, 8))
-    plan = TrainingPlan(local_steps=7, batch_size=8, proximal=proximal)
+    plan = TrainingPlan(local_steps=7, batch_size=8, proximal=proximal, average=average)
     found = improve(start, rows, plan, mask, picks, 0.8)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, picks, 0.8), rtol=1e-10)
     every = np.tile(np.arange(60), (7, 1))
     found = improve(start, rows, plan, mask, None, 0.8)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, every, 0.8), rtol=1e-10)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
+def test_every_batch_of_a_round_has_the_same_say(rate):
+    """Scores are one in one batch and zero elsewhere: the level found is the say of that batch."""
+    plan = TrainingPlan(local_steps=6, batch_size=4, rate=rate)
+    picks = np.arange(24).reshape(6, 4)
+    found = []
+    for pick in picks:
+        scores = np.zeros((24, 1))
+        scores[pick] = 1.0
+        rows = examples(np.empty((24, 0)), scores, None, np.zeros(1), np.ones(1))
+        found.append(improve(np.zeros((1, 1)), rows, plan, None, picks, 1.0).item())
+    np.testing.assert_allclose(found, found[0])
+
+
+def test_the_start_is_as_it_was():
+    contexts, scores, _ = drawn(60)
+    rows = examples(contexts, scores, None, np.full(5, 3), np.full(5, 2))
+    start = np.ones((3, 5))
+    start.setflags(write=False)
+    assert (improve(start, rows, TrainingPlan(), None, None, 1.0) != start).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

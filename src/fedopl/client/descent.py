@@ -78,8 +78,9 @@ def improve(
     """
     batch = len(rows.features) if picks is None else picks.shape[1]
     step = plan.rate * decay / (rows.curvature + rows.trace / batch + plan.proximal)
-    current = parameters
+    current, passed = parameters.copy(), -parameters
     for features, scores, emphasis in _batches(rows, plan.local_steps, picks):
+        passed += current
         error = features.dot(current.T)
         error -= scores
         if emphasis is not None:
@@ -90,8 +91,23 @@ def improve(
             move += step * plan.proximal * (current - parameters)
         if mask is not None:
             move *= mask
-        current = current - move
-    return current
+        current -= move
+    if plan.average == "rounds":
+        return current
+    typical = rows.trace / rows.features.shape[1] + plan.proximal
+    return _mean_of_steps(current, passed, plan.local_steps, step * typical)
+
+
+def _mean_of_steps(
+    last: FloatArray, passed: FloatArray, n_steps: int, forgotten: float
+) -> FloatArray:
+    """The mean of a round's steps, in which all its batches have the same say.
+
+    A batch moves every step after it, less and less: a step forgets this share of all before. With
+    that share as the weight of each step but the last, which has one, later batches make up for it.
+    """
+    weight = min(forgotten, 1.0)
+    return (last + weight * passed) / (1 + weight * (n_steps - 1))
 
 
 Batch = tuple[FloatArray, FloatArray, FloatArray | None]

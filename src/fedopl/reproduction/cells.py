@@ -24,7 +24,7 @@ PIPELINES: dict[Pipeline, dict[str, Any]] = {
     "paper": {
         "nuisances": NuisancePlan(kind="local", outcome="ols", propensity="logistic"),
         "oracle": "csoaa-sgd",
-        "plan": TrainingPlan(rounds=20, local_steps=10, batch_size=64),
+        "plan": TrainingPlan(rounds=20, local_steps=10, batch_size=64, average="rounds"),
     },
 }
 ALPHA = 0.2  # the paper's skew toward client 1

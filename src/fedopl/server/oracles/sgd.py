@@ -11,24 +11,29 @@ from fedopl.seeds import generator_for
 from fedopl.server.aggregation import weighted_sum
 from fedopl.server.conversation import Answers, Conversation
 from fedopl.server.oracles.setting import Setting
+from fedopl.study import TrainingPlan
 from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy
 
+# Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
+LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
 # A step this many times as long as the usual one is taken for an error, not for a difference.
 FAR_ABOVE = 1000.0
 ENOUGH_TO_COMPARE = 3
 
 
 def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
-    """Algorithm 1, on standardised features; the mean of the later rounds is kept.
+    """Algorithm 1, on standardised features; a mean over rounds is kept.
 
     A single round's parameters carry the noise of their last batches; their average does not
-    (Polyak & Juditsky 1992).
+    (Polyak & Juditsky 1992). How much of the way there has to be left out depends on how far it
+    was, and the loss tells.
     """
     study, plan = setting.study, setting.study.plan
     centre, scale = setting.statistics.standardisation(setting.weights)
     parameters = np.zeros((study.n_actions, study.n_features + 1))  # θ_g
     loss = setting.statistics.loss(setting.weights)
-    velocity, total, kept = np.zeros_like(parameters), np.zeros_like(parameters), 0
+    velocity = np.zeros_like(parameters)
+    totals = {first: np.zeros_like(parameters) for first in first_averaged(plan)}
     for turn in range(plan.rounds):
         query = {"round": turn, "parameters": parameters, "centre": centre, "scale": scale}
         answers = _improved(conversation, sampled(setting, turn), query)
@@ -40,10 +45,19 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
         conversation.measure(
             answers.exchange, loss=loss(on_raw_features(parameters, centre, scale))
         )
-        if 2 * turn >= plan.rounds - 1:
-            total, kept = total + parameters, kept + 1
-    learned = on_raw_features(total / kept, centre, scale)
+        for first in totals:
+            if turn >= first:
+                totals[first] += parameters
+    means = (total / (plan.rounds - first) for first, total in totals.items())
+    learned = min((on_raw_features(mean, centre, scale) for mean in means), key=loss)
     return LinearPolicy(without_unknown(learned, setting), study.actions, study.features)
+
+
+def first_averaged(plan: TrainingPlan) -> list[int]:
+    """The first rounds of the means to choose from."""
+    if plan.average == "rounds":
+        return [plan.rounds // 2]
+    return sorted({int(share * plan.rounds) for share in LEFT_OUT} | {plan.rounds - 1})
 
 
 def _improved(
