@@ -31,11 +31,14 @@ def largest_size(array: NDArray[Scalar]) -> float:
     return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
 
 
-def is_within(array: NDArray[Any], bound: float) -> bool:
-    """Whether all numbers together are no larger than the bound, as vectors are; cheap to say."""
-    flat = array.reshape(-1)
-    with np.errstate(over="ignore"):
-        return bool(flat.dot(flat) <= bound * bound)
+def perhaps_beyond(arrays: Iterable[NDArray[Any]], bound: float) -> list[NDArray[Any]]:
+    """The arrays that may hold a number beyond the bound, or NaN: as vectors they are longer.
+
+    That is cheap to find out, and the others need not be looked at.
+    """
+    from scipy.linalg.blas import dnrm2  # which takes long to import
+
+    return [array for array in arrays if array.size and not dnrm2(array.reshape(-1)) <= bound]
 
 
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:

@@ -147,7 +147,9 @@ class DealtRows:
 
     def _usual(self, chunk: Chunk) -> Chunk:
         """The same, in which what is rare among training rows is what is usual there."""
-        everybody = np.zeros(chunk.training.stop if self._rare else 0, np.int64)
+        if not self._rare:
+            return chunk
+        everybody = np.zeros(chunk.training.stop, np.int64)
         return chunk.with_data(without_rare(chunk.data, chunk.training, self._rare, everybody))
 
     @cached_property
@@ -188,8 +190,9 @@ class DealtRows:
             return self._kept
         total: FoldSums | None = None
         for chunk in self.chunks():
-            training = chunk.training
-            data = without_rare(chunk.data, training, rare, chunk.cells()[training])
+            data, training = chunk.data, chunk.training
+            if rare:
+                data = without_rare(data, training, rare, chunk.cells()[training])
             origin = None if total is None else total.origin
             found = fold_sums(data, chunk.folds, origin=origin)
             total = found if total is None else added(total, found)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.arrays import is_within, largest_size
+from fedopl.arrays import largest_size, perhaps_beyond
 from fedopl.client import own_models
 from fedopl.client.asked import read_query, sha256_of
 from fedopl.client.batches import Batches
@@ -197,9 +197,7 @@ class Door:
         return Budgets(budgets, self.ledger, self._digest)
 
     def _check_sizes(self, arrays: Iterable[NDArray[Any]]) -> None:
-        for array in arrays:
-            if is_within(array, self.limits.norm_cap):
-                continue
+        for array in perhaps_beyond(arrays, self.limits.norm_cap):
             largest = largest_size(array)
             if not isfinite(largest):
                 raise RefusedError(RefusalCode.NOT_FINITE)
@@ -224,7 +222,8 @@ class Door:
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = space.outcome_sums()
-        sums[~enough], squared[~enough] = 0.0, 0.0
+        if not enough.all():
+            sums[~enough], squared[~enough] = 0.0, 0.0
         return OutcomeSums, {"sums": sums, "squared_weights": squared}
 
     def _score_sums(self, query: SumScores) -> tuple[type[Message], dict[str, Any]]:

@@ -332,8 +332,9 @@ def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...
 
 
 def _check_sums(totals: FloatArray) -> None:
-    off = int((np.abs(totals - 1) > SUM_TOLERANCE).sum())
-    if off:
+    away = np.abs(totals - 1)
+    if away.max() > SUM_TOLERANCE:
+        off = int((away > SUM_TOLERANCE).sum())
         raise DataError(
             f"propensities: {off:,} of {len(totals):,} rows do not add up to 1 (they add up to "
             f"{totals.min():.4g} … {totals.max():.4g}); give each action's probability in each row"

@@ -40,7 +40,7 @@ def fold_sums(
     origin = middle_of(data, folds) if origin is None else origin
     width = data.n_features if columns is None else len(columns[0])
     n_cells = folds.n_folds * data.n_actions
-    sums = np.zeros((n_cells, width + 2, width + 2))
+    sums, begun = np.zeros((n_cells, width + 2, width + 2)), [False] * n_cells
     # Rows set apart fall into a last cell that nobody sums.
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(cells, n_cells, out=cells)
@@ -51,7 +51,11 @@ def fold_sums(
             z = rows[start:stop]
             if columns is not None:
                 z = z[:, [*columns[cell % data.n_actions], -2, -1]]
-            sums[cell] += z.T @ z
+            if begun[cell]:
+                sums[cell] += z.T @ z
+            else:
+                np.matmul(z.T, z, out=sums[cell])
+                begun[cell] = True
     shape = (folds.n_folds, data.n_actions)
     squared = None if data.weights is None else data.weights**2
     return FoldSums(

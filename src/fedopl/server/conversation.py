@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from fedopl.arrays import is_within, largest_size
+from fedopl.arrays import largest_size, perhaps_beyond
 from fedopl.errors import FederationError, WireError
 from fedopl.server.journal import Journal, Replies
 from fedopl.server.refusals import in_words
@@ -271,10 +271,10 @@ def _sizes(replies: Replies) -> dict[str, int]:
 
 
 def _check_size(message: Message) -> None:
-    for name in codec.ARRAYS[type(message)]:
-        array = getattr(message, name)
-        if is_within(array, LARGEST_NUMBER):
-            continue
+    arrays = {name: getattr(message, name) for name in codec.ARRAYS[type(message)]}
+    if not perhaps_beyond(arrays.values(), LARGEST_NUMBER):
+        return
+    for name, array in arrays.items():
         largest = largest_size(array)
         if largest > LARGEST_NUMBER:
             raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")
