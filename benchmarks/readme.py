@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 SECTIONS = {
     "peers": "Peers",
+    "stages": "Where the time goes",
     "sgd": "Stochastic steps",
     "scores": "Scores",
     "wide": "Many actions and features",
