@@ -16,7 +16,8 @@ PEERS = {
     "vowpalwabbit": ("vowpalwabbit>=9.10", "numpy>=2.1"),
     # 0.17 does not compile where it has no wheel; 0.16 does, in a minute.
     "econml": ("econml==0.16.0",),
-    "obp": ("obp>=0.4.1",),
+    # It needs torch, and the newest brings gigabytes for graphics cards.
+    "obp": ("obp>=0.4.1", "torch==2.13.0"),
     "contextualbandits": ("contextualbandits>=0.3.23", "costsensitive>=0.1.2.13"),
     "pystreed": ("pystreed>=1.4", "numpy>=2.1"),
 }
