@@ -40,17 +40,18 @@ def make(folder: Path, peer: str, requirements: tuple[str, ...]) -> str:
     if _works(python, peer):
         return ""
     venv.create(home, clear=True, with_pip=True)
-    done = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", *requirements],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    _installed(python, "--upgrade", "pip>=25.1")  # an older one chooses what does not compile
+    done = _installed(python, *requirements)
     if done.returncode == 0 and _works(python, peer):
         return ""
     reason = f"absent: {_last_error(done.stderr)}"
     absent.write_text(f"{reason}\n", encoding="utf-8")
     return reason
+
+
+def _installed(python: Path, *what: str) -> subprocess.CompletedProcess[str]:
+    command = [python, "-m", "pip", "install", "--quiet", *what]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def _works(python: Path, peer: str) -> bool:
