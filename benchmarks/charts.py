@@ -73,7 +73,7 @@ def _finish(axes: Axes, across: str, up: str, *, log_up: bool = True) -> None:
     axes.minorticks_off()
     sizes = sorted({at for line in axes.lines for at in line.get_xdata()})
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
+    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:,.9f}".rstrip("0").rstrip("."))
 
 
 def peers(rows: Rows) -> Figure:

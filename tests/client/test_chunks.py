@@ -1,0 +1,89 @@
+"""Rows in the order of folds and actions: every split of them is a slice."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedopl
+from fedopl.client.chunks import in_order
+from fedopl.client.dealt_rows import DealtRows
+from fedopl.client.door import Door
+from fedopl.client.folds import Folds
+from fedopl.study import NuisancePlan, Study
+from fedopl.wire.vocabulary import Split
+
+N_FOLDS, N_ACTIONS = 3, 3
+
+
+def chunk_of(cells):
+    """Rows that took these actions in these folds, and where each was."""
+    folds, actions = np.array(cells).T
+    n_rows = len(folds)
+    data = fedopl.LoggedData(
+        np.arange(2.0 * n_rows).reshape(-1, 2),
+        actions,
+        np.arange(n_rows),
+        action_names=["a", "b", "c"],
+        weights=np.arange(1, n_rows + 1),
+        groups=np.arange(n_rows) // 2,
+    )
+    dealt = Folds(of_row=folds.astype(np.uint16), n_folds=N_FOLDS, reason="drawn")
+    return data, dealt, *in_order(data, dealt)
+
+
+CELLS = st.lists(
+    st.tuples(st.integers(0, N_FOLDS), st.integers(0, N_ACTIONS - 1)), min_size=1, max_size=40
+)
+
+
+@given(CELLS)
+def test_every_split_is_the_rows_of_its_folds(cells):
+    _, dealt, order, chunk = chunk_of(cells)
+    expected = {
+        Split.TRAINING: dealt.of_row < N_FOLDS,
+        Split.EVALUATION: dealt.of_row == N_FOLDS,
+        Split.VALIDATION: dealt.of_row == 0,
+        Split.FITTING: (dealt.of_row > 0) & (dealt.of_row < N_FOLDS),
+    }
+    for split, rows in expected.items():
+        assert set(order[chunk.rows(split)]) == set(np.flatnonzero(rows)), split
+
+
+@given(CELLS)
+def test_a_row_keeps_all_it_has(cells):
+    data, dealt, order, chunk = chunk_of(cells)
+    assert sorted(order) == list(range(data.n_rows))
+    for name in ("contexts", "actions", "rewards", "weights", "groups"):
+        np.testing.assert_array_equal(getattr(chunk.data, name), getattr(data, name)[order])
+    np.testing.assert_array_equal(chunk.folds.of_row, dealt.of_row[order])
+    assert (np.diff(chunk.cells()) >= 0).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_counts_and_squares_are_those_of_training_rows(draw, weighted):
+    weights = np.random.default_rng(5).uniform(0.5, 2, 300) if weighted else None
+    data = draw(300, weights=weights)
+    study = Study(actions=data.action_names, features=data.feature_names)
+    rows = DealtRows(data, study, minimum_cell=0)
+    counts = np.zeros((study.nuisances.folds + 1, 3))
+    weighed = np.zeros_like(counts)
+    squares = np.zeros((data.n_features + 1,) * 2)
+    for row, (fold, action) in enumerate(zip(rows.dealt.of_row, data.actions, strict=True)):
+        weight, x = weights[row] if weighted else 1.0, np.append(data.contexts[row], 1.0)
+        counts[fold, action] += 1
+        weighed[fold, action] += weight
+        squares += weight * np.outer(x, x) * (fold < study.nuisances.folds)
+    np.testing.assert_array_equal(rows.counts, counts)
+    np.testing.assert_allclose(rows.weights, weighed)
+    np.testing.assert_allclose(rows.squares, squares)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_alone_with_own_models_is_what_the_server_finds_for_one_client(draw, clip):
+    """The local policy is made of the scores at hand where they are its own, and not if clipped."""
+    data = draw(400, known=True, confounded=True)
+    plan = NuisancePlan(kind="local", propensity="known", clip=clip)
+    run = fedopl.learn({"only": data}, nuisances=plan)
+    alone = Door("only", data, run.study)._space.scored_with(np.empty((0, 3, 7))).local
+    assert np.allclose(run.policy.parameters, alone, rtol=1e-12) == (clip is None)
