@@ -118,11 +118,11 @@ class DealtRows:
         given, folds = self.given, self.dealt
         n_cells = (folds.n_folds + 1) * given.n_actions
         every = slices(given.n_rows, ROWS_PER_CHUNK) if self.is_on_disk else [slice(None)]
-        found = []
+        found: Any = 0
         for rows in every:
             cells = folds.of_row[rows].astype(np.int64) * given.n_actions + given.actions[rows]
-            found.append(counted(cells, rows, n_cells))
-        return np.sum(found, axis=0).reshape(-1, given.n_actions)
+            found = found + counted(cells, rows, n_cells)
+        return found.reshape(-1, given.n_actions)
 
     @property
     def n_folds(self) -> int:

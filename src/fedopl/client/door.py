@@ -23,6 +23,7 @@ from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.limits import Limits, RefusedError
 from fedopl.client.logged_data import LoggedData
 from fedopl.client.moments import tell_moments
+from fedopl.client.scoring import Scored
 from fedopl.client.statistics import pair_means, value_slope
 from fedopl.client.store import MemoryStore, Store
 from fedopl.client.tree_answers import count_bins, sum_cells, value_leaves
@@ -110,6 +111,7 @@ class Door:
         self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed, least)
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed = queries_of(study)
+        self._made: Scored | None = None  # scores for the latest answer about them
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
@@ -170,6 +172,8 @@ class Door:
         self._check_sizes(
             np.asarray(value) for value in fields.values() if isinstance(value, (np.ndarray, float))
         )
+        if self._made is not None and isinstance(query, SumScores):
+            self._space.keep(self._made)  # now that their sums may be told
         self._budgets.pay(query, asked)
         return answer
 
@@ -230,11 +234,8 @@ class Door:
         self._check_sums()
         self._check_models(query)
         models = np.where(query.supported[..., None] > 0, query.models, np.nan)
-        scored = self._space.scored_with(models)
-        told = vars(self._space.score_means(scored))
-        self._check_sizes(told.values())
-        self._space.keep(scored)
-        return ScoreSums, told
+        self._made = self._space.scored_with(models)
+        return ScoreSums, vars(self._space.score_means(self._made))
 
     def _fitting_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()

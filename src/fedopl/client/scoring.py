@@ -93,15 +93,21 @@ class Scoring:
                 values = np.where(self.masked, np.nan, values)
             yield chunk, values, chances
 
-    def scored(self, chunks: Iterable[Chunk], needed: int, path: Path | None) -> Scored:
-        """All scores, in memory or in a file; refused where they would tell of a few rows."""
+    def scored(
+        self, chunks: Iterable[Chunk], needed: int, path: Path | None, *, described: bool
+    ) -> Scored:
+        """All scores, in memory or in a file; refused where they would tell of a few rows.
+
+        What supports them is counted only where it will be `described`.
+        """
         n_actions = len(self.masked)
         known, support = KnownScores(n_actions), SupportSums(n_actions)
         keeping = _Keeping(path, n_actions)
         for chunk, values, chances in self.each(chunks):
             training = chunk.training
             known.add(values[training])
-            support.add(chunk.data, chances, training)
+            if described:
+                support.add(chunk.data, chances, training)
             keeping.add(values)
         hidden = known.to_hide(needed)
         if not np.diagonal(known.both)[~hidden].any():

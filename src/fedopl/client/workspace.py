@@ -172,7 +172,12 @@ class Workspace:
             clip=self.study.nuisances.clip,
             masked=never & (rule == "mask"),
         )
-        scored = scoring.scored(self.unscored_chunks(), self.rows_needed, self._values_path(key))
+        scored = scoring.scored(
+            self.unscored_chunks(),
+            self.rows_needed,
+            self._values_path(key),
+            described=self.study.describe,
+        )
         local = self._learned_alone(scoring, scored) if self._needs_local_policy else np.empty(0)
         return replace(scored, models=key, local=local)
 
