@@ -41,6 +41,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "econml, linear DR": {"color": "#9a7400", "marker": "X"},
 }
 Rows = list[dict[str, Any]]
+ROOM = 4  # sizes closer than this factor have no room for two labels
 
 
 def _by(rows: Rows, key: str) -> dict[str, Rows]:
@@ -71,7 +72,10 @@ def _finish(axes: Axes, across: str, up: str, *, log_up: bool = True) -> None:
     axes.set_xlabel(across)
     axes.set_title(up, loc="left", fontsize=10)
     axes.minorticks_off()
-    sizes = sorted({at for line in axes.lines for at in line.get_xdata()})
+    sizes: list[float] = []
+    for size in sorted({at for line in axes.lines for at in line.get_xdata()}, reverse=True):
+        if not sizes or size * ROOM <= sizes[-1]:
+            sizes.append(size)
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.yaxis.set_major_formatter(lambda value, _place: f"{value:,.9f}".rstrip("0").rstrip("."))
 
@@ -114,9 +118,8 @@ def memory(rows: Rows) -> Figure:
     for (name, there), colour in zip(own.items(), COLOURS, strict=False):
         at = [row["rows"] for row in there]
         axes.plot(at, [row["total_mb"] for row in there], "o-", color=colour, label=name)
-    first = next(iter(own.values()))
-    sizes = ([row["rows"] for row in first], [row["rows_mb"] for row in first])
-    axes.plot(*sizes, ":", color="#6b6b6b", label="the rows themselves")
+    sizes = sorted({(row["rows"], row["rows_mb"]) for row in rows})
+    axes.plot(*zip(*sizes, strict=True), ":", color="#6b6b6b", label="the rows themselves")
     _finish(axes, "rows", "peak memory, rows included, MB")
     figure.legend(loc="outside right center", frameon=False)
     return figure
