@@ -30,7 +30,6 @@ STAGES: dict[str, list[tuple[str, str]]] = {
     "models from them": [("workspace", "models_from")],
     "predictions": [("scoring", "predict")],
     "scores": [("scoring", "aipw_scores")],
-    "support": [("support", "SupportSums.add")],
     "sums of scores": [("workspace", "means_of"), ("alone", "means_of")],
     "the value on held-out rows": [("door", "estimate_candidates")],
 }
