@@ -21,7 +21,7 @@ def label_text(label: object) -> str:
         return str(label)
     if isinstance(label, bool | np.bool_):
         return "true" if label else "false"
-    if isinstance(label, Integral):
+    if isinstance(label, int | Integral):  # to ask for the abstract kind takes long
         return str(int(label))
     if isinstance(label, Real | Decimal) and float(label).is_integer():
         return str(int(float(label)))

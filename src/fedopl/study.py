@@ -1,9 +1,10 @@
 """The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -224,9 +225,17 @@ class Study(Checked):
             )
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Study) and self.digest == other.digest
+
     def __hash__(self) -> int:
-        # Of what is quickly hashed; studies that agree in it may still differ.
-        return hash((self.name, self.actions, self.features, self.oracle, self.seed))
+        return hash(self.digest)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Another study, which is asked for its own digest."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("digest", None)
+        return copy
 
     @property
     def encoding(self) -> Encoding | None:

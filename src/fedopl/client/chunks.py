@@ -5,7 +5,6 @@ are set apart come last. So every split of them is a slice, which costs nothing 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -27,13 +26,6 @@ class Chunk:
     folds: Folds
     scores: FloatArray  # (n_rows, n_actions), or no rows before any are scored
 
-    @cached_property
-    def _begins(self) -> list[int]:
-        """Where each fold begins, where the rows set apart do, and the end."""
-        wanted = np.arange(self.folds.n_folds + 2, dtype=self.folds.of_row.dtype)
-        begins: list[int] = np.searchsorted(self.folds.of_row, wanted).tolist()
-        return begins
-
     def with_scores(self, scores: FloatArray) -> "Chunk":
         """The same rows with these scores."""
         return replace(self, scores=scores)
@@ -52,11 +44,11 @@ class Chunk:
     @property
     def training(self) -> slice:
         """The rows that may be learned from."""
-        return slice(0, self._begins[-2])
+        return slice(0, self.folds.begins[-2])
 
     def rows(self, split: Split) -> slice:
         """The rows of a split."""
-        begins = self._begins
+        begins = self.folds.begins
         if split is Split.EVALUATION:
             return slice(begins[-2], begins[-1])
         if split is Split.VALIDATION:

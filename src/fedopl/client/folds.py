@@ -7,9 +7,9 @@ and action are told apart by their position.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,21 @@ class Folds:
     def taken(self, order: IntArray) -> "Folds":
         """The folds of rows that come in this order."""
         return replace(self, of_row=self.of_row.take(order), any_apart=self.n_parts > self.n_folds)
+
+    @cached_property
+    def ascend(self) -> bool:
+        """Whether the rows come fold after fold."""
+        return bool((self.of_row[1:] >= self.of_row[:-1]).all())
+
+    @cached_property
+    def begins(self) -> list[int]:
+        """Where each fold begins, where the rows set apart do, and the end; of folds that ascend.
+
+        It belongs to the folds, so that it is found once, whatever is later known of their rows.
+        """
+        wanted = np.arange(self.n_folds + 2, dtype=self.of_row.dtype)
+        begins: list[int] = np.searchsorted(self.of_row, wanted).tolist()
+        return begins
 
     @property
     def set_apart(self) -> BoolArray:  # (n_rows,)
@@ -124,6 +139,8 @@ def _set_apart(keys: Keys, strata: IntArray, quotas: IntArray) -> BoolArray:
 
 def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
     """How many of each stratum are set apart; one at least, of all, stays to learn from."""
+    if not share:
+        return np.zeros_like(counts)
     quotas: IntArray = np.rint(share * counts).astype(np.int64)
     if (quotas == counts).all():
         quotas[np.flatnonzero(counts)[-1]] -= 1
@@ -168,11 +185,12 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
 
 
 def _units(
-    data: LoggedData, seed: int, purposes: Sequence[str]
+    data: LoggedData, seed: int, purposes: tuple[str, ...]
 ) -> tuple[Keys, IntArray, str]:  # keys (n_purposes, n_units)
     """What is dealt: rows by their action, or whole groups by the action they mostly took."""
     if data.groups is None:
-        return _hashes(data.contexts, _multipliers(data, seed, purposes)), data.actions, "rows"
+        multipliers = _multipliers(data.n_features, seed, purposes)
+        return _hashes(data.contexts, multipliers), data.actions, "rows"
     taken = _taken_by_group(data, data.groups)
     drawn = np.stack([_odd_numbers(seed, purpose, 2) for purpose in purposes])
     codes = np.arange(len(taken), dtype=np.uint64)
@@ -219,12 +237,13 @@ def _number_of_folds(asked: int, strata: IntArray, n_actions: int, units: str) -
 
 def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:
     """A hash of each row's contexts."""
-    keys: Keys = _hashes(data.contexts, _multipliers(data, seed, (purpose,)))[0]
+    keys: Keys = _hashes(data.contexts, _multipliers(data.n_features, seed, (purpose,)))[0]
     return keys
 
 
-def _multipliers(data: LoggedData, seed: int, purposes: Sequence[str]) -> Keys:
-    return np.stack([_odd_numbers(seed, purpose, data.n_features) for purpose in purposes])
+@cache
+def _multipliers(n_features: int, seed: int, purposes: tuple[str, ...]) -> Keys:
+    return frozen(np.stack([_odd_numbers(seed, purpose, n_features) for purpose in purposes]))
 
 
 def _hashes(contexts: FloatArray, multipliers: Keys) -> Keys:  # (n_hashes, n_rows)
@@ -281,7 +300,7 @@ def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:
 
 
 def _records(data: LoggedData, seed: int) -> Iterator[Records]:
-    multipliers = _multipliers(data, seed, ("evaluation", "folds"))
+    multipliers = _multipliers(data.n_features, seed, ("evaluation", "folds"))
     for rows in slices(data.n_rows, max(1, BYTES_PER_SLICE // (8 * data.n_features))):
         records = np.empty(rows.stop - rows.start, WAITING)
         records["key"], records["later"] = _hashes(data.contexts[rows], multipliers)

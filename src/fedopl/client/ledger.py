@@ -6,10 +6,10 @@ import os
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
+from fedopl.arrays import length
 from fedopl.errors import StorageError
 from fedopl.wire.codec import ARRAYS
 from fedopl.wire.vocabulary import Message, Refusal
@@ -116,7 +116,7 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
         answer=type(answer).__name__,
         reason=answer.reason.name if isinstance(answer, Refusal) else "",
         shapes={name: list(array.shape) for name, array in arrays.items()},
-        norms={name: _norm(array) for name, array in arrays.items()},
+        norms={name: length(array) for name, array in arrays.items()},
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         query_sha256=asked,
@@ -127,8 +127,3 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
 def _text_of(digest: bytes) -> str:
     """One text for all entries of a study, however many clients write them."""
     return digest.hex()
-
-
-def _norm(array: Any) -> float:
-    flat = array.reshape(-1)
-    return sqrt(flat.dot(flat))

@@ -328,7 +328,7 @@ def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...
             "what happened cannot have probability 0"
         )
     if known.ndim == 2:
-        _check_sums(known.sum(axis=1))
+        _check_sums(known @ np.ones(known.shape[1]))
 
 
 def _check_sums(totals: FloatArray) -> None:

@@ -71,8 +71,9 @@ class ScoreTotals:
     ) -> None:
         weighted = gamma if weight is None else gamma * weight[:, None]
         self._products[:, :-1] += weighted.T @ contexts
-        self._products[:, -1] += weighted.sum(axis=0)
-        self._squares += (weighted * gamma).sum(axis=0)
+        # Faster than sums along the rows, of which each has a few numbers only.
+        self._products[:, -1] += np.ones(len(gamma)) @ weighted
+        self._squares += np.einsum("ij,ij->j", weighted, gamma)
         self._weights += len(gamma) if weight is None else weight.sum()
 
     def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:

@@ -15,7 +15,7 @@ from fedopl.least_squares import LinearModels
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
 ROWS_PER_BLOCK = 8192
 MANY_BYTES = 1 << 24
-ROWS_FOR_MIDDLE = 256
+ROWS_FOR_MIDDLE = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ def fold_sums(
             if begun[cell]:
                 sums[cell] += z.T @ z
             else:
-                np.matmul(z.T, z, out=sums[cell])
+                np.dot(z.T, z, out=sums[cell])
                 begun[cell] = True
     shape = (folds.n_folds, data.n_actions)
     squared = None if data.weights is None else data.weights**2
@@ -99,12 +99,12 @@ def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
 def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     """μ̂(x; a) for every action, each row by the models that never saw its fold."""
     means = np.empty((data.n_rows, data.n_actions))
-    if _ascends(folds.of_row):
-        parts = np.arange(len(models.intercepts) + 1, dtype=folds.of_row.dtype)
-        begins = np.searchsorted(folds.of_row, parts).tolist()
-        for part, own in enumerate(map(slice, begins, begins[1:])):
-            np.matmul(data.contexts[own], models.coefficients[part].T, out=means[own])
-            means[own] += models.intercepts[part]
+    if folds.ascend:
+        every = map(slice, folds.begins, folds.begins[1:])
+        for part, own in zip(range(len(models.intercepts)), every, strict=False):
+            predicted = means[own]
+            np.dot(data.contexts[own], models.coefficients[part].T, out=predicted)
+            predicted += models.intercepts[part]
         return means
     buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
     for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
@@ -139,17 +139,13 @@ def _augmented(
     data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
     """Blocks of √w·z, sorted by cell, and where each cell begins."""
-    if _ascends(cells):
+    if bool((cells[1:] >= cells[:-1]).all()):
         return _blocks_of_sorted(data, origin, cells, n_cells)
     # With many cells a block has so few rows of each that adding squares up would take longest.
     if n_cells * data.n_features > ROWS_PER_BLOCK:
         order = np.argsort(cells, kind="stable")
         return _blocks_of_sorted(data, origin, cells[order], n_cells, order)
     return _augmented_blocks(data, origin, cells, n_cells)
-
-
-def _ascends(numbers: NDArray[np.integer]) -> bool:
-    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def _blocks_of_sorted(
