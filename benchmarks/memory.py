@@ -6,8 +6,8 @@ on few rows, so that imports do not count. "Added" is the peak above what the pr
 for arrays, above the arrays themselves; for Parquet, above nothing, so that the rows are part of
 it. "Times the rows" divides the whole, rows included, by 8 bytes a number. "Peak" is of the whole
 process, with Python and all libraries. Rows on disk are read from the file into arrays beside it
-first, which is part of the time. "Cores" is processor time over time: linear algebra has one
-thread, and the next rows are read while some are worked on.
+first, which is part of the time. "Cores" is processor time over time: two threads read, sort and
+score the next rows while some are looked at.
 """
 
 import json

@@ -335,7 +335,7 @@ class Kept:
     n_bytes: str
 
 
-ROWS_PER_CHUNK = 131_072
+ROWS_PER_CHUNK = 32_768
 MEMORY = {
     "rows": Kept(where="client", what="rows: contexts, actions, rewards", n_bytes="8·n·(p + 2)"),
     "ordered": Kept(

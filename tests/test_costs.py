@@ -450,7 +450,7 @@ ON_DISK = {
         {},
     ),
     "wider": (plan_of("marginal"), ALONE, {"p": 7, "d": 2, "n_rows": 700}),
-    "tree": ({**plan_of("marginal"), **TREE}, {"tree alone"}, {}),
+    "tree": ({**plan_of("marginal"), **TREE}, {"tree alone"}, {"n_rows": 1200}),
     "deep tree": (
         {**plan_of("marginal"), **TREE, "depth": 4},
         {"tree alone"},

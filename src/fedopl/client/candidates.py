@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -179,9 +180,11 @@ def _rule(space: Workspace, position: float) -> Decides:
     if position not in range(len(space.study.candidates)):
         raise RefusedError(RefusalCode.MALFORMED)
     rule = space.rules[space.study.candidates[int(position)]]
+    alone = Lock()  # several threads work on the rows, of which the rule need not know
 
     def decide(contexts: FloatArray) -> IntArray:
-        answered = np.asarray(rule(frozen(contexts)))
+        with alone:
+            answered = np.asarray(rule(frozen(contexts)))
         if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
             raise RefusedError(RefusalCode.FAILED)
         codes = answered.astype(np.int64)

@@ -15,7 +15,7 @@ from fedopl.client.logged_data import LoggedData
 from fedopl.wire.vocabulary import Split
 
 # Of rows on disk, so many are in memory at a time.
-ROWS_PER_CHUNK = 1 << 17
+ROWS_PER_CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.arrays import IntArray
+from fedopl.client.ahead import made_ahead
 from fedopl.client.on_disk import DiskArray, check_space, remove_abandoned, slices
 
 Keys = NDArray[np.uint64]
@@ -149,18 +150,20 @@ class Sorter:
 
     def ascending(self) -> Iterator[Records]:
         """All records in order, a bucket at a time; each is removed from the disk then."""
-        for bucket in self._buckets:
-            if bucket.n_records:
-                yield from self._ascending(bucket)
-                bucket.path.unlink()
+        filled = [bucket for bucket in self._buckets if bucket.n_records]
+        for bucket, parts in zip(filled, made_ahead(self._ascending, filled), strict=True):
+            yield from parts
+            bucket.path.unlink()
         self._folder.rmdir()
 
-    def _ascending(self, bucket: _Bucket) -> Iterator[Records]:
+    def _ascending(self, bucket: _Bucket) -> Iterable[Records]:
         records = DiskArray(bucket.path, (bucket.n_records,), self._kind)
-        by = self._by
         if bucket.n_records <= self._at_most:
-            yield _sorted(records[:], by)
-            return
+            return [_sorted(records[:], self._by)]
+        return self._thrown_again(bucket, records)
+
+    def _thrown_again(self, bucket: _Bucket, records: DiskArray) -> Iterator[Records]:
+        by = self._by
         while by and bucket.lowest[by[0]] == bucket.highest[by[0]]:
             by = by[1:]
         if not by:

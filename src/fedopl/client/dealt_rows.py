@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.ahead import made_ahead
 from fedopl.client.chunks import ROWS_PER_CHUNK, Chunk, in_order
 from fedopl.client.folds import Folds, assign_folds_and_set_apart
 from fedopl.client.limits import RefusedError
 from fedopl.client.logged_data import LoggedData
-from fedopl.client.on_disk import read_ahead, slices
+from fedopl.client.on_disk import slices
 from fedopl.client.rarity import RareValues, rare_values, without
 from fedopl.client.store import fingerprint
-from fedopl.client.sums import MANY_BYTES, FoldSums, added, fold_sums, squares_from_zero
+from fedopl.client.sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
 from fedopl.study import Study
 from fedopl.wire.vocabulary import N_PARTS, RefusalCode, Split
 
@@ -59,7 +60,7 @@ class DealtRows:
         def read(rows: slice) -> Chunk:
             return in_order(self.given.part(rows), self.dealt.part(rows))[1]
 
-        yield from read_ahead(read, slices(self.given.n_rows, ROWS_PER_CHUNK))
+        yield from made_ahead(read, slices(self.given.n_rows, ROWS_PER_CHUNK))
 
     @cached_property
     def whole(self) -> Chunk:
@@ -193,9 +194,7 @@ class DealtRows:
             data, training = chunk.data, chunk.training
             if rare:
                 data = without_rare(data, training, rare, chunk.cells()[training])
-            origin = None if total is None else total.origin
-            found = fold_sums(data, chunk.folds, origin=origin)
-            total = found if total is None else added(total, found)
+            total = fold_sums(data, chunk.folds, onto=total)
         if total is None:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         if not rare:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.client.ahead import made_ahead
 from fedopl.client.dealing import (
     APART,
     RECORDS_PER_BUCKET,
@@ -301,12 +302,16 @@ def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:
 
 def _records(data: LoggedData, seed: int) -> Iterator[Records]:
     multipliers = _multipliers(data.n_features, seed, ("evaluation", "folds"))
-    for rows in slices(data.n_rows, max(1, BYTES_PER_SLICE // (8 * data.n_features))):
+
+    def made(rows: slice) -> Records:
         records = np.empty(rows.stop - rows.start, WAITING)
         records["key"], records["later"] = _hashes(data.contexts[rows], multipliers)
         records["row"] = np.arange(rows.start, rows.stop)
         records["stratum"] = data.actions[rows]
-        yield records
+        return records
+
+    n_at_once = max(1, BYTES_PER_SLICE // (8 * data.n_features))
+    return made_ahead(made, slices(data.n_rows, n_at_once))
 
 
 def _hands(turns: IntArray, n_hands: int) -> FoldArray:

@@ -6,11 +6,10 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -24,9 +23,6 @@ WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
 ROWS_PER_SLICE = 1 << 16
 # What was begun and not touched for so long has nobody left who would finish it.
 ABANDONED_SECONDS = 3600
-
-
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +195,3 @@ def filled(path: Path, shape: tuple[int, ...], stored: DTypeLike) -> np.memmap[A
     """A file of zeros of its owner's, to be written to in any order."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     return np.memmap(path, dtype=stored, mode="w+", shape=shape)
-
-
-def read_ahead(read: Callable[[slice], Read], parts: Iterable[slice]) -> Iterator[Read]:
-    """What is read of each part, the next while one is worked on."""
-    with ThreadPoolExecutor(1) as ahead:
-        coming: Future[Read] | None = None
-        for rows in parts:
-            this, coming = coming, ahead.submit(read, rows)
-            if this is not None:
-                yield this.result()
-        if coming is not None:
-            yield coming.result()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.arrays import BoolArray, FloatArray
+from fedopl.client.ahead import made_ahead
 from fedopl.client.chances import Chances
 from fedopl.client.chunks import Chunk
 from fedopl.client.guards import KnownScores
@@ -77,21 +78,23 @@ class Scoring:
 
     def each(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, FloatArray, FloatArray]]:
         """The chunks, their scores, and the propensities behind these."""
-        for chunk in chunks:
-            chances = self.chances.of(chunk.data, chunk.folds)
-            nuisances = Nuisances(
-                outcome_means=predict(chunk.data, chunk.folds, self.models),
-                propensities=chances,
-                folds=chunk.folds.of_row,
-                supported=self.models.supported,
-                outcome="linear",
-                propensity=self.chances.chosen,
-                notes=(),
-            )
-            values = aipw_scores(chunk.data, nuisances, clip=self.clip).values
-            if self.masked.any():
-                values = np.where(self.masked, np.nan, values)
-            yield chunk, values, chances
+        return made_ahead(self._one, chunks)
+
+    def _one(self, chunk: Chunk) -> tuple[Chunk, FloatArray, FloatArray]:
+        chances = self.chances.of(chunk.data, chunk.folds)
+        nuisances = Nuisances(
+            outcome_means=predict(chunk.data, chunk.folds, self.models),
+            propensities=chances,
+            folds=chunk.folds.of_row,
+            supported=self.models.supported,
+            outcome="linear",
+            propensity=self.chances.chosen,
+            notes=(),
+        )
+        values = aipw_scores(chunk.data, nuisances, clip=self.clip).values
+        if self.masked.any():
+            values = np.where(self.masked, np.nan, values)
+        return chunk, values, chances
 
     def scored(
         self, chunks: Iterable[Chunk], needed: int, path: Path | None, *, described: bool

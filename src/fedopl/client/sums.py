@@ -31,16 +31,19 @@ def fold_sums(
     data: LoggedData,
     folds: Folds,
     columns: list[IntArray] | None = None,
-    origin: FloatArray | None = None,
+    onto: FoldSums | None = None,
 ) -> FoldSums:
     """Sum over all rows once; `columns` picks each action's own features, if not all.
 
-    Sums are about the middle of these rows, unless they are to be added to others about `origin`.
+    Sums are about the middle of these rows, unless they are added `onto` those of others.
     """
-    origin = middle_of(data, folds) if origin is None else origin
     width = data.n_features if columns is None else len(columns[0])
     n_cells = folds.n_folds * data.n_actions
-    sums, begun = np.zeros((n_cells, width + 2, width + 2)), [False] * n_cells
+    if onto is None:
+        origin, sums = middle_of(data, folds), np.zeros((n_cells, width + 2, width + 2))
+    else:
+        origin, sums = onto.origin, onto.sums.reshape(n_cells, width + 2, width + 2)
+    begun = [onto is not None] * n_cells
     # Rows set apart fall into a last cell that nobody sums.
     cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(cells, n_cells, out=cells)
@@ -57,19 +60,13 @@ def fold_sums(
                 np.dot(z.T, z, out=sums[cell])
                 begun[cell] = True
     shape = (folds.n_folds, data.n_actions)
-    squared = None if data.weights is None else data.weights**2
+    squares = None if data.weights is None else data.weights**2
+    squared = np.bincount(cells, squares, n_cells)[:n_cells].astype(float).reshape(shape)
     return FoldSums(
         sums=sums.reshape(*shape, width + 2, width + 2),
-        squared_weights=np.bincount(cells, squared, n_cells)[:n_cells].astype(float).reshape(shape),
+        squared_weights=squared if onto is None else onto.squared_weights + squared,
         origin=origin,
     )
-
-
-def added(first: FoldSums, second: FoldSums) -> FoldSums:
-    """The sums over both, which are about the same origin; the first is written over."""
-    first.sums.__iadd__(second.sums)
-    first.squared_weights.__iadd__(second.squared_weights)
-    return first
 
 
 def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_columns + 1)
