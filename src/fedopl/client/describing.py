@@ -29,24 +29,23 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
     if minimum_cell:
         _check_differs(space, query, minimum_cell)
     shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
-    told: dict[str, FloatArray] = {name: np.zeros(shape) for name in ("decided", "taken")}
 
     def counted(chunk: Chunk) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
         found = np.zeros((2, *shape))
         for rows in slices(chunk.training.stop, ROWS_PER_BLOCK):
             contexts = chunk.data.contexts[rows]
             bins = _bins(query.cuts, contexts)
-            for counts, codes in zip(
-                found, (decide(contexts), chunk.data.actions[rows]), strict=True
-            ):
-                counts += _counts(bins, codes, shape[1:])
+            found[0] += _counts(bins, decide(contexts), shape[1:])
+            found[1] += _counts(bins, chunk.data.actions[rows], shape[1:])
         return found
 
-    for decided, taken in made_ahead(counted, space.unscored_chunks()):
-        told["decided"] += decided
-        told["taken"] += taken
-    told["chances"] = space.support.chances
-    told["effective_rows"] = _shown(space, minimum_cell)
+    decided, taken = sum(made_ahead(counted, space.unscored_chunks()), np.zeros((2, *shape)))
+    told: dict[str, FloatArray] = {
+        "decided": decided,
+        "taken": taken,
+        "chances": space.support.chances,
+        "effective_rows": _shown(space, minimum_cell),
+    }
     if minimum_cell < 2:
         return told
     rng = rounding_draws(space)
