@@ -18,6 +18,7 @@ SECTIONS = {
     "peers": "Peers",
     "stages": "Where the time goes",
     "sgd": "Stochastic steps",
+    "kernels": "Ways to take a step",
     "scores": "Scores",
     "wide": "Many actions and features",
     "trees": "Trees",

@@ -21,7 +21,9 @@ def module(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["stages", "scores", "wide", "clients", "federation", "memory"])
+@pytest.mark.parametrize(
+    "name", ["stages", "kernels", "scores", "wide", "clients", "federation", "memory"]
+)
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
