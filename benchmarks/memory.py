@@ -6,16 +6,18 @@ on few rows, so that imports do not count. "Added" is the peak above what the pr
 for arrays, above the arrays themselves; for Parquet, above nothing, so that the rows are part of
 it. "Times the rows" divides the whole, rows included, by 8 bytes a number. "Peak" is of the whole
 process, with Python and all libraries. Rows on disk are read from the file into arrays beside it
-first, which is part of the time. "Cores" is processor time over time: two threads read, sort and
-score the next rows while some are looked at.
+first, which is part of the time. Libraries may use all cores, as they do for users. "Cores" is
+processor time over time: of rows on disk, two threads read, sort and score the next while some are
+looked at.
 """
 
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import Column, Options, Row, Table, in_child, options, spread, write
+from harness import ONE_THREAD, Column, Options, Row, Table, in_child, options, spread, write
 from problem import N_ACTIONS, N_FEATURES, draw
 from process import cost, peak
 
@@ -23,6 +25,7 @@ SIZES = (10_000, 100_000, 1_000_000, 2_000_000, 20_000_000)
 QUICK = (4_000,)
 IN_MEMORY = 2_000_000  # rows; there is no room for more
 FEW = 2_000
+ALL_CORES = dict.fromkeys(ONE_THREAD, str(os.cpu_count()))
 CHUNK = 100_000  # rows of a file's row group
 COLUMNS = (
     Column("rows", "{rows:,}"),
@@ -136,7 +139,7 @@ def measure(n_rows: int, turns: int) -> list[Row]:
         in_child(__file__, "write", folder, str(n_rows))
         for _ in range(turns):
             for name, runs in found.items():
-                runs.append(in_child(__file__, "memory", name, folder, str(n_rows)))
+                runs.append(in_child(__file__, "memory", name, folder, str(n_rows), **ALL_CORES))
     return [summary(name, n_rows, runs) for name, runs in found.items()]
 
 
