@@ -1,6 +1,7 @@
 """One problem for all: d = 4, p = 40, X ~ N(0, I), A uniform, Y = x_aᵀθ_a + N(0, 1).
 
-x_a is action a's own quarter of x. The truth is known, so a policy's regret is, too.
+x_a is action a's own quarter of x; where there are fewer features than actions, it is one feature,
+which several actions share. The truth is known, so a policy's regret is, too.
 """
 
 from pathlib import Path
@@ -32,8 +33,11 @@ class Rows(NamedTuple):
 
 def means(contexts: np.ndarray, n_actions: int = N_ACTIONS) -> np.ndarray:  # (n_rows, n_actions)
     """What each action would bring."""
-    width = contexts.shape[1] // n_actions
+    n_features = contexts.shape[1]
+    width = max(n_features // n_actions, 1)
     slopes = np.random.default_rng(SLOPE_SEED).standard_normal((n_actions, width))
+    if n_features < n_actions:
+        return contexts[:, np.arange(n_actions) % n_features] * slopes[:, 0]
     used = contexts[:, : n_actions * width].reshape(len(contexts), n_actions, width)
     return np.einsum("naw,aw->na", used, slopes)
 
