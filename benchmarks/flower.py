@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Column, Options, Row, Table, options, spread, write
+from harness import Column, Options, Row, Table, options, spread, tell, write
 
 import fedopl
 from fedopl.client.client_file import read_clients
@@ -36,6 +36,7 @@ IN_PROCESS, FLOWER = "in process", "Flower, 127.0.0.1"
 
 def once(name: str, settings: str) -> dict[str, Row]:
     """The study in process, and over Flower, once each."""
+    tell(__file__, name)
     with tempfile.TemporaryDirectory() as folder:
         study = hospitals().write(Path(folder) / "hospitals")
         study.write_text(study.read_text() + settings)

@@ -119,11 +119,15 @@ def spread(values: Iterable[float], prefix: str = "") -> Row:
 # --- processes of their own -----------------------------------------------------------------------
 
 
+def tell(script: str, *what: object) -> None:
+    """Say what is being measured, for whoever waits."""
+    print(f"{time.strftime('%X')} {Path(script).stem}:", *what, file=sys.stderr, flush=True)
+
+
 def in_child(script: str, *arguments: str, python: str | Path = "", **environment: str) -> Any:
     """What `script --measure arguments` prints as JSON, in a fresh process on one thread."""
     command = [str(python or sys.executable), script, "--measure", *arguments]
-    shown = (argument for argument in arguments if not Path(argument).is_dir())
-    print(f"{time.strftime('%X')} {Path(script).stem}:", *shown, file=sys.stderr, flush=True)
+    tell(script, *(argument for argument in arguments if not Path(argument).is_dir()))
     done = subprocess.run(
         command,
         env={**os.environ, **ONE_THREAD, **environment},

@@ -10,7 +10,7 @@ import time
 from importlib.util import find_spec
 
 import numpy as np
-from harness import TURNS, Column, Options, Row, Table, options, spread, write
+from harness import TURNS, Column, Options, Row, Table, options, spread, tell, write
 from threadpoolctl import threadpool_limits
 
 import fedopl
@@ -38,6 +38,7 @@ def measure(sizes: tuple[int, ...], n_draws: int, reading: str) -> list[Row]:
             world = paper_world("heterogeneous", reading=reading, seed=seed)
             rows = world.all_logged(n_rows)
             for way, plan in ways.items():
+                tell(__file__, reading, f"{n_rows:,} rows", f"draw {seed + 1}", way)
                 start = time.perf_counter()
                 run = fedopl.learn(
                     rows, evaluation_share=0, quorum=0.01, nuisances=NUISANCES, **plan

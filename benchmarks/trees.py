@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from harness import AbsentError, Column, Options, Row, Table, in_child, options, spread, write
+from harness import AbsentError, Column, Options, Row, Table, in_child, options, spread, tell, write
 from process import growth
 from tree_peers import Fitted, econml_tree, policytree, streed_tree
 
@@ -136,6 +136,7 @@ def measure(size: tuple[int, int, int], turns: int) -> list[Row]:
         for name, search in remaining.items():
             if "note" in rows[name]:
                 continue
+            tell(__file__, rows[name]["size"], name)
             try:
                 fitted = search(given.contexts, given.scores)
             except AbsentError as absent:
