@@ -136,10 +136,16 @@ def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid
 
 
 def _some_contexts(parts: Parts) -> FloatArray:  # (n_rows, n_features)
-    found = [rows.contexts[rows.usable] for rows in islice(parts(), 2)]
+    found = [_usable_contexts(rows) for rows in islice(parts(), 2)]
     if len(found) == 1:
         return found[0]
-    return np.concatenate([rows.contexts[rows.usable][::SPREAD] for rows in parts()])
+    return np.concatenate([_usable_contexts(rows)[::SPREAD] for rows in parts()])
+
+
+def _usable_contexts(rows: ScoredRows) -> FloatArray:  # (n_usable, n_features)
+    """Of the rows with a score; where all have one, nothing is copied."""
+    usable = rows.usable
+    return rows.contexts if usable.all() else rows.contexts[usable]
 
 
 def _finer_grid(
