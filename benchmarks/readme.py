@@ -22,6 +22,7 @@ SECTIONS = {
     "scores": "Scores",
     "wide": "Many actions and features",
     "trees": "Trees",
+    "grids": "Grids of trees",
     "clients": "Many clients",
     "federation": "Federation",
     "memory": "Memory",

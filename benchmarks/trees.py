@@ -11,16 +11,13 @@ of their fit alone, five times in turns; machine code was compiled before. "Refi
 federation has the grid.
 """
 
-import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from harness import AbsentError, Column, Options, Row, Table, in_child, options, spread, tell, write
-from process import growth
+from harness import AbsentError, Column, Options, Row, Table, options, spread, tell, write
 from tree_peers import Fitted, econml_tree, policytree, streed_tree
 
 import fedopl
@@ -33,14 +30,12 @@ BINS = (32, 64)
 OURS = "fedopl, 64 bins"
 REFINED = "fedopl, 64 bins, refined"
 EXACT = "fedopl, observed thresholds"
-TURNS, DRAWS = 5, 20
+TURNS = 5
 READING = """
-The greedy tree gets half of what there is, or less. A grid gives away what lies between a true
-threshold and the nearest cut: where rewards jump as they do here, 0.4 to 3.2 % on 64 bins. On the
-same 32 bins of 100,000 rows pystreed finds a tree of the same value. There the exact search takes a
-hundred times as long as a grid; among 1,000 rows with 30 features it takes less, since a search
-over cells takes as long for few rows as for many. At a million rows there is no exact value to
-compare with. On 64 bins most of the memory is cells, which do not grow with the rows.
+The greedy tree gets half of what there is, or less. On the same 32 bins of 100,000 rows pystreed
+finds a tree of the same value. There the exact search takes a hundred times as long as a grid;
+among 1,000 rows with 30 features it takes less, since a search over cells takes as long for few
+rows as for many. At a million rows there is no exact value to compare with.
 """
 
 Method = Callable[[np.ndarray, np.ndarray], Fitted]
@@ -103,6 +98,12 @@ def on_observed(contexts: np.ndarray, scores: np.ndarray) -> Fitted:
     return with_fedopl(contexts, scores, thresholds="observed")
 
 
+def compile_first() -> float:
+    """CPU seconds of a first search over observed thresholds, on a few rows."""
+    given = problem(100, 5, 3)
+    return on_observed(given.contexts, given.scores).seconds
+
+
 def on_streed(bins: int) -> Method:
     """The search of pystreed on quantile thresholds."""
     return lambda contexts, scores: streed_tree(contexts, scores, bins)
@@ -153,7 +154,7 @@ def measure(size: tuple[int, int, int], turns: int) -> list[Row]:
     return list(rows.values())
 
 
-# --- the tables -----------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 COLUMNS = (
     Column("rows × features × actions", "{size}", text=True),
@@ -165,129 +166,14 @@ COLUMNS = (
     Column("least – most", "{least:.3f} – {most:.3f}", text=True),
     Column("times fedopl's, 64 bins", "{times:~3}×"),
 )
-OTHERS = (Column("what else", "{what}", text=True), Column("measured", "{measured}"))
-
-
-def found(what: str, measured: str, **numbers: float) -> Row:
-    """A row of the second table: words, and the numbers behind them."""
-    return {"what": what, "measured": measured, **numbers}
-
-
-def grid_rows() -> list[Row]:
-    """What a grid gives away, over draws of the problem with thresholds anywhere."""
-    n_rows, n_features, n_actions = MEDIUM
-    shares: dict[tuple[int, bool], list[float]] = {
-        (bins, refine): [] for refine in (False, True) for bins in BINS
-    }
-    for seed in range(DRAWS):
-        given = problem(n_rows, n_features, n_actions, seed)
-        rows = given.contexts, given.scores
-        exact = given.earned(given.scores, on_observed(*rows).decisions)
-        for (bins, refine), values in shares.items():
-            reached = given.earned(given.scores, on_grid(bins, refine=refine)(*rows).decisions)
-            values.append(100 * reached / exact)
-    size = " × ".join(f"{length:,}" for length in MEDIUM)
-    return [
-        found(
-            f"share of the exact value at {size}, {bins} bins{', refined' * refine}, {DRAWS} "
-            "draws: median, least – most",
-            f"{statistics.median(values):.2f} %, {min(values):.2f} – {max(values):.2f} %",
-            **spread(values),
-        )
-        for (bins, refine), values in shares.items()
-    ]
-
-
-def seconds_to_compile() -> list[Row]:
-    """CPU seconds of a process's first search over observed thresholds, by what is on the disk."""
-    with tempfile.TemporaryDirectory() as cache:
-        cold, cached = (in_child(__file__, "first", NUMBA_CACHE_DIR=cache) for _ in range(2))
-    first = "first search over observed thresholds, nothing compiled yet"
-    return [
-        found(first, f"{cold:.1f} CPU s", seconds=cold),
-        found("the same in the next process, compiled code on disk", f"{cached:.1f} CPU s"),
-    ]
-
-
-def memory_row(bins: int) -> Row:
-    """How much memory our search adds at its peak, over the rows' bins at a byte each."""
-    added = in_child(__file__, "memory", str(bins))
-    times = added / (LARGEST[0] * LARGEST[1])
-    size = " × ".join(f"{length:,}" for length in LARGEST)
-    told = f"{added / 2**20:.0f} MB, {times:.2f} × the binned rows"
-    return found(f"peak memory added at {size}, {bins} bins", told, bytes=added)
-
-
-def message_row(bins: int, columns: tuple[str, ...]) -> Row:
-    """The bytes of one client's sums over cells: the problem's rows, held by three clients."""
-    contexts, scores, _ = problem(*MEDIUM)
-    actions = np.random.default_rng(1).integers(0, scores.shape[1], len(scores))
-    rewards = scores[np.arange(len(scores)), actions]
-    known = np.full(scores.shape, 1 / scores.shape[1])
-    clients = {
-        f"client {first}": fedopl.LoggedData(*(part[first::3] for part in rows))
-        for rows in [(contexts, actions, rewards, known)]
-        for first in range(3)
-    }
-    run = fedopl.learn(
-        clients,
-        policy="tree",
-        tree=fedopl.TreePlan(bins=bins, columns=columns),
-        nuisances=fedopl.NuisancePlan(kind="local", propensity="known"),
-        evaluation_share=0,
-    )
-    (sizes,) = [latest.received for latest in run.rounds if latest.query == "SumCells"]
-    asked = f"{len(columns)} of {contexts.shape[1]}" if columns else f"all {contexts.shape[1]}"
-    each = max(sizes.values()) / 1024
-    name = f"a client's CellSums, {scores.shape[1]} actions, {asked} columns, {bins} bins"
-    return found(name, f"{each:,.0f} KB", kb=each)
-
-
-def other_rows(quick: bool) -> list[Row]:
-    """What is not told by size."""
-    messages = [message_row(bins, ("x0", "x1", "x2")) for bins in BINS]
-    if quick:
-        return messages
-    return [
-        *grid_rows(),
-        *seconds_to_compile(),
-        *(memory_row(bins) for bins in BINS),
-        *(message_row(bins, ()) for bins in BINS),
-        *messages,
-    ]
-
-
-# --- in processes of their own --------------------------------------------------------------------
-
-
-def measure_first() -> float:
-    """CPU seconds of a first search, on a few rows."""
-    given = problem(100, 5, 3)
-    return on_observed(given.contexts, given.scores).seconds
-
-
-def measure_memory(bins: str) -> int:
-    """How far the peak of a search lies above the memory that its input takes."""
-    search = on_grid(int(bins))
-    search(*problem(100, *LARGEST[1:])[:2])  # imports are not the search's memory
-    contexts, scores, _ = problem(*LARGEST)
-    plan = fedopl.TreePlan(depth=2, bins=int(bins))
-    return growth(lambda: fedopl.search_tree(contexts, scores, plan))
-
-
-MEASUREMENTS = {"first": measure_first, "memory": measure_memory}
 
 
 def main(given: Options) -> None:
     """Measure and write."""
-    if given.measure:
-        what, *arguments = given.measure
-        print(json.dumps(MEASUREMENTS[what](*arguments)))
-        return
-    measure_first()  # imports and compiled code are told on a line of their own
+    compile_first()  # so that no search is the first
     sizes, turns = (QUICK, 1) if given.quick else (SIZES, TURNS)
     rows = [row for size in sizes for row in measure(size, turns)]
-    write(__file__, given, Table(COLUMNS, rows), Table(OTHERS, other_rows(given.quick)), peers=True)
+    write(__file__, given, Table(COLUMNS, rows), peers=True)
 
 
 if __name__ == "__main__":

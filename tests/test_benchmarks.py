@@ -22,7 +22,7 @@ def module(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["stages", "kernels", "scores", "wide", "clients", "federation", "memory"]
+    "name", ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
 )
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
