@@ -45,8 +45,8 @@ COLUMNS = (
 READING = """
 Nothing wins clearly at both ends. Numba's loop is two to four times as fast where clients are small
 and up to three times slower where actions are many; whoever lacks it would get other last digits.
-BLAS called directly saves up to a tenth of large steps and a fifth of small ones, where no row has a
-weight and no score is missing. Single precision saves up to a half and keeps half the digits.
+BLAS called directly saves up to a tenth of large steps and a fifth of small ones, where no row has
+a weight and no score is missing. Single precision saves up to a half and keeps half the digits.
 Blocks of a table that was shuffled once need no gather, but the same rows come together in every
 pass, so that a server could solve for their sums.
 """
