@@ -86,8 +86,6 @@ def table_lines(table: dict[str, Any]) -> list[str]:
 def made(result: dict[str, Any]) -> str:
     """When and where, in one line."""
     machine = result["machine"]
-    if "described" in machine:  # made before machines were written down in full
-        return f"Made earlier, on {machine['described']}."
     packages = machine["packages"] | machine.get("peers", {})
     versions = ", ".join(
         f"{name} {what}" for name, what in packages.items() if not what.startswith("absent")

@@ -50,7 +50,7 @@ def check(result):
     """What every file of results has."""
     assert result["command"].startswith("python benchmarks/")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", result["date"])
-    assert result["machine"].get("described") or result["machine"]["processor"]
+    assert result["machine"]["processor"]
     assert all(table["rows"] for table in result["tables"])
 
 
