@@ -45,6 +45,11 @@ def length(array: NDArray[Any]) -> float:
     return math.sqrt(np.vdot(numbers, numbers))  # which, unlike other products, never warns
 
 
+def ascends(numbers: NDArray[Any]) -> bool:
+    """Whether no number is smaller than the one before it."""
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
     """The values as a C-contiguous float64 array, without a copy where they already are one."""
     try:

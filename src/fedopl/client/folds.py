@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.arrays import BoolArray, FloatArray, IntArray, ascends, frozen
 from fedopl.client.ahead import made_ahead
 from fedopl.client.dealing import (
     APART,
@@ -66,7 +66,7 @@ class Folds:
     @cached_property
     def ascend(self) -> bool:
         """Whether the rows come fold after fold."""
-        return bool((self.of_row[1:] >= self.of_row[:-1]).all())
+        return ascends(self.of_row)
 
     @cached_property
     def begins(self) -> list[int]:

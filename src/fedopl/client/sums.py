@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.arrays import FloatArray, IntArray
+from fedopl.arrays import FloatArray, IntArray, ascends
 from fedopl.client.folds import Folds
 from fedopl.client.logged_data import LoggedData
 from fedopl.least_squares import LinearModels
@@ -136,7 +136,7 @@ def _augmented(
     data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
     """Blocks of √w·z, sorted by cell, and where each cell begins."""
-    if bool((cells[1:] >= cells[:-1]).all()):
+    if ascends(cells):
         return _blocks_of_sorted(data, origin, cells, n_cells)
     # With many cells a block has so few rows of each that adding squares up would take longest.
     if n_cells * data.n_features > ROWS_PER_BLOCK:
