@@ -294,6 +294,18 @@ def test_scores_at_hand_can_be_searched_directly():
         fedopl.search_tree(contexts, scores[:9])
 
 
+@pytest.mark.parametrize("thresholds", ["grid", "observed"])
+def test_rows_without_any_score_do_not_move_a_threshold(thresholds):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    contexts, scores = rng.normal(size=(300, 2)), rng.normal(size=(300, 2))
+    plan = TreePlan(depth=1, bins=4, thresholds=thresholds)
+    alone = fedopl.search_tree(contexts, scores, plan, refine=False)
+    more = np.concatenate([contexts, np.full((500, 2), 9.0)])
+    unknown = np.concatenate([scores, np.full((500, 2), np.nan)])
+    assert fedopl.search_tree(more, unknown, plan, refine=False).root == alone.root
+
+
 NOT_SEARCHED = {
     "names": ({"feature_names": ["a"]}, "expected one for each column"),
     "a column": ({"plan": TreePlan(columns=("nope",))}, "there is no column 'nope'"),
