@@ -3,6 +3,7 @@ import pytest
 
 import fedopl
 from fedopl.client.scores import Scores
+from fedopl.client.values import joint_estimate
 
 
 def scores_of(values, weights=None, groups=None):
@@ -80,3 +81,16 @@ def test_an_estimate_reads_well():
 def test_bad_decisions_are_refused(decisions, message):
     with pytest.raises(fedopl.DataError, match=message):
         fedopl.estimate_value(scores_of(np.ones((3, 2))), decisions)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_bits_of_a_column_do_not_depend_on_what_stands_beside_it(grouped):
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=(5_003, 9)), rng.random(5_003)
+    groups = rng.integers(0, 60, 5_003) if grouped else None
+    alone = [joint_estimate(values[:, [place]], weights, groups) for place in range(9)]
+    for width in range(2, 10):
+        found = joint_estimate(values[:, :width], weights, groups)
+        for place in range(width):
+            assert found.means[place] == alone[place].means[0]
+            assert found.covariances[place, place] == alone[place].covariances[0, 0]

@@ -13,6 +13,9 @@ from fedopl.errors import DataError
 from fedopl.estimates import Estimate
 from fedopl.labels import quoted
 
+# Products of columns are summed this many rows at a time, which fit a processor's cache.
+ROWS_AT_ONCE = 4096
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointEstimate:
@@ -47,23 +50,23 @@ class JointSums:
         known = np.isfinite(values).all(axis=1)
         if not known.any():
             return
-        values = values[known]
-        weight = np.ones(len(values)) if weights is None else weights[known]
+        columns = np.ascontiguousarray(values[known].T)
+        weight = np.ones(columns.shape[1]) if weights is None else weights[known]
         if self._origin is None:
-            self._origin = weight @ values / weight.sum()
-        weighted = np.column_stack([weight, weight[:, None] * (values - self._origin)])
-        self._n_rows += len(values)
-        sums = weighted.sum(axis=0)
+            self._origin = (columns * weight).sum(axis=1) / weight.sum()
+        weighted = np.vstack([weight, weight * (columns - self._origin[:, None])])
+        self._n_rows += len(weight)
+        sums = weighted.sum(axis=1)
         self._weight += sums[0]
         self._sums += sums[1:]
         if groups is None:
             self._add_squares(weighted)
         else:
-            self._add_groups(weighted, groups[known])
+            self._add_groups(weighted.T, groups[known])
 
-    def _add_squares(self, weighted: FloatArray) -> None:
-        squares = weighted.T @ weighted
-        self._units += len(weighted)
+    def _add_squares(self, weighted: FloatArray) -> None:  # (1 + n_columns, n_units)
+        squares = _products(weighted)
+        self._units += weighted.shape[1]
         self._squared_weight += squares[0, 0]
         self._squared_sums += squares[0, 1:]
         self._squares += squares[1:, 1:]
@@ -83,7 +86,7 @@ class JointSums:
         if self._origin is None:
             return None
         if self._by_group is not None:
-            self._add_squares(self._by_group[self._by_group[:, 0] > 0])
+            self._add_squares(np.ascontiguousarray(self._by_group[self._by_group[:, 0] > 0].T))
         shift = self._sums / self._weight
         crossed = np.outer(self._squared_sums, shift)
         about_mean = (
@@ -97,6 +100,21 @@ class JointSums:
             means=self._origin + shift,
             covariances=correction * about_mean / self._weight**2,
         )
+
+
+def _products(columns: FloatArray) -> FloatArray:  # (n_columns, n_columns)
+    """Σ_i c_i·c'_i for every two columns (n_columns, n_rows).
+
+    Not a matrix product: BLAS picks its kernels by the shape, so the bits of one pair of columns
+    would depend on how many others stand beside it.
+    """
+    n_columns, n_rows = columns.shape
+    found = np.zeros((n_columns, n_columns))
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        block = np.ascontiguousarray(columns[:, start : start + ROWS_AT_ONCE])
+        for place, column in enumerate(block):
+            found[place, place:] += (block[place:] * column).sum(axis=1)
+    return found + np.triu(found, 1).T
 
 
 def joint_estimate(
