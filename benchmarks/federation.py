@@ -9,12 +9,12 @@ import numpy as np
 from harness import Column, Options, Row, Table, in_turns, options, spread, write
 
 import fedopl
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
 from fedopl.engines.in_process import InProcess
-from fedopl.server.conversation import Conversation
-from fedopl.server.journal import Journal
-from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy, ScoreSums, SumScores
+from fedopl.messages.vocabulary import ImprovedPolicy, ImprovePolicy, ScoreSums, SumScores
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
 
 N_ACTIONS, N_FEATURES, N_ROWS = 4, 9, 100
 STEPS, BATCH, TURNS = 5, 32, 15

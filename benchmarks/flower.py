@@ -18,7 +18,7 @@ import fedopl
 from fedopl.client.client_file import read_clients
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.flower_up import run_over_flower
-from fedopl.server.record import Record
+from fedopl.results.record import Record
 
 ROUNDS = 5
 PLAN = f"""

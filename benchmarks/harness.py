@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from process import ABSENT
 
-from fedopl.files import write_atomically
+from fedopl.base.files import write_atomically
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -3,7 +3,7 @@
 The same steps (20 of them, as in one message) are taken by each way in turns, in one process, with
 a draw of its own each time: rows that the one before had just read would be in a cache. All ways
 must agree before any is timed. What is slower, or faster at one end only, is here and not in
-`fedopl.client.descent`: so that nobody has to wonder whether it was tried.
+`fedopl.client.local.local_steps`: so that nobody has to wonder whether it was tried.
 """
 
 import json
@@ -16,7 +16,7 @@ from harness import Column, Options, Row, Table, in_child, options, spread, writ
 from scipy.linalg import blas
 
 import fedopl
-from fedopl.client.descent import Examples, examples, improve
+from fedopl.client.local.local_steps import Examples, examples, improve
 
 N_STEPS = 20
 STEP = 0.01

@@ -56,7 +56,7 @@ def with_scikit_learn(data, outcome: str):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from fedopl.least_squares import PENALTIES
+    from fedopl.solvers.least_squares import PENALTIES
 
     contexts, actions, rewards = data.contexts, data.actions, data.rewards
     scores = np.empty((data.n_rows, N_ACTIONS))

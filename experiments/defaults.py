@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.files import write_between
+from fedopl.base.files import write_between
 from fedopl.simulation.paper import paper_world
 
 PAPER = fedopl.NuisancePlan(kind="local", outcome="ols", propensity="logistic")

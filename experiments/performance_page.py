@@ -24,9 +24,9 @@ from costs import (
 )
 from costs import passes as passes_of
 
-from fedopl.files import write_between
-from fedopl.study import MOST_NUMBERS
-from fedopl.trees.plan import MOST_CELLS
+from fedopl.base.files import write_between
+from fedopl.policies.trees.tree_plan import MOST_CELLS
+from fedopl.study.study import MOST_NUMBERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 UNITS = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))

@@ -16,11 +16,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
+from fedopl.base.files import write_between
+from fedopl.base.schema import Label
 from fedopl.cli.app import app
 from fedopl.client.client_file import ClientFile
-from fedopl.files import write_between
-from fedopl.schema import Label
-from fedopl.study_file import Feature, StudyFile
+from fedopl.study.study_file import Feature, StudyFile
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]

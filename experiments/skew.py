@@ -17,9 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.files import write_between
-from fedopl.reproduction.cells import N_TEST, PIPELINES
-from fedopl.seeds import generator_for
+from fedopl.base.files import write_between
+from fedopl.base.seeds import generator_for
+from fedopl.reproduction.experiment_cells import N_TEST, PIPELINES
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 FEW_PASSES = fedopl.TrainingPlan(rounds=5, local_steps=5, batch_size=64, average="rounds")

@@ -6,6 +6,8 @@ from hypothesis import settings
 
 import fedopl
 
+pytest_plugins = ["joined_clients"]
+
 settings.register_profile("fedopl", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("fedopl")
 

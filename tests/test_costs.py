@@ -18,14 +18,15 @@ from costs import ANSWERS, QUERIES, WAYS, Around, value_of
 from pyarrow import parquet
 
 import fedopl
-from fedopl.client import chunks, workspace
 from fedopl.client import door as doors
-from fedopl.client.on_disk import DiskArray
-from fedopl.client.spooling import spool
-from fedopl.engines import in_process, learning
-from fedopl.server.expectations import expected_exchanges, expected_trips
-from fedopl.wire import codec, vocabulary
-from fedopl.wire.vocabulary import MESSAGES, Axis
+from fedopl.client import workspace
+from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.rows import chunks
+from fedopl.client.table.spool import spool
+from fedopl.engines import in_process, learn
+from fedopl.messages import codec, vocabulary
+from fedopl.messages.vocabulary import MESSAGES, Axis
+from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
 # Features, actions, folds, clients: no two alike, so that no letter can stand for another.
 SHAPES = [(2, 3, 5, 1), (6, 2, 4, 3), (12, 4, 2, 2)]
@@ -73,7 +74,7 @@ def travelled(monkeypatch):
                 found[name, "sends"] += len(content)
                 yield name, content
 
-    monkeypatch.setattr(learning, "InProcess", Weighed)
+    monkeypatch.setattr(learn, "InProcess", Weighed)
     return found
 
 

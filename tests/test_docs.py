@@ -35,10 +35,10 @@ import fedopl
 from fedopl.cli.app import app
 from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
-from fedopl.study import Study
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
-from fedopl.wire.vocabulary import ANSWERS, Refusal, RefusalCode
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import ANSWERS, Refusal, RefusalCode
+from fedopl.study.study import Study
 
 ROOT = Path(__file__).parents[1]
 NOT_RUN = "<!-- not run -->"

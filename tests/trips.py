@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from fedopl.engines.in_process import InProcess
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
-from fedopl.wire.bundle import bundled, unbundled
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import axis_sizes
 
 
 def by_question(replies):

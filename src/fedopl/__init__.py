@@ -12,28 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedopl import mixture
-    from fedopl.client.limits import Limits
-    from fedopl.client.logged_data import LoggedData
-    from fedopl.client.nuisances import Nuisances, cross_fit
-    from fedopl.client.overlap import Overlap, overlap
-    from fedopl.client.read import read_logged
-    from fedopl.client.scores import (
-        Scores,
-        aipw_scores,
-        dm_scores,
-        ipw_scores,
-        self_normalised_aipw_scores,
-        self_normalised_ipw_scores,
-    )
-    from fedopl.client.tree_alone import search_tree
-    from fedopl.client.values import estimate_value
-    from fedopl.engines.checking import check
-    from fedopl.engines.estimator import PolicyLearner
-    from fedopl.engines.folders import evaluate, run
-    from fedopl.engines.learning import learn
-    from fedopl.engines.runs import Run, load_run
-    from fedopl.errors import (
+    from fedopl.base.errors import (
         DataError,
         FederationError,
         FedoplError,
@@ -46,25 +25,46 @@ if TYPE_CHECKING:
         StorageError,
         StudyError,
     )
-    from fedopl.estimates import Estimate
+    from fedopl.base.estimates import Estimate
+    from fedopl.base.schema import Schema
+    from fedopl.client.disclosure.limits import Limits
+    from fedopl.client.local.local_tree import search_tree
+    from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
+    from fedopl.client.scoring.overlap import Overlap, overlap
+    from fedopl.client.scoring.scores import (
+        Scores,
+        aipw_scores,
+        dm_scores,
+        ipw_scores,
+        self_normalised_aipw_scores,
+        self_normalised_ipw_scores,
+    )
+    from fedopl.client.scoring.values import estimate_value
+    from fedopl.client.table.logged_data import LoggedData
+    from fedopl.client.table.read import read_logged
+    from fedopl.engines.check_study import check
+    from fedopl.engines.estimator import PolicyLearner
+    from fedopl.engines.learn import learn
+    from fedopl.engines.run import evaluate, run
+    from fedopl.engines.runs import Run, load_run
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy, PairwisePolicy
     from fedopl.policies.tree import TreePolicy
+    from fedopl.policies.trees.tree_plan import TreePlan
     from fedopl.report.page import write_report
-    from fedopl.schema import Schema
-    from fedopl.study import Declared, NuisancePlan, Study, TrainingPlan
-    from fedopl.study_file import read_study
-    from fedopl.trees.plan import TreePlan
+    from fedopl.study import mixture
+    from fedopl.study.study import Declared, NuisancePlan, Study, TrainingPlan
+    from fedopl.study.study_file import read_study
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "fedopl.client.limits": ("Limits",),
-    "fedopl.client.logged_data": ("LoggedData",),
-    "fedopl.client.nuisances": ("Nuisances", "cross_fit"),
-    "fedopl.client.overlap": ("Overlap", "overlap"),
-    "fedopl.client.read": ("read_logged",),
-    "fedopl.client.scores": (
+    "fedopl.client.disclosure.limits": ("Limits",),
+    "fedopl.client.table.logged_data": ("LoggedData",),
+    "fedopl.client.scoring.cross_fit": ("Nuisances", "cross_fit"),
+    "fedopl.client.scoring.overlap": ("Overlap", "overlap"),
+    "fedopl.client.table.read": ("read_logged",),
+    "fedopl.client.scoring.scores": (
         "Scores",
         "aipw_scores",
         "dm_scores",
@@ -72,14 +72,14 @@ _HOMES = {
         "self_normalised_aipw_scores",
         "self_normalised_ipw_scores",
     ),
-    "fedopl.client.tree_alone": ("search_tree",),
-    "fedopl.client.values": ("estimate_value",),
+    "fedopl.client.local.local_tree": ("search_tree",),
+    "fedopl.client.scoring.values": ("estimate_value",),
     "fedopl.engines.estimator": ("PolicyLearner",),
-    "fedopl.engines.checking": ("check",),
-    "fedopl.engines.folders": ("evaluate", "run"),
-    "fedopl.engines.learning": ("learn",),
+    "fedopl.engines.check_study": ("check",),
+    "fedopl.engines.run": ("evaluate", "run"),
+    "fedopl.engines.learn": ("learn",),
     "fedopl.engines.runs": ("Run", "load_run"),
-    "fedopl.errors": (
+    "fedopl.base.errors": (
         "DataError",
         "FederationError",
         "FedoplError",
@@ -92,15 +92,15 @@ _HOMES = {
         "StorageError",
         "StudyError",
     ),
-    "fedopl.estimates": ("Estimate",),
+    "fedopl.base.estimates": ("Estimate",),
     "fedopl.policies.kinds": ("load_policy",),
     "fedopl.policies.linear": ("LinearPolicy", "PairwisePolicy"),
     "fedopl.policies.tree": ("TreePolicy",),
     "fedopl.report.page": ("write_report",),
-    "fedopl.schema": ("Schema",),
-    "fedopl.study_file": ("read_study",),
-    "fedopl.study": ("Declared", "NuisancePlan", "Study", "TrainingPlan"),
-    "fedopl.trees.plan": ("TreePlan",),
+    "fedopl.base.schema": ("Schema",),
+    "fedopl.study.study_file": ("read_study",),
+    "fedopl.study.study": ("Declared", "NuisancePlan", "Study", "TrainingPlan"),
+    "fedopl.policies.trees.tree_plan": ("TreePlan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -157,7 +157,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "mixture":
-        return import_module("fedopl.mixture")
+        return import_module("fedopl.study.mixture")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'fedopl' has no attribute '{name}'")
     value = getattr(import_module(_HOME_OF[name]), name)

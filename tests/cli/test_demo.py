@@ -11,7 +11,7 @@ from fedopl.client.client_file import read_client
 from fedopl.demo.rand_hie import SITES
 from fedopl.demo.writing import write_demo
 from fedopl.engines.runs import load_run
-from fedopl.study_file import read_study
+from fedopl.study.study_file import read_study
 
 SAME = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "report.html")
 

@@ -4,8 +4,8 @@ import pytest
 from tiny_study import fedopl, installed, write_tiny
 
 from fedopl import learn
+from fedopl.analysis.modelled_gains import PLAIN, global_bound
 from fedopl.engines.runs import load_run
-from fedopl.server.joining.modelling import PLAIN, global_bound
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 

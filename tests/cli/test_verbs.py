@@ -26,7 +26,7 @@ from fedopl.cli.app import app
 from fedopl.cli.starting import template
 from fedopl.client.client_file import ClientFile, read_client
 from fedopl.engines.runs import load_run
-from fedopl.study_file import StudyFile
+from fedopl.study.study_file import StudyFile
 
 VERBS = sorted(command.callback.__name__ for command in app.registered_commands)
 HEAVY = (

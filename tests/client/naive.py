@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.least_squares import LARGEST_SHARE_OF_FREEDOM, PENALTIES, TIE_TOLERANCE
+from fedopl.solvers.least_squares import LARGEST_SHARE_OF_FREEDOM, PENALTIES, TIE_TOLERANCE
 
 
 def refit(data, folds, fit, columns=None):

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.client.chunks import in_order
-from fedopl.client.dealt_rows import DealtRows
 from fedopl.client.door import Door
-from fedopl.client.folds import Folds
-from fedopl.study import NuisancePlan, Study
-from fedopl.wire.vocabulary import Split
+from fedopl.client.rows.chunks import in_order
+from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.study_rows import DealtRows
+from fedopl.messages.vocabulary import Split
+from fedopl.study.study import NuisancePlan, Study
 
 N_FOLDS, N_ACTIONS = 3, 3
 

@@ -9,9 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedopl
-from fedopl.client.folds import assign_folds_and_set_apart
-from fedopl.client.nuisances import fit_nuisances
-from fedopl.client.outcome import action_blocks
+from fedopl.client.rows.folds import assign_folds_and_set_apart
+from fedopl.client.scoring.cross_fit import fit_nuisances
+from fedopl.client.scoring.outcome import action_blocks
 
 
 def fit(data, **options):
@@ -51,7 +51,7 @@ def test_sums_equal_refitting_when_columns_are_collinear(draw, outcome):
 def test_many_blocks_of_rows_add_up(draw, monkeypatch):
     data = draw(1000)
     at_once = fit(data).outcome_means
-    monkeypatch.setattr("fedopl.client.sums.ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr("fedopl.client.rows.fold_sums.ROWS_PER_BLOCK", 64)
     np.testing.assert_allclose(fit(data).outcome_means, at_once, rtol=1e-9, atol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_another_seed_gives_other_folds(draw):
 def test_whole_number_contexts_get_different_keys():
     contexts = np.array(np.meshgrid(*[range(5)] * 3)).reshape(3, -1).T
     data = fedopl.LoggedData(contexts, np.arange(125) % 2, contexts[:, 0])
-    from fedopl.client.folds import context_keys
+    from fedopl.client.rows.folds import context_keys
 
     assert len(np.unique(context_keys(data, 0, "folds"))) == 125
 

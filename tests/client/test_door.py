@@ -12,19 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.client import scoring
+from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.small_cells import large_enough
+from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import HANDLERS, Door
-from fedopl.client.guards import large_enough
-from fedopl.client.ledger import FileLedger, MemoryLedger
-from fedopl.client.limits import Limits
-from fedopl.client.store import FolderStore
-from fedopl.policies.tree import Leaf, as_array
-from fedopl.policies.tree import Split as TreeSplit
-from fedopl.server.nuisances import solve_outcomes
-from fedopl.study import NuisancePlan, Study, TrainingPlan
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
-from fedopl.wire.vocabulary import (
+from fedopl.client.scoring import scoring
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes, no_policies, queries_of
+from fedopl.messages.vocabulary import (
     ANSWERS,
     MESSAGES,
     N_FINE_BINS,
@@ -49,6 +45,10 @@ from fedopl.wire.vocabulary import (
     TellMoments,
     ValueLeaves,
 )
+from fedopl.policies.tree import Leaf, as_array
+from fedopl.policies.tree import Split as TreeSplit
+from fedopl.server.aggregate.federated_outcomes import solve_outcomes
+from fedopl.study.study import NuisancePlan, Study, TrainingPlan
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
 MARGINAL = NuisancePlan(propensity="marginal")

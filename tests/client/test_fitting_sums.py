@@ -16,8 +16,8 @@ from test_door import (
 )
 
 import fedopl
-from fedopl.client.limits import Limits
-from fedopl.wire.vocabulary import ScoreSums, Split, SumFitting, SumScores
+from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting, SumScores
 
 
 def fitting(data, **options):

@@ -8,15 +8,10 @@ from hypothesis.extra.numpy import arrays
 from test_door import ask, decoded, door_to, encoded_query, reason, scored, study_of
 
 import fedopl
-from fedopl.client.ledger import FileLedger
-from fedopl.client.limits import Limits
-from fedopl.client.store import FolderStore
-from fedopl.policies.tree import MOST_NODES, Leaf, Split, as_array
-from fedopl.trees.growing import DONE
-from fedopl.trees.plan import TreePlan
-from fedopl.trees.rules import agreed_grid
-from fedopl.trees.search import FIRST_ACTION, ROWS, WEIGHT
-from fedopl.wire.vocabulary import (
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import FolderStore
+from fedopl.messages.vocabulary import (
     N_FINE_BINS,
     BinCounts,
     CellSums,
@@ -26,6 +21,11 @@ from fedopl.wire.vocabulary import (
     SumCells,
     ValueLeaves,
 )
+from fedopl.policies.tree import MOST_NODES, Leaf, Split, as_array
+from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.growing import DONE
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.policies.trees.tree_plan import TreePlan
 
 GUARDED = Limits()
 NEEDED = GUARDED.rows_needed(3)  # rows behind a sum of three actions' scores

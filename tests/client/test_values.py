@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.scores import Scores
-from fedopl.client.values import joint_estimate
+from fedopl.client.scoring.scores import Scores
+from fedopl.client.scoring.values import joint_estimate
 
 
 def scores_of(values, weights=None, groups=None):

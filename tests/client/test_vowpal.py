@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fedopl.client.descent import examples
-from fedopl.client.vowpal import Vowpal
+from fedopl.client.local.local_steps import examples
+from fedopl.client.local.vowpal import Vowpal
 
 
 @pytest.fixture

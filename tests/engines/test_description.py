@@ -6,10 +6,10 @@ import pytest
 import fedopl
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
+from fedopl.messages.vocabulary import Description
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
-from fedopl.study import Study
-from fedopl.wire.vocabulary import Description
+from fedopl.study.study import Study
 from trips import Edited
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")

@@ -21,17 +21,17 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedopl
+from fedopl.base.errors import FederationError
 from fedopl.demo.hospitals import hospitals
-from fedopl.engines import flower
-from fedopl.engines.flower import FlowerTransport, client_app, server_app
-from fedopl.errors import FederationError
-from fedopl.server.conversation import Conversation
-from fedopl.server.journal import Journal
-from fedopl.study_file import read_study
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
-from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import Enrol, Enrolment, Refusal, RefusalCode, SumOutcomes
+from fedopl.engines import flower_apps
+from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import Enrol, Enrolment, Refusal, RefusalCode, SumOutcomes
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
+from fedopl.study.study_file import read_study
 
 DEADLINE = 60.0
 NAMES = ("north", "south", "west")
@@ -121,7 +121,7 @@ def packed(content):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(flower, "time", clock)
+    monkeypatch.setattr(flower_apps, "time", clock)
     return clock
 
 

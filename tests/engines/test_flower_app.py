@@ -9,10 +9,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 import fedopl
+from fedopl.base.errors import OptionError, StorageError
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app import write_flower_app
-from fedopl.errors import OptionError, StorageError
+from fedopl.engines.flower_app_folder import write_flower_app
 
 NAMES = ["west", "north", "south"]
 

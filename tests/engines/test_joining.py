@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl import mixture
-from fedopl.client.limits import Limits
-from fedopl.errors import FederationError, OptionError
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.client.disclosure.limits import Limits
 from fedopl.policies.linear import LinearPolicy
-from fedopl.server.candidates import LOCAL
-from fedopl.server.expectations import expected_exchanges
-from fedopl.server.joining.saving import diagnosis_json, search_json
+from fedopl.results.diagnosis_file import diagnosis_json, search_json
+from fedopl.server.exchange_counts import expected_exchanges
+from fedopl.server.policy_comparison import LOCAL
 from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
+from fedopl.study import mixture
 
 SIZES = (700, 400, 300)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.deciding import decide_table
-from fedopl.server.expectations import expected_exchanges, expected_trips
+from fedopl.client.apply_policy import decide_table
+from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")

@@ -14,17 +14,17 @@ from watching import processes_of, wait_until
 pytest.importorskip("flwr")
 
 import fedopl
+from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app import write_flower_app
-from fedopl.engines.folders import open_clients
+from fedopl.engines.flower_app_folder import write_flower_app
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.local_federation import LocalFederation
-from fedopl.errors import FederationError
+from fedopl.engines.run import open_clients
+from fedopl.results.run_folder import is_finished
 from fedopl.server.federation import run_study
-from fedopl.server.run_folder import is_finished
-from fedopl.study_file import read_study
+from fedopl.study.study_file import read_study
 
 FEDOPL = Path(sys.executable).with_name("fedopl")
 GOOD = ("north", "south", "west")
@@ -49,11 +49,14 @@ if any("flwr-clientapp" in part for part in sys.orig_argv):
     Path({mark!r}).touch()
 """
 ANOTHER_VERSION = """
-    import fedopl.wire.vocabulary
-    fedopl.wire.vocabulary.VERSION = 2
+    import fedopl.messages.vocabulary
+    fedopl.messages.vocabulary.VERSION = 2
 """
 NO_FITS = """
-    from fedopl.client import chances, dealt_rows, scoring, workspace
+    from fedopl.client import workspace
+    from fedopl.client.scoring import chances
+    from fedopl.client.rows import study_rows
+    from fedopl.client.scoring import scoring
 
     def fitted_again(*_arguments, **_options):
         raise RuntimeError("it was fitted again")

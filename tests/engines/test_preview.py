@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from tiny_study import everything_in, write_tiny
 
+from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_client, read_clients
-from fedopl.engines.folders import open_clients
 from fedopl.engines.preview import rehearse
-from fedopl.errors import FederationError
+from fedopl.engines.run import open_clients
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.federation import run_study
-from fedopl.study_file import read_study
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
+from fedopl.study.study_file import read_study
 from trips import Listening
 
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")

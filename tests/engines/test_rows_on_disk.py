@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 import fedopl
-from fedopl.client import chunks, dealt_rows
+from fedopl.client.rows import chunks, study_rows
 
 N_ROWS, LEVELS = 900, ("none", "some", "much")
 
@@ -14,7 +14,7 @@ N_ROWS, LEVELS = 900, ("none", "some", "much")
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Several chunks of a small table, the last of them not full."""
-    monkeypatch.setattr(dealt_rows, "ROWS_PER_CHUNK", 200)
+    monkeypatch.setattr(study_rows, "ROWS_PER_CHUNK", 200)
     assert chunks.ROWS_PER_CHUNK > 200
 
 
@@ -145,7 +145,7 @@ def test_half_the_digits_give_nearly_the_same(both, tmp_path):
 def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypatch):
     _, on_disk = both()
     once = fedopl.learn(on_disk, journal=tmp_path / "journal")
-    monkeypatch.setattr("fedopl.client.scoring.aipw_scores", None)
+    monkeypatch.setattr("fedopl.client.scoring.scoring.aipw_scores", None)
     again = fedopl.learn(on_disk, journal=tmp_path / "journal")
     assert str(again) == str(once)
 

@@ -9,8 +9,8 @@ import pytest
 from tiny_study import everything_in, write_tiny
 
 import fedopl
-from fedopl.engines import folders
-from fedopl.errors import StorageError
+from fedopl.base.errors import StorageError
+from fedopl.engines import run
 from fedopl.policies.saving import policy_json
 
 FILES = (
@@ -29,7 +29,7 @@ FILES = (
 def saved(tmp_path_factory):
     """A small run as it was returned, and the folder it was saved in."""
     tiny = write_tiny(tmp_path_factory.mktemp("saved") / "tiny")
-    return folders.run(tiny.study, tiny.clients, out=tiny.out), tiny
+    return run.run(tiny.study, tiny.clients, out=tiny.out), tiny
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import numpy as np
 
 import fedopl
 from fedopl.cli.app import main as command_line
+from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study

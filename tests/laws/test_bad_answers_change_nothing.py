@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.base.errors import FederationError
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
 from fedopl.engines.in_process import InProcess
-from fedopl.errors import FederationError
+from fedopl.messages import bundle, codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import MESSAGES, Enrolment, Refusal, RefusalCode, ScoreSums, Values
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
-from fedopl.study import NuisancePlan, Study, TrainingPlan
-from fedopl.wire import bundle, codec
-from fedopl.wire.agreed import axis_sizes
-from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import MESSAGES, Enrolment, Refusal, RefusalCode, ScoreSums, Values
+from fedopl.study.study import NuisancePlan, Study, TrainingPlan
 from trips import Tampered, in_one_message, travelled_with
 
 NAMES = ("east", "north", "south", "west")

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.cells import Binning, ScoredRows, cell_sums
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.folds import Folds
-from fedopl.client.limits import Limits
-from fedopl.client.nuisances import fit_nuisances
-from fedopl.client.scores import aipw_scores
+from fedopl.client.local.cell_tables import Binning, ScoredRows, cell_sums
+from fedopl.client.rows.folds import Folds
+from fedopl.client.scoring.cross_fit import fit_nuisances
+from fedopl.client.scoring.scores import aipw_scores
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.tree import depth_of
+from fedopl.policies.trees.grid_rules import rules_of
+from fedopl.policies.trees.growing import grow_tree
+from fedopl.policies.trees.search import Cells
 from fedopl.server.federation import run_study
-from fedopl.server.oracles.tree import mixed_cells
-from fedopl.solving import solve_scores
-from fedopl.study import Study
-from fedopl.trees.growing import grow_tree
-from fedopl.trees.rules import rules_of
-from fedopl.trees.search import Cells
+from fedopl.server.oracles.tree_search import mixed_cells
+from fedopl.solvers.linear_solvers import solve_scores
+from fedopl.study.study import Study
 
 SIZES = {"north": 400, "south": 150, "west": 61}
 

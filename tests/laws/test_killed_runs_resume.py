@@ -9,15 +9,15 @@ import resumable_run
 from tiny_study import write_tiny
 
 import fedopl
+from fedopl.base.errors import FederationError, StorageError
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.ledger import FileLedger
-from fedopl.client.limits import Limits
-from fedopl.client.store import FolderStore
-from fedopl.errors import FederationError, StorageError
 from fedopl.policies.saving import policy_json
+from fedopl.results.diagnosis_file import diagnosis_json
 from fedopl.server.federation import run_study
-from fedopl.server.joining.saving import diagnosis_json
-from fedopl.study import NuisancePlan, Study, TrainingPlan
+from fedopl.study.study import NuisancePlan, Study, TrainingPlan
 from trips import Counted, Tampered, n_trips
 
 NAMES = ("east", "north", "south")

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
-from fedopl.study import NuisancePlan, Study
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes, no_policies, queries_of
-from fedopl.wire.vocabulary import (
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes, no_policies, queries_of
+from fedopl.messages.vocabulary import (
     MESSAGES,
     N_CUTS,
     Axis,
@@ -29,6 +28,7 @@ from fedopl.wire.vocabulary import (
     SumPairs,
     SumScores,
 )
+from fedopl.study.study import NuisancePlan, Study
 
 SOURCE = Path(fedopl.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}

@@ -3,13 +3,13 @@
 import pytest
 
 import fedopl
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
-from fedopl.client.store import FolderStore
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.saving import policy_json
+from fedopl.results.diagnosis_file import diagnosis_json
 from fedopl.server.federation import run_study
-from fedopl.server.joining.saving import diagnosis_json
 
 NAMES = ("north", "south", "west")
 PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)

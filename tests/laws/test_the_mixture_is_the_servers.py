@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
+from fedopl.messages import codec
+from fedopl.messages.vocabulary import CellSums, ImprovedPolicy, ScoreSums, Values
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
-from fedopl.wire import codec
-from fedopl.wire.vocabulary import CellSums, ImprovedPolicy, ScoreSums, Values
 from trips import Edited
 
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.errors import DataError, PolicyError
+from fedopl.base.errors import DataError, PolicyError
+from fedopl.base.schema import Encoding
 from fedopl.policies.columns import LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.tree import (
     MOST_NODES,
@@ -18,7 +19,6 @@ from fedopl.policies.tree import (
     from_array,
     leaf_positions,
 )
-from fedopl.schema import Encoding
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"place": ("town", "land", "sea")}, missing="indicator"

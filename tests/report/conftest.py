@@ -15,13 +15,13 @@ from report_runs import (
 )
 
 import fedopl
+from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.door import Door
-from fedopl.client.limits import as_limits
 from fedopl.engines.in_process import InProcess
+from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.page import render
 from fedopl.server.federation import run_study
 from fedopl.simulation.worlds import alike_world, outcome_shift
-from fedopl.trees.plan import Restriction
 
 
 @pytest.fixture(scope="session")

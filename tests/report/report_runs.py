@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 import fedopl
-from fedopl.estimates import Estimate
-from fedopl.labels import GLOBAL
-from fedopl.server.candidates import LEARNED, LOCAL, LOGGING, arm_name
-from fedopl.server.evaluation import GainRow, GainTable
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import GLOBAL
+from fedopl.server.aggregate.evaluation import GainRow, GainTable
+from fedopl.server.policy_comparison import LEARNED, LOCAL, LOGGING, arm_name
 
 ACTIONS = ("usual care", "new drug", "coaching")
 FEATURES = ("age", "severity", "lives alone")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from report_runs import with_gains
 
+from fedopl.messages.refusal_texts import REFUSALS, in_words
+from fedopl.messages.vocabulary import ANSWERS, RefusalCode
 from fedopl.report.cautions import cautions
-from fedopl.report.wording import QUERIES, axes_of
-from fedopl.server.refusals import REFUSALS, in_words
-from fedopl.wire.vocabulary import ANSWERS, RefusalCode
+from fedopl.report.words.message_names import QUERIES, axes_of
 
 
 def titles(record):

@@ -1,10 +1,10 @@
 import numpy as np
 
 import fedopl
+from fedopl.base.schema import Encoding
 from fedopl.policies.linear import NEVER, constant_policy
-from fedopl.report.explaining import explain, sentences
-from fedopl.report.groups import bin_names, groups_of, overall
-from fedopl.schema import Encoding
+from fedopl.report.explain.explain_policy import explain, sentences
+from fedopl.report.explain.groups import bin_names, groups_of, overall
 
 
 def policy(parameters, actions=("a", "b", "c"), features=("age", "alone"), encoding=None):

@@ -6,24 +6,24 @@ from dataclasses import replace
 import pytest
 
 import fedopl
-from fedopl.errors import OptionError
-from fedopl.estimates import Estimate
-from fedopl.report.as_text import as_text
-from fedopl.report.joining import differing, found
-from fedopl.report.joining.along import along, shift_at
-from fedopl.report.joining.found import find
-from fedopl.report.joining.unknown import in_words
+from fedopl.analysis.advice import advise
+from fedopl.analysis.attribution import shifts_of
+from fedopl.analysis.modelled_gains import global_bound, modelled
+from fedopl.base.errors import OptionError
+from fedopl.base.estimates import Estimate
+from fedopl.report.joining import context, shifts
+from fedopl.report.joining.context import find
+from fedopl.report.joining.gaps import in_words
+from fedopl.report.joining.joining_text import as_text
+from fedopl.report.joining.skew_paths import along, shift_at
 from fedopl.report.page import render
 from fedopl.report.parts import Folded, Picture, Points, Table
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.joining import joining, joining_parts
-from fedopl.report.sections.weighing import weighing
-from fedopl.server.candidates import LOCAL
-from fedopl.server.joining.advice import advise
-from fedopl.server.joining.attributing import shifts_of
-from fedopl.server.joining.modelling import global_bound, modelled
+from fedopl.report.sections.mixture_weights import weighing
+from fedopl.server.policy_comparison import LOCAL
 from fedopl.simulation.worlds import alike_world, outcome_shift
-from fedopl.study import Declared
+from fedopl.study.study import Declared
 
 
 def flat(parts):
@@ -185,8 +185,8 @@ def test_declared_bounds_show_how_loose_total_variation_is(apart):
 
 
 def test_too_many_clients_are_not_compared_two_by_two(joined, monkeypatch):
-    monkeypatch.setattr(found, "MOST_APART", 2)
-    monkeypatch.setattr(differing, "MOST_APART", 2)
+    monkeypatch.setattr(context, "MOST_APART", 2)
+    monkeypatch.setattr(shifts, "MOST_APART", 2)
     parts = joining(joined).parts
     assert "How 3 clients differ by source is not worked out" not in words(parts)  # more is known
     assert "Gain by joining" in words(parts)

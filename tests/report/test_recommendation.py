@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from report_runs import with_gains
 
-from fedopl.report.numbers import Span, alike, decimal, listed, percent, size
 from fedopl.report.recommending import key_figures, recommend
-from fedopl.server.evaluation import GainTable, ValueTable
+from fedopl.report.words.numbers import Span, alike, decimal, listed, percent, size
+from fedopl.server.aggregate.evaluation import GainTable, ValueTable
 
 CLEAR, LOSS, UNCLEAR = (0.41, 0.097), (-0.41, 0.097), (0.1, 0.1)
 

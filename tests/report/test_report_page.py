@@ -9,7 +9,7 @@ import pytest
 import fedopl
 from fedopl.report.page import render, write_report
 from fedopl.report.sections.by_client import by_client
-from fedopl.report.sections.weighing import weighing
+from fedopl.report.sections.mixture_weights import weighing
 
 FIGURES = ("values", "gains", "clients", "weights", "split", "groups", "overlap")
 ALL = ("run", "lower", "finite", "hostile", "many", "tree", "deep", "apart")

@@ -6,19 +6,19 @@ import pytest
 from report_runs import with_gains
 
 import fedopl
-from fedopl.estimates import Estimate
+from fedopl.base.estimates import Estimate
+from fedopl.base.schema import Encoding
 from fedopl.policies.tree import Leaf, Split, TreePolicy
 from fedopl.report.cautions import cautions
-from fedopl.report.explaining_trees import tree_as_json, tree_as_text
-from fedopl.report.figures.tree import Ending, tree_chart
-from fedopl.report.leaves import leaves_in_words, second_thoughts
-from fedopl.report.numbers import with_error
+from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
+from fedopl.report.explain.leaf_words import leaves_in_words, second_thoughts
+from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.page import render
-from fedopl.report.sections.course import course
-from fedopl.report.sections.tree import tree_parts
-from fedopl.report.sections.tree_search import search_parts
-from fedopl.schema import Encoding
-from fedopl.server.leaves import LeafRow
+from fedopl.report.sections.training import course
+from fedopl.report.sections.tree_leaves import tree_parts
+from fedopl.report.sections.tree_quality import search_parts
+from fedopl.report.words.numbers import with_error
+from fedopl.server.aggregate.leaf_table import LeafRow
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"

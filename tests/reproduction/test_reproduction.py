@@ -4,15 +4,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedopl.reproduction import cells, claims, figures
-from fedopl.reproduction.cells import Cell, Regret
-from fedopl.reproduction.running import as_csv, run_cells
+from fedopl.reproduction import claims, experiment_cells, paper_figures
+from fedopl.reproduction.experiment_cells import Cell, Regret
+from fedopl.reproduction.run_cells import as_csv, run_cells
 
 
 @pytest.fixture(scope="module")
 def cell():
     made = Cell.of("heterogeneous", "sd", "default", 400, 0)
-    return made, cells.compute(made)
+    return made, experiment_cells.compute(made)
 
 
 def by_key(found):
@@ -36,7 +36,7 @@ def test_no_policy_beats_the_optimum(cell):
 
 
 def test_the_same_cell_is_the_same_numbers(cell):
-    assert cells.compute(cell[0]) == cell[1]
+    assert experiment_cells.compute(cell[0]) == cell[1]
 
 
 def test_both_readings_of_the_homogeneous_world_are_one_cell():
@@ -122,11 +122,11 @@ def test_verdicts_follow_the_numbers():
 
 
 def test_a_figure_has_four_lines_and_is_a_picture(tmp_path, cell):
-    (figure,) = figures.FIGURES["skewed"]
+    (figure,) = paper_figures.FIGURES["skewed"]
     table = dict([cell])
     narrowed = replace(figure, grid=(400,))
-    lines = figures.curves(table, narrowed, "sd", "default", "optimum")
+    lines = paper_figures.curves(table, narrowed, "sd", "default", "optimum")
     assert [regrets.shape for _, regrets in lines.values()] == [(1, 1)] * 4
-    path = figures.draw(table, narrowed, "sd", "default", tmp_path)
+    path = paper_figures.draw(table, narrowed, "sd", "default", tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.with_suffix(".svg").exists()

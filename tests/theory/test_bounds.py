@@ -6,7 +6,7 @@ from discrete_worlds import POLICIES, draw_world
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedopl.errors import DataError, OptionError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory import discrete
 from fedopl.theory.bounds import (
     KLEIN_RIO,

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from discrete_worlds import OUTCOMES, POLICIES, World, draw_world
 
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.limits import Limits
-from fedopl.client.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
-from fedopl.mixture import Empirical, given, skewed
 from fedopl.server.federation import run_study
-from fedopl.server.joining.solving import solve
-from fedopl.study import Study
+from fedopl.server.mixtures.any_statistics import solve
+from fedopl.study.mixture import Empirical, given, skewed
+from fedopl.study.study import Study
 from fedopl.theory import discrete
 from fedopl.theory.bounds import (
     UniversalConstants,

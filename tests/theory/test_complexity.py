@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from fedopl.errors import DataError, OptionError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.covering import (
     covering_number,
     greedy_covering_number,

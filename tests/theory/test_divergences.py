@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from fedopl.errors import DataError, OptionError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory import discrete
 from fedopl.theory.gaussian import (
     Gaussian,

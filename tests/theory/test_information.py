@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedopl.errors import OptionError
+from fedopl.base.errors import OptionError
 from fedopl.theory.information import participation, regret_scale, value_of_information
 
 TERM = st.floats(0.01, 10)

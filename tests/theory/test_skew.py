@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedopl.errors import DataError, OptionError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.discrete import chi_squared
 from fedopl.theory.skew import (
     contrast_weights,

@@ -7,8 +7,8 @@ from typing import TextIO
 
 import typer
 
-from fedopl.cli import flower, looking, reproducing, results, running
-from fedopl.errors import FedoplError, FedoplWarning
+from fedopl.base.errors import FedoplError, FedoplWarning
+from fedopl.cli import before_run, flower_verbs, reproduce_verb, result_verbs, run_verbs
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
@@ -20,21 +20,21 @@ app = typer.Typer(
 # In the order in which a newcomer needs them.
 START, LOOK, LEARN, RESULTS = "Start", "Look first", "Learn", "Use the result"
 
-app.command(rich_help_panel=START)(running.demo)
-app.command(rich_help_panel=START)(looking.init)
-app.command(rich_help_panel=START)(looking.schema)
-app.command(rich_help_panel=LOOK)(looking.check)
-app.command(rich_help_panel=LOOK)(looking.preview)
-app.command(rich_help_panel=LEARN)(running.run)
-app.command(rich_help_panel=LEARN)(running.evaluate)
-app.command(rich_help_panel=RESULTS)(results.report)
-app.command(rich_help_panel=RESULTS)(results.compare)
-app.command(rich_help_panel=RESULTS)(results.diagnose)
-app.command(rich_help_panel=RESULTS)(results.explain)
-app.command(rich_help_panel=RESULTS)(results.decide)
-app.command(rich_help_panel=RESULTS)(results.ledger)
-app.add_typer(flower.app, name="flower", rich_help_panel=LEARN)
-app.command(rich_help_panel="The paper")(reproducing.reproduce)
+app.command(rich_help_panel=START)(run_verbs.demo)
+app.command(rich_help_panel=START)(before_run.init)
+app.command(rich_help_panel=START)(before_run.schema)
+app.command(rich_help_panel=LOOK)(before_run.check)
+app.command(rich_help_panel=LOOK)(before_run.preview)
+app.command(rich_help_panel=LEARN)(run_verbs.run)
+app.command(rich_help_panel=LEARN)(run_verbs.evaluate)
+app.command(rich_help_panel=RESULTS)(result_verbs.report)
+app.command(rich_help_panel=RESULTS)(result_verbs.compare)
+app.command(rich_help_panel=RESULTS)(result_verbs.diagnose)
+app.command(rich_help_panel=RESULTS)(result_verbs.explain)
+app.command(rich_help_panel=RESULTS)(result_verbs.decide)
+app.command(rich_help_panel=RESULTS)(result_verbs.ledger)
+app.add_typer(flower_verbs.app, name="flower", rich_help_panel=LEARN)
+app.command(rich_help_panel="The paper")(reproduce_verb.reproduce)
 
 
 def _version(wanted: bool) -> None:

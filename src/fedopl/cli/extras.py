@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from fedopl.errors import OptionError
+from fedopl.base.errors import OptionError
 
 
 def need(package: str, extra: str) -> None:

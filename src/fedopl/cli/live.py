@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedopl.server.conversation import Progress, Round
-    from fedopl.study import Study
+    from fedopl.server.exchange.conversation import Progress, Round
+    from fedopl.study.study import Study
 
 SHOWN_CLIENTS = 20
 

@@ -3,8 +3,8 @@
 from importlib.resources import files
 from pathlib import Path
 
-from fedopl.errors import StorageError
-from fedopl.files import write_atomically
+from fedopl.base.errors import StorageError
+from fedopl.base.files import write_atomically
 
 PLACES = {"study.toml": "study.toml", "client.toml": "clients/north/client.toml"}
 

@@ -11,16 +11,16 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedopl.client.limits import Limits
-from fedopl.client.logged_data import LoggedData
-from fedopl.client.queries import run_query
-from fedopl.client.read import read_logged
-from fedopl.client.spooling import n_numbers
-from fedopl.errors import DataError, OptionError
-from fedopl.labels import check_client_name
-from fedopl.schema import Schema
-from fedopl.toml_file import TomlFile
-from fedopl.validation import Checked
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.labels import check_client_name
+from fedopl.base.schema import Schema
+from fedopl.base.toml_file import TomlFile
+from fedopl.base.validation import Checked
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.read import read_logged
+from fedopl.client.table.spool import n_numbers
+from fedopl.client.table.sql import run_query
 
 FILE_NAME = "client.toml"
 # Of contexts as numbers: more are kept on disk, unless the file says otherwise.

@@ -8,34 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.arrays import largest_size, perhaps_beyond
-from fedopl.client import own_models
-from fedopl.client.asked import read_query, sha256_of
-from fedopl.client.batches import Batches
-from fedopl.client.candidates import estimate_candidates, n_policies
-from fedopl.client.classifying import classify
-from fedopl.client.comparing import compare_models
-from fedopl.client.declared import beyond_declared
-from fedopl.client.descent import improve
-from fedopl.client.describing import describe
-from fedopl.client.guards import Budgets, check_parts, large_enough, shown_counts
-from fedopl.client.ledger import Ledger, MemoryLedger, entry_for
-from fedopl.client.limits import Limits, RefusedError
-from fedopl.client.logged_data import LoggedData
-from fedopl.client.moments import tell_moments
-from fedopl.client.scoring import Scored
-from fedopl.client.statistics import pair_means, value_slope
-from fedopl.client.store import MemoryStore, Store
-from fedopl.client.tree_answers import count_bins, sum_cells, value_leaves
+from fedopl.base.arrays import largest_size, perhaps_beyond
+from fedopl.base.errors import WireError
+from fedopl.client.answers import tell_models
+from fedopl.client.answers.classify_contexts import classify
+from fedopl.client.answers.compare_models import compare_models
+from fedopl.client.answers.declared_bounds import beyond_declared
+from fedopl.client.answers.describe import describe
+from fedopl.client.answers.estimate_values import estimate_candidates, n_policies
+from fedopl.client.answers.tell_moments import tell_moments
+from fedopl.client.answers.tree_answers import count_bins, sum_cells, value_leaves
+from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
+from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.small_cells import Budgets, check_parts, large_enough, shown_counts
+from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.client.local.local_steps import improve
+from fedopl.client.local.minibatches import Batches
+from fedopl.client.local.score_means import pair_means, value_slope
+from fedopl.client.query_cache import read_query, sha256_of
+from fedopl.client.scoring.scoring import Scored
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
-from fedopl.errors import WireError
-from fedopl.policies.kinds import Policy
-from fedopl.study import Study
-from fedopl.trees.growing import n_levels
-from fedopl.wire import codec
-from fedopl.wire.agreed import decoder_of, queries_of
-from fedopl.wire.bundle import bundled, unbundled
-from fedopl.wire.vocabulary import (
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import decoder_of, queries_of
+from fedopl.messages.vocabulary import (
     N_OWN_CANDIDATES,
     BinCounts,
     CellSums,
@@ -73,6 +70,9 @@ from fedopl.wire.vocabulary import (
     ValueLeaves,
     Values,
 )
+from fedopl.policies.kinds import Policy
+from fedopl.policies.trees.growing import n_levels
+from fedopl.study.study import Study
 
 
 class Door:
@@ -324,8 +324,8 @@ class Door:
         return ModelShifts, compare_models(self._space, self._own_models, query, self.limits)
 
     @cached_property
-    def _own_models(self) -> own_models.Models:
-        return own_models.fit_models(self._space, self.limits)
+    def _own_models(self) -> tell_models.Models:
+        return tell_models.fit_models(self._space, self.limits)
 
     def _classifier_sums(self, query: ClassifyContexts) -> tuple[type[Message], dict[str, Any]]:
         return ClassifierSums, classify(self._space, query, self.limits)

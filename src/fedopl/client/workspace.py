@@ -10,32 +10,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.alone import learned_alone
-from fedopl.client.cells import ScoredRows
-from fedopl.client.chances import Chances, chances_of
-from fedopl.client.chunks import Chunk
-from fedopl.client.dealt_rows import DealtRows
-from fedopl.client.descent import Examples, examples
-from fedopl.client.folds import Folds
-from fedopl.client.limits import RefusedError
-from fedopl.client.logged_data import LoggedData, folder_of
-from fedopl.client.on_disk import DiskArray
-from fedopl.client.outcome import action_blocks, models_from
-from fedopl.client.scoring import STORED, Scored, Scoring
-from fedopl.client.statistics import ScoreMeans, means_of, score_means
-from fedopl.client.store import MemoryStore, Store
-from fedopl.client.sums import measured_from_zero
-from fedopl.client.support import Support
-from fedopl.client.told import Told
-from fedopl.client.vowpal import Vowpal
-from fedopl.errors import DataError
-from fedopl.least_squares import LinearModels
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import DataError
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.release_history import Told
+from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.client.local.cell_tables import ScoredRows
+from fedopl.client.local.local_policy import learned_alone
+from fedopl.client.local.local_steps import Examples, examples
+from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
+from fedopl.client.local.vowpal import Vowpal
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.fold_sums import measured_from_zero
+from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.study_rows import DealtRows
+from fedopl.client.scoring.chances import Chances, chances_of
+from fedopl.client.scoring.outcome import action_blocks, models_from
+from fedopl.client.scoring.scoring import STORED, Scored, Scoring
+from fedopl.client.scoring.support import Support
+from fedopl.client.table.logged_data import LoggedData, folder_of
+from fedopl.messages.vocabulary import RefusalCode, Split
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy, from_array
-from fedopl.study import Study
-from fedopl.wire.vocabulary import RefusalCode, Split
+from fedopl.solvers.least_squares import LinearModels
+from fedopl.study.study import Study
 
 Rule = Callable[[FloatArray], NDArray[np.generic]]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fedopl.errors import StorageError
-from fedopl.files import replacing, write_atomically
+from fedopl.base.errors import StorageError
+from fedopl.base.files import replacing, write_atomically
 
 # A table is its columns by name.
 Table = dict[str, object]

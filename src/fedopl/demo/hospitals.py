@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.seeds import generator_for
 from fedopl.demo.example import Example, ExampleClient, Table
-from fedopl.seeds import generator_for
 
 ACTIONS = ("usual care", "new drug", "new drug + coaching")
 SIZES = {"north": 2_400, "south": 1_200, "west": 420}

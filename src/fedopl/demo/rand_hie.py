@@ -10,8 +10,8 @@ import math
 from importlib.resources import files
 from importlib.util import find_spec
 
+from fedopl.base.errors import OptionError
 from fedopl.demo.example import Example, ExampleClient, Table
-from fedopl.errors import OptionError
 
 SITES = {
     "1": "dayton",

@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedopl.errors import StorageError
-from fedopl.files import write_atomically
-from fedopl.labels import check_node_name
+from fedopl.base.errors import StorageError
+from fedopl.base.files import write_atomically
+from fedopl.base.labels import check_node_name
 
 PRIVATE = 0o600
 PEM, OPENSSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fedopl.client.logged_data import LoggedData
-from fedopl.engines.learning import learn
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.learn import learn
 from fedopl.policies.kinds import Policy
 
 

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
-from fedopl.engines.flower_app import write_flower_app
+from fedopl.engines.flower_app_folder import write_flower_app
 from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
-from fedopl.errors import FederationError
-from fedopl.server.record import Record
-from fedopl.server.run_folder import FAILURE, is_finished, load_record
+from fedopl.results.record import Record
+from fedopl.results.run_folder import FAILURE, is_finished, load_record
 
 STATUS_SECONDS = 15.0  # each time costs a process of a second or two
 Told = Callable[[str], None]

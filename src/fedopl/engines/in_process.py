@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
+from fedopl.base.errors import OptionError
+from fedopl.base.options import check_whole
+from fedopl.client.disk.store import fingerprint
 from fedopl.client.door import Door
-from fedopl.client.logged_data import LoggedData
-from fedopl.client.store import fingerprint
-from fedopl.errors import OptionError
-from fedopl.options import check_whole
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.kinds import Policy
-from fedopl.study import Study
+from fedopl.study.study import Study
 
 MOST_THREADS = 1000
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fedopl.base.errors import FederationError
+from fedopl.base.files import write_atomically
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.errors import FederationError
-from fedopl.files import write_atomically
 
 HOST = "127.0.0.1"
 MARK = "FEDOPL_FEDERATION"  # in the environment of every process that we start, and of theirs

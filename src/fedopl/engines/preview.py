@@ -4,25 +4,25 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fedopl.arrays import FloatArray
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
+from fedopl.client.disclosure.ledger import Entry, FileLedger, MemoryLedger
 from fedopl.client.door import Door
-from fedopl.client.ledger import Entry, FileLedger, MemoryLedger
-from fedopl.client.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, only_policy
-from fedopl.errors import FederationError
-from fedopl.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
+from fedopl.messages import codec
+from fedopl.messages.bundle import unbundled
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import Axis, Message, Refusal, SumCells
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import action_pairs
-from fedopl.server.conversation import Round
+from fedopl.policies.trees.grid import cell_names
+from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.server.exchange.conversation import Round
 from fedopl.server.federation import run_study
-from fedopl.study import Study
-from fedopl.trees.grid import cell_names
-from fedopl.trees.rules import grid_from
-from fedopl.wire import codec
-from fedopl.wire.agreed import axis_sizes
-from fedopl.wire.bundle import unbundled
-from fedopl.wire.vocabulary import Axis, Message, Refusal, SumCells
+from fedopl.study.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
+from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from fedopl.base.errors import StorageError
+from fedopl.client.disclosure.ledger import Entry
 from fedopl.client.door import Door
-from fedopl.client.ledger import Entry
-from fedopl.errors import StorageError
-from fedopl.server.record import Record
-from fedopl.server.run_folder import load_record, save_record
+from fedopl.results.record import Record
+from fedopl.results.run_folder import load_record, save_record
 
 LEDGER = "ledger.jsonl"
 

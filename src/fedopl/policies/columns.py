@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
-from fedopl.schema import Encoding
+from fedopl.base.arrays import FloatArray
+from fedopl.base.schema import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray, check_finite, float_array
-from fedopl.errors import DataError
-from fedopl.labels import quoted
+from fedopl.base.arrays import FloatArray, check_finite, float_array
+from fedopl.base.errors import DataError
+from fedopl.base.labels import quoted
 
 
 def checked_contexts(contexts: ArrayLike, feature_names: tuple[str, ...]) -> FloatArray:

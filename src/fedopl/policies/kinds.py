@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.errors import PolicyError, SchemaError
+from fedopl.base.errors import PolicyError, SchemaError
+from fedopl.base.schema import Encoding
 from fedopl.policies.columns import tree_columns
 from fedopl.policies.linear import LinearPolicy, PairwisePolicy
 from fedopl.policies.saving import FORMAT, VERSION
 from fedopl.policies.tree import MOST_DEPTH, TreePolicy, depth_of, from_content
-from fedopl.schema import Encoding
 
 Policy = LinearPolicy | TreePolicy
 

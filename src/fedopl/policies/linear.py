@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.errors import OptionError
-from fedopl.labels import quoted
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.base.schema import Encoding
 from fedopl.policies.contexts import checked_contexts
 from fedopl.policies.saving import save_policy
-from fedopl.schema import Encoding
 
 # The intercept of an action that no client could speak for: it is never the largest.
 NEVER = -1e300

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from fedopl.files import write_atomically
-from fedopl.schema import Encoding
+from fedopl.base.files import write_atomically
+from fedopl.base.schema import Encoding
 
 FORMAT, VERSION = "fedopl-policy", 1
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.schema import Encoding
 from fedopl.policies.columns import Column, LevelColumn, tree_columns
 from fedopl.policies.contexts import checked_contexts
 from fedopl.policies.saving import save_policy
-from fedopl.schema import Encoding
 
 # A node in an array: column, cut, and where yes and no lead. A leaf has its action for a cut.
 NODE_NUMBERS = 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fedopl.arrays import IntArray
+from fedopl.base.arrays import IntArray
+from fedopl.report.explain.groups import overall
 from fedopl.report.figures.drawing import ACTIONS
-from fedopl.report.groups import overall
-from fedopl.server.record import Record
+from fedopl.results.record import Record
 
 MOST_OWN = 6  # actions with a colour of their own where there are too many
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.report.comparing import Outcome, gain_over, is_arm, valued_clients, verdict
-from fedopl.report.numbers import listed, percent, plain, plural
-from fedopl.report.support import MOST_RARE, RARE, THIN, supports
-from fedopl.report.wording import title_of
-from fedopl.server.candidates import arm_name
-from fedopl.server.record import Record
-from fedopl.server.refusals import in_words
+from fedopl.messages.refusal_texts import in_words
+from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
+from fedopl.report.words.message_names import title_of
+from fedopl.report.words.numbers import listed, percent, plain, plural
+from fedopl.report.words.policy_labels import Outcome, gain_over, is_arm, valued_clients, verdict
+from fedopl.results.record import Record
+from fedopl.server.policy_comparison import arm_name
 
 
 @dataclass(frozen=True, kw_only=True)

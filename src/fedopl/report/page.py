@@ -5,22 +5,22 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedopl.files import write_atomically
+from fedopl.base.files import write_atomically
 from fedopl.report.cautions import cautions
-from fedopl.report.glossary import GLOSSARY
 from fedopl.report.parts import Section
 from fedopl.report.recommending import key_figures, recommend
+from fedopl.report.sections.action_overlap import overlap
 from fedopl.report.sections.by_client import by_client
-from fedopl.report.sections.course import course
 from fedopl.report.sections.decisions import decisions
+from fedopl.report.sections.disclosed import left
 from fedopl.report.sections.joining import joining
-from fedopl.report.sections.left import left
-from fedopl.report.sections.overlap import overlap
+from fedopl.report.sections.mixture_weights import weighing
+from fedopl.report.sections.policy_values import worth
 from fedopl.report.sections.settings import settings
-from fedopl.report.sections.weighing import weighing
-from fedopl.report.sections.worth import worth
-from fedopl.report.text import printable
-from fedopl.server.record import Record
+from fedopl.report.sections.training import course
+from fedopl.report.words.glossary import GLOSSARY
+from fedopl.report.words.printable_text import printable
+from fedopl.results.record import Record
 
 SECTIONS = (worth, by_client, joining, decisions, overlap, course, weighing, left, settings)
 

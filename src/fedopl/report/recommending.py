@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from fedopl.labels import GLOBAL
-from fedopl.report.comparing import (
+from fedopl.base.labels import GLOBAL
+from fedopl.report.words.numbers import Span, count, percent
+from fedopl.report.words.policy_labels import (
     SO_FAR,
     Outcome,
     gain_over,
@@ -14,9 +15,8 @@ from fedopl.report.comparing import (
     valued_clients,
     verdict,
 )
-from fedopl.report.numbers import Span, count, percent
-from fedopl.server.candidates import LEARNED, LOGGING, arm_name
-from fedopl.server.record import Record
+from fedopl.results.record import Record
+from fedopl.server.policy_comparison import LEARNED, LOGGING, arm_name
 
 Tone = Literal["change", "keep", "nothing"]
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
-from fedopl.reproduction.cells import Cell, Pipeline
-from fedopl.reproduction.running import Table
+from fedopl.base.arrays import FloatArray
+from fedopl.reproduction.experiment_cells import Cell, Pipeline
+from fedopl.reproduction.run_cells import Table
 from fedopl.simulation.paper import Kind, Reading
 
 Verdict = Literal["holds", "fails", "undecided"]

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from fedopl.files import write_atomically
-from fedopl.reproduction.cells import Cell, Pipeline
+from fedopl.base.files import write_atomically
 from fedopl.reproduction.claims import as_json, as_markdown, cells_for_claims, judge
-from fedopl.reproduction.figures import FIGURES, draw
-from fedopl.reproduction.running import Progress, as_csv, run_cells
+from fedopl.reproduction.experiment_cells import Cell, Pipeline
+from fedopl.reproduction.paper_figures import FIGURES, draw
+from fedopl.reproduction.run_cells import Progress, as_csv, run_cells
 from fedopl.simulation.paper import Reading
 
 

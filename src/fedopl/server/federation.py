@@ -6,26 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedopl.errors import FederationError, OptionError
-from fedopl.policies.kinds import Policy
-from fedopl.policies.tree import TreePolicy
-from fedopl.server.aggregation import agreed_weights
-from fedopl.server.candidates import Candidates
-from fedopl.server.conversation import Answers, Conversation, Progress, Question
-from fedopl.server.expectations import cells_come_along
-from fedopl.server.faults import fault_in_outcome_sums, fault_in_score_sums
-from fedopl.server.joining.diagnosing import diagnose
-from fedopl.server.journal import Journal
-from fedopl.server.learning import Learned, learn_policy
-from fedopl.server.nuisances import OutcomeModels, solve_outcomes
-from fedopl.server.oracles import tree
-from fedopl.server.oracles.setting import Setting
-from fedopl.server.record import Record
-from fedopl.server.statistics import Statistics
-from fedopl.server.transport import Transport
-from fedopl.study import Study
-from fedopl.trees.rules import agreed_grid
-from fedopl.wire.vocabulary import (
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.messages.faults import fault_in_outcome_sums, fault_in_score_sums
+from fedopl.messages.vocabulary import (
     CellSums,
     Enrol,
     Enrolment,
@@ -35,6 +18,23 @@ from fedopl.wire.vocabulary import (
     SumScores,
     Values,
 )
+from fedopl.policies.kinds import Policy
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.results.record import Record
+from fedopl.server.aggregate.aggregation import agreed_weights
+from fedopl.server.aggregate.federated_outcomes import OutcomeModels, solve_outcomes
+from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.server.diagnosis.diagnose import diagnose
+from fedopl.server.exchange.conversation import Answers, Conversation, Progress, Question
+from fedopl.server.exchange.journal import Journal
+from fedopl.server.exchange.transport import Transport
+from fedopl.server.exchange_counts import cells_come_along
+from fedopl.server.learn_policy import Learned, learn_policy
+from fedopl.server.oracles import tree_search
+from fedopl.server.oracles.setting import Setting
+from fedopl.server.policy_comparison import Candidates
+from fedopl.study.study import Study
 
 
 def run_study(
@@ -191,7 +191,7 @@ def _score(
     fields = {"models": models.parameters, "supported": supported}
     questions = [Question(SumScores, ScoreSums, fields)]
     if cells_come_along(study):
-        questions.append(tree.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
+        questions.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
     answers, *cells = conversation.ask_together(rows, *questions)
     answers = conversation.drop(answers, lambda answer: fault_in_score_sums(answer, study))
     statistics = Statistics(study=study, sums=conversation.require_quorum(answers))

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.logged_data import LoggedData
-from fedopl.errors import DataError, OptionError, StudyError
-from fedopl.labels import quoted
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import DataError, OptionError, StudyError
+from fedopl.base.labels import quoted
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.contexts import checked_contexts
 
 

@@ -15,12 +15,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.logged_data import LoggedData
-from fedopl.mixture import Weights
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.seeds import generator_for
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.linear import LinearPolicy
-from fedopl.seeds import generator_for
 from fedopl.simulation.worlds import Policy
+from fedopl.study.mixture import Weights
 
 Kind = Literal["homogeneous", "heterogeneous"]
 Reading = Literal["variance", "sd"]

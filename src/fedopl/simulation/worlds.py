@@ -16,13 +16,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.client.logged_data import LoggedData
-from fedopl.errors import OptionError
-from fedopl.labels import quoted
-from fedopl.mixture import Weights
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.base.seeds import generator_for
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.linear import LinearPolicy
-from fedopl.seeds import generator_for
+from fedopl.study.mixture import Weights
 
 
 class Policy(Protocol):

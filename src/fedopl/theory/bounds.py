@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import check_weights, not_negative, positive, share
 from fedopl.theory.discrepancy import Discrepancy
 from fedopl.theory.inequalities import pinsker

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray, IntArray, check_finite, float_array
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray, IntArray, check_finite, float_array
+from fedopl.base.errors import DataError, OptionError
 
 SUM_TOLERANCE = 1e-9
 

@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import BoolArray, FloatArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import not_negative, positive, whole
 
 MOST_POLICIES_TO_ENUMERATE = 20

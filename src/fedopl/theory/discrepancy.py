@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray
+from fedopl.base.arrays import FloatArray
 from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows
 from fedopl.theory.rademacher import BestValue
 from fedopl.theory.skew import contrast_weights

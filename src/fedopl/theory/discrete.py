@@ -7,8 +7,8 @@ gives one divergence per row, and `averaged` turns those into a conditional dive
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import SUM_TOLERANCE, check_weights
 
 

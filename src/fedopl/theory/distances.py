@@ -6,8 +6,8 @@ An explicit class Π is a matrix of decisions, one row per policy: (n_policies, 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray
-from fedopl.errors import DataError
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import DataError
 from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows
 
 

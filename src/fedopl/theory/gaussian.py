@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from fedopl.arrays import FloatArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.inequalities import Interval, tv_at_most_from_kl, tv_between_from_affinity
 
 

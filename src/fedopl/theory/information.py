@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from fedopl.errors import OptionError
+from fedopl.base.errors import OptionError
 from fedopl.theory.bounds import PROOF_CONSTANTS
 from fedopl.theory.checks import not_negative, positive
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import FloatArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows, whole
 
 MOST_ROWS_TO_ENUMERATE = 20

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl import mixture
-from fedopl.arrays import FloatArray, IntArray
-from fedopl.errors import DataError, OptionError
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import check_mixture, check_weights
 
 
@@ -18,7 +17,8 @@ def skewness(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
     It is 1 where λ = n̄, and n/n_c where all weight lies on client c.
     """
     check_mixture(weights, rows)
-    return mixture.skewness(weights, rows)
+    total = sum(rows[name] for name in weights)
+    return math.fsum(weight**2 * total / rows[name] for name, weight in weights.items() if weight)
 
 
 def effective_sample_size(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.arrays import float_array
+from fedopl.base.arrays import float_array
 from fedopl.theory.checks import policy_decisions, positive, probability, score_matrix
 from fedopl.theory.distances import squared_differences
 from fedopl.theory.rademacher import BestValue

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedopl.arrays import FloatArray
+from fedopl.base.arrays import FloatArray
 from fedopl.report.figures.drawing import (
     ACTIONS,
     BETTER,

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.text import printable
+from fedopl.report.words.printable_text import printable
 
 # Narrow, so that letters can still be read where a phone shrinks the figure to its width.
 WIDTH = 5.2

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.comparing import verdict
 from fedopl.report.figures.drawing import (
     BETTER,
     INK,
@@ -25,8 +24,9 @@ from fedopl.report.figures.drawing import (
     label_room,
     short,
 )
-from fedopl.report.numbers import Span
 from fedopl.report.parts import Key
+from fedopl.report.words.numbers import Span
+from fedopl.report.words.policy_labels import verdict
 
 ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
 MOST_BESIDE = 18  # letters of a label beside several panels

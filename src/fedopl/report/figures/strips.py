@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fedopl.arrays import FloatArray
+from fedopl.base.arrays import FloatArray
 from fedopl.report.figures.drawing import (
     ACCENT,
     LINE,

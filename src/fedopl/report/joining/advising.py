@@ -1,12 +1,12 @@
 """The advice: what was measured for each client, and what the regret bounds add to it."""
 
-from fedopl.report.comparing import Outcome
-from fedopl.report.joining.found import Found
-from fedopl.report.numbers import Span, decimal, listed, plain, plural
+from fedopl.analysis.advice import Advice
+from fedopl.analysis.attribution import SOURCES, ClientShift, Source
+from fedopl.analysis.modelled_gains import global_bound
+from fedopl.report.joining.context import Found
 from fedopl.report.parts import Folded, Part, Points, Table, Text
-from fedopl.server.joining.advice import Advice
-from fedopl.server.joining.attributing import SOURCES, ClientShift, Source
-from fedopl.server.joining.modelling import global_bound
+from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
+from fedopl.report.words.policy_labels import Outcome
 
 MOST_SHOWN, MOST_WORDED = 30, 12
 IN_WORDS: dict[Source, str] = {

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from fedopl.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
+from fedopl.report.explain.groups import Group, difference, groups_of, overall
 from fedopl.report.figures.bars import Bar, stacked
 from fedopl.report.figures.drawing import ACTIONS
-from fedopl.report.groups import Group, difference, groups_of, overall
-from fedopl.report.numbers import count, listed, whole_percent
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
 from fedopl.report.sections.policy import policy_parts
-from fedopl.server.description import Descriptions
-from fedopl.server.record import Record
+from fedopl.report.words.numbers import count, listed, whole_percent
+from fedopl.results.record import Record
+from fedopl.server.aggregate.descriptions import Descriptions
 
 MOST_DRAWN = 6  # features, and actions in words
 

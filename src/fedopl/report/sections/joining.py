@@ -1,13 +1,13 @@
 """Does joining pay? For whom, how surely, why, and with whom."""
 
 from fedopl.report.joining.advising import advising
-from fedopl.report.joining.along import along
-from fedopl.report.joining.differing import differing
-from fedopl.report.joining.found import Found, find, nothing_to_say
-from fedopl.report.joining.together import together
-from fedopl.report.joining.unknown import unknown
+from fedopl.report.joining.coalition_tables import together
+from fedopl.report.joining.context import Found, find, nothing_to_say
+from fedopl.report.joining.gaps import unknown
+from fedopl.report.joining.shifts import differing
+from fedopl.report.joining.skew_paths import along
 from fedopl.report.parts import Part, Section, Text
-from fedopl.server.record import Record
+from fedopl.results.record import Record
 
 
 def joining(record: Record) -> Section:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
+from fedopl.base.arrays import FloatArray
 from fedopl.policies.tree import TreePolicy
-from fedopl.report.comparing import is_arm
-from fedopl.report.explaining import Against, Explanation, explain, sentences
+from fedopl.report.explain.explain_policy import Against, Explanation, explain, sentences
 from fedopl.report.figures.bars import weights_chart
-from fedopl.report.numbers import decimal
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
-from fedopl.report.sections.tree import tree_parts
-from fedopl.server.record import Record
+from fedopl.report.sections.tree_leaves import tree_parts
+from fedopl.report.words.numbers import decimal
+from fedopl.report.words.policy_labels import is_arm
+from fedopl.results.record import Record
 
 MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
 READINGS: dict[Against, str] = {

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fedopl.report.parts import Code, Folded, Part, Section, Table, Text
-from fedopl.server.record import Record
+from fedopl.results.record import Record
 
 PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fedopl.report.comparing import Outcome
 from fedopl.report.figures.ascent import KEYS, ascent_chart
 from fedopl.report.figures.strips import Strip, strips
-from fedopl.report.numbers import Span, alike, count, decimal, plain, plural, whole_percent
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
-from fedopl.server.joining.minimax import Minimax
-from fedopl.server.joining.paths import SkewPath
-from fedopl.server.record import Record
+from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.record import Record
+from fedopl.server.mixtures.minimax import Minimax
+from fedopl.server.mixtures.mixture_paths import SkewPath
 
 MOST_SHOWN, MOST_STRIPS, MOST_COLUMNS = 30, 10, 8
 

@@ -2,18 +2,10 @@
 
 import numpy as np
 
-from fedopl.arrays import BoolArray, FloatArray
-from fedopl.mixture import renormalised
-from fedopl.policies.linear import LinearPolicy
-from fedopl.server.aggregation import weighted_sum
-from fedopl.server.conversation import Conversation
-from fedopl.server.evaluation import mixture_estimate
-from fedopl.server.faults import fault_in_values
-from fedopl.server.oracles import exact
-from fedopl.server.oracles.setting import Setting
-from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
-from fedopl.wire.agreed import no_policies
-from fedopl.wire.vocabulary import (
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.derived_sizes import no_policies
+from fedopl.messages.faults import fault_in_values
+from fedopl.messages.vocabulary import (
     N_OWN_CANDIDATES,
     EstimateValues,
     Slope,
@@ -21,6 +13,14 @@ from fedopl.wire.vocabulary import (
     Split,
     Values,
 )
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.aggregate.evaluation import mixture_estimate
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.oracles import exact
+from fedopl.server.oracles.setting import Setting
+from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
+from fedopl.study.mixture import renormalised
 
 # Temperatures relative to how far the start's scores lie apart; each is softer than the next.
 TEMPERATURES = (0.5, 0.25, 0.1)

@@ -1,7 +1,7 @@
 """`csoaa-exact`: the least-squares objective of FedOPL, solved at once from sums."""
 
 from fedopl.policies.linear import LinearPolicy
-from fedopl.server.conversation import Conversation
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles.setting import Setting
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.mixture import Weights
-from fedopl.server.conversation import Answers
-from fedopl.server.statistics import Statistics
-from fedopl.study import Study
-from fedopl.wire.vocabulary import CellSums
+from fedopl.messages.vocabulary import CellSums
+from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.server.exchange.conversation import Answers
+from fedopl.study.mixture import Weights
+from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

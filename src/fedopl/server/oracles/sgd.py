@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.arrays import FloatArray
-from fedopl.mixture import renormalised
+from fedopl.base.arrays import FloatArray
+from fedopl.base.seeds import generator_for
+from fedopl.messages.vocabulary import ImprovedPolicy, ImprovePolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
-from fedopl.seeds import generator_for
-from fedopl.server.aggregation import weighted_sum
-from fedopl.server.conversation import Answers, Conversation
+from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.server.oracles.setting import Setting
-from fedopl.study import TrainingPlan
-from fedopl.wire.vocabulary import ImprovedPolicy, ImprovePolicy
+from fedopl.study.mixture import renormalised
+from fedopl.study.study import TrainingPlan
 
 # Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
 LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)

@@ -1,13 +1,13 @@
 """`wap`: weighted all pairs. Which of two actions is better, asked for every two."""
 
-from fedopl.mixture import renormalised
+from fedopl.messages.faults import fault_in_pair_sums
+from fedopl.messages.vocabulary import PairSums, SumPairs
 from fedopl.policies.linear import PairwisePolicy, action_pairs
-from fedopl.server.aggregation import weighted_sum
-from fedopl.server.conversation import Conversation
-from fedopl.server.faults import fault_in_pair_sums
+from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles.setting import Setting
-from fedopl.solving import solve_pairs
-from fedopl.wire.vocabulary import PairSums, SumPairs
+from fedopl.solvers.linear_solvers import solve_pairs
+from fedopl.study.mixture import renormalised
 
 
 def learn(setting: Setting, conversation: Conversation) -> PairwisePolicy:

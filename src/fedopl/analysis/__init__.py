@@ -1,0 +1,1 @@
+"""What a record says without asking anybody: attribution of shifts, modelled gains, advice."""

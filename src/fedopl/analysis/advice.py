@@ -1,0 +1,86 @@
+"""What every client is told about joining: measured on its held-out rows, beside the model's."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import GLOBAL
+from fedopl.server.aggregate.evaluation import GainTable
+from fedopl.server.policy_comparison import LOCAL
+from fedopl.theory.information import ValueOfInformation
+
+Decision = Literal["join", "stay alone", "undecided"]
+# More rows than this many times those at hand are no advice.
+MOST_TIMES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Whether joining pays for one client, and why we say so."""
+
+    client: str
+    gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
+    modelled: ValueOfInformation | None  # 𝒱_c(λ), where its parts are known
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the gain."""
+        return self.gain.interval()
+
+    @property
+    def decision(self) -> Decision:
+        """What the held-out rows say; the model decides nothing."""
+        low, high = self.interval
+        if low > 0:
+            return "join"
+        return "stay alone" if high < 0 else "undecided"
+
+    @property
+    def reason(self) -> str:
+        """Why, in plain words."""
+        return " ".join(part for part in (self._measured(), self._model()) if part)
+
+    def _measured(self) -> str:
+        low, high = self.interval
+        size, rows = f"{abs(self.gain.value):.3g}", f"{self.gain.n_rows:,} held-out rows"
+        found = f"(95 % interval {low:.3g} to {high:.3g}, on {rows})"
+        if self.decision == "join":
+            return f"The shared policy is worth {size} more than its own {found}."
+        if self.decision == "stay alone":
+            return f"The shared policy is worth {size} less than its own {found}."
+        if low == high:
+            return f"Both policies decide alike on {rows}, or on all but a few."
+        if math.isinf(high):
+            return "It has too few held-out rows to tell."
+        return f"The held-out rows cannot tell which policy is better {found}. {self._rows()}"
+
+    def _rows(self) -> str:
+        """How many rows would tell, if the gain is what it is estimated to be."""
+        reach = self.interval[1] - self.gain.value
+        if abs(self.gain.value) * math.sqrt(MOST_TIMES) <= reach:
+            return "If there is a difference, it is small."
+        times = (reach / abs(self.gain.value)) ** 2
+        return f"About {max(times, 1.1):.2g} times as many would, if the estimate is right."
+
+    def _model(self) -> str:
+        if self.modelled is None:
+            return ""
+        value = self.modelled.value
+        if value <= 0:
+            return f"By the regret bounds it need not pay ({value:.3g}); bounds are cautious."
+        pays = "pays, too" if self.decision == "join" else "would pay"
+        return f"By the regret bounds joining {pays} ({value:.3g})."
+
+
+def advise(
+    gains: GainTable, modelled: Mapping[str, ValueOfInformation] | None = None
+) -> tuple[Advice, ...]:
+    """Advice for every client that told what its own policy is worth, in order of their names."""
+    known = modelled or {}
+    return tuple(
+        Advice(client=row.client, gain=row.estimate, modelled=known.get(row.client))
+        for row in sorted(gains.rows, key=lambda row: row.client)
+        if row.against == LOCAL and row.client != GLOBAL
+    )

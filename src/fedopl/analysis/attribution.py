@@ -1,0 +1,136 @@
+"""Whence the shift: Theorem 3's three sources for every client, from what a run wrote down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.results.record import Record
+from fedopl.server.diagnosis.context_shifts import (
+    Moments,
+    context_moments,
+    estimated_kl,
+    why_unknown,
+)
+from fedopl.server.diagnosis.model_differences import Shift
+from fedopl.study.mixture import renormalised
+from fedopl.theory.bounds import shift_bound
+
+Source = Literal["covariates", "propensities", "outcomes"]
+# In the order of Theorem 3.
+SOURCES: tuple[Source, ...] = ("covariates", "propensities", "outcomes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """E_{k∼λ}[√KL] of one source, and its standard error, at most."""
+
+    value: float
+    standard_error: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is more than chance would show."""
+        return self.value > 2 * self.standard_error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientShift:
+    """How far one client is from the mixture, by source; what nobody could tell is not there."""
+
+    client: str
+    parts: dict[Source, Part]
+    joint: float | None  # TV(D̄_c, D̄_λ) at most, where all three sources are known
+
+    @property
+    def largest(self) -> Source | None:
+        """The source of most of the shift, if any shift is more than chance."""
+        sure = {source: part.value for source, part in self.parts.items() if part.is_sure}
+        return max(sure, key=lambda source: sure[source], default=None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Divergences:
+    """KL of one client from each of the others, and standard errors; NaN where unknown."""
+
+    kl: FloatArray  # (n_clients,)
+    errors: FloatArray  # (n_clients,)
+
+
+def shifts_of(record: Record) -> dict[str, ClientShift]:
+    """Every client's shift from the mixture, by source.
+
+    Contexts count as Gaussians with the moments they have, known of every run; what chance adds to
+    a divergence is subtracted. The other sources are known where a study diagnoses.
+    """
+    names = sorted(record.statistics.sums)
+    if len(names) < 2:
+        return {}
+    weights = renormalised(record.mixture, names)
+    shares = np.array([weights[name] for name in names])
+    contexts = None if why_unknown(record.statistics) else context_moments(record.statistics)
+    models = record.diagnosis.models if record.diagnosis else None
+    found = {}
+    for name in names:
+        sources: dict[Source, _Divergences | None] = {
+            "covariates": None if contexts is None else _contexts(record, contexts, name),
+            "propensities": _told(models.propensity_kl, name, names) if models else None,
+            "outcomes": _told(models.outcome_kl, name, names) if models else None,
+        }
+        found[name] = _client_shift(name, shares, sources)
+    return found
+
+
+def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Divergences:
+    """Of one client's contexts from each other's."""
+    found = [
+        estimated_kl(contexts[name], contexts[other], record.rows[name], record.rows[other])
+        if other != name
+        else (0.0, 0.0)
+        for other in sorted(contexts)
+    ]
+    kl, errors = np.array(found).T
+    return _Divergences(kl=kl, errors=errors)
+
+
+def _told(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
+    """Of one client's models from each other's, in the order of names."""
+    if name not in shift.names:
+        return None
+    places = {other: place for place, other in enumerate(shift.names)}
+    own = shift.divergences(name)
+    kl = np.array([own[places[other]] if other in places else np.nan for other in names])
+    row = shift.standard_errors[places[name]]
+    told = [row[places[other]] if other in places else None for other in names]
+    return _Divergences(kl=kl, errors=np.array([np.nan if e is None else e for e in told]))
+
+
+def _client_shift(
+    name: str, shares: FloatArray, sources: Mapping[Source, _Divergences | None]
+) -> ClientShift:
+    known = {
+        source: found
+        for source, found in sources.items()
+        if found is not None and shares[np.isfinite(found.kl)].sum() > 0
+    }
+    parts = {source: _part(shares, found) for source, found in known.items()}
+    joint = None
+    if len(known) == len(SOURCES):
+        kl = [known[source].kl for source in SOURCES]
+        told = np.isfinite(np.sum(kl, axis=0)) & (shares > 0)
+        if shares[told].sum() > 0:
+            joint = shift_bound(shares[told] / shares[told].sum(), *(k[told] for k in kl)).joint
+    return ClientShift(client=name, parts=parts, joint=joint)
+
+
+def _part(shares: FloatArray, found: _Divergences) -> Part:
+    """E_{k∼λ}[√KL] over those known, and its error as if all erred alike, which is the most."""
+    told = np.isfinite(found.kl) & np.isfinite(found.errors)
+    weights = shares[told] / shares[told].sum()
+    kl, errors = found.kl[told], found.errors[told]
+    slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
+    return Part(
+        value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))
+    )

@@ -1,0 +1,132 @@
+"""The regret theory as numbers about a run: complexity, score moments, bounds, information.
+
+Nobody is asked anything: everything follows from what a run wrote down. The theorems leave their
+constants open, and those of the proofs are far too large to tell anything at usual sizes. So bounds
+take a constant; at 1 they show how their parts compare, not how large regret may be.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.analysis.attribution import ClientShift
+from fedopl.results.record import Record
+from fedopl.study.mixture import Weights
+from fedopl.study.study import Study
+from fedopl.theory.bounds import (
+    PROOF_CONSTANTS,
+    GlobalBound,
+    UniversalConstants,
+    global_regret_bound,
+)
+from fedopl.theory.entropy import (
+    finite_entropy_integral,
+    linear_entropy_integral,
+    tree_entropy_integral,
+)
+from fedopl.theory.information import ValueOfInformation, regret_scale, value_of_information
+from fedopl.theory.skew import skewness
+from fedopl.theory.variances import score_bound
+
+# A bound may fail once in twenty runs.
+DELTA = 0.05
+PLAIN = UniversalConstants(entropy=1.0, confidence=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """𝒱_c(λ) of one client: what joining is worth to it by the bounds."""
+
+    client: str
+    information: ValueOfInformation  # at the constant that was asked for
+    shift_by: str  # what its shift term is: "discrepancy" or "total variation"
+    break_even: float | None  # the constant above which joining pays; None if at no constant
+
+
+def complexity_of(study: Study) -> float:
+    """κ(Π) of the study's policy class, at most."""
+    if study.policy == "finite":
+        return finite_entropy_integral(study.n_actions + len(study.candidates))
+    if study.policy == "tree":
+        return tree_entropy_integral(study.tree.depth, len(study.columns), study.n_actions)
+    if study.policy_features == "blocks":
+        return linear_entropy_integral(study.n_features, study.n_actions)
+    # What counts for two actions is the difference of their scores.
+    n_scores = 1 if study.n_actions == 2 else study.n_actions
+    return linear_entropy_integral(n_scores * (study.n_features + 1), study.n_actions)
+
+
+def second_moments(record: Record) -> dict[str, float]:
+    """V_c of every client, at most: E[max_a Γ̂(a)²] where it was told, else Σ_a E[Γ̂(a)²]."""
+    told = record.diagnosis.moments if record.diagnosis else {}
+    found = {}
+    for name, sums in sorted(record.statistics.sums.items()):
+        envelope = told[name].envelope if name in told else None
+        found[name] = float(np.sum(sums.squares)) if envelope is None else envelope.value
+    return found
+
+
+def global_bound(
+    record: Record,
+    constants: UniversalConstants = PROOF_CONSTANTS,
+    weights: Weights | None = None,
+) -> GlobalBound:
+    """Theorem 1 for the run's mixture, or for other weights, with 95 % probability."""
+    return global_regret_bound(
+        complexity_of(record.study),
+        max(second_moments(record).values()),
+        skewness(weights or record.mixture, record.rows),
+        sum(record.rows.values()),
+        DELTA,
+        constants,
+    )
+
+
+def largest_score(study: Study) -> float | None:
+    """U = 3B/η from declared bounds, where there are any; clipping vouches for η, too."""
+    overlaps = [bound for bound in (study.declared.overlap, study.nuisances.clip) if bound]
+    if study.declared.reward is None or not overlaps:
+        return None
+    return score_bound(study.declared.reward, max(overlaps))
+
+
+def modelled(
+    record: Record, shifts: dict[str, ClientShift], constant: float = 1.0
+) -> dict[str, Modelled]:
+    """𝒱_c(λ) = C·κ·√(V_c/n_c) − C·κ·√(V·𝔰/n) − shift, by client, where the shift is known.
+
+    The shift is the measured discrepancy, which Theorem 2's proof needs; else U·TV, with TV by
+    Theorem 3, where bounds were declared.
+    """
+    moments = second_moments(record)
+    kappa, largest = complexity_of(record.study), max(moments.values())
+    skew, n_rows = skewness(record.mixture, record.rows), sum(record.rows.values())
+    found = {}
+    for name in sorted(moments):
+        term = _shift_term(record, shifts.get(name))
+        if term is None:
+            continue
+        shift, shift_by = term
+        alone = regret_scale(kappa, moments[name], record.rows[name], constant)
+        together = regret_scale(kappa, largest, n_rows, constant)
+        information = value_of_information(alone, together, skew, shift)
+        saved = (information.alone - information.together) / constant
+        found[name] = Modelled(
+            client=name,
+            information=information,
+            shift_by=shift_by,
+            break_even=shift / saved if saved > 0 else None,
+        )
+    return found
+
+
+def _shift_term(record: Record, shift: ClientShift | None) -> tuple[float, str] | None:
+    if shift is None:
+        return None
+    measured = record.diagnosis.discrepancies if record.diagnosis else {}
+    if shift.client in measured:
+        return measured[shift.client].regret_gap, "discrepancy"
+    bound = largest_score(record.study)
+    if bound is None or shift.joint is None:
+        return None
+    return bound * shift.joint, "total variation"

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, arrays, labels, files. It imports nothing of ours."""

@@ -1,0 +1,118 @@
+"""Array types, and the checks that turn what a user passes into arrays we can trust."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedopl.base.errors import DataError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """A view of the array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def largest_size(array: NDArray[Scalar]) -> float:
+    """The largest |number| in the array, NaN if one is; 0 if there is none."""
+    if not array.size:
+        return 0.0
+    # Not of |array|: that would be another array as large. And faster by their places.
+    flat = array.reshape(-1)
+    return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
+
+
+def perhaps_beyond(arrays: Iterable[NDArray[Any]], bound: float) -> list[NDArray[Any]]:
+    """The arrays that may hold a number beyond the bound, or NaN: as vectors they are longer.
+
+    That is cheap to find out, and the others need not be looked at.
+    """
+    return [array for array in arrays if not length(array) < bound]
+
+
+def length(array: NDArray[Any]) -> float:
+    """√Σx² over all numbers of the array; infinite where squares are too large to be added."""
+    numbers = array.astype(np.float64, copy=False)
+    return math.sqrt(np.vdot(numbers, numbers))  # which, unlike other products, never warns
+
+
+def ascends(numbers: NDArray[Any]) -> bool:
+    """Whether no number is smaller than the one before it."""
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
+    """The values as a C-contiguous float64 array, without a copy where they already are one."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise DataError(f"{name}: expected an array, came a ragged list") from None
+    if array.dtype.kind == "O":
+        array = _numbers_from_objects(array, name)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name}: expected numbers, came {array.dtype}; encode them first")
+    if array.ndim != ndim:
+        shape = {1: "(n_rows,)", 2: "(n_rows, n_columns)"}[ndim]
+        raise DataError(f"{name}: expected shape {shape}, came {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _numbers_from_objects(array: NDArray[np.generic], name: str) -> NDArray[np.generic]:
+    if any(isinstance(value, str | bytes) for value in array.flat):
+        raise DataError(f"{name}: expected numbers, came text; encode it first")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name}: expected numbers, came objects that are not numbers or are missing"
+        ) from None
+
+
+def check_length(array: NDArray[np.generic], name: str, n_rows: int) -> None:
+    """Refuse an array that is not as long as the contexts."""
+    if len(array) != n_rows:
+        raise DataError(f"{name}: expected {n_rows:,} rows as in contexts, came {len(array):,}")
+
+
+def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = None) -> None:
+    """Refuse missing and infinite values, and count them by column."""
+    # A sum is finite unless an element is not (or it overflows): one cheap pass in the usual case.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(array.sum()):
+            return
+    bad = ~np.isfinite(array)
+    if not bad.any():
+        return
+    if columns is None:
+        where = f"{bad.sum():,} of {len(array):,} rows"
+    else:
+        counts = bad.sum(axis=0)
+        named = [
+            f"'{column}' {count:,}" for column, count in zip(columns, counts, strict=True) if count
+        ]
+        where = f"{bad.any(axis=1).sum():,} of {len(array):,} rows (by column: {shortlist(named)})"
+    raise DataError(
+        f"{name}: missing or infinite values in {where}; correct or drop those rows, or read the "
+        "table with a schema that says missing='drop' or 'indicator' for missing ones"
+    )
+
+
+def shortlist(words: Iterable[str], most: int = 5) -> str:
+    """The first few words, and how many more there are."""
+    words = list(words)
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def compact_codes(codes: IntArray) -> IntArray:
+    """Codes from 0 in as few bytes as hold them, for where there are many of them."""
+    return codes.astype(np.uint8 if codes.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)

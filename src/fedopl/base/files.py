@@ -1,0 +1,51 @@
+"""Files that are either as they were or as they should be, never half of each."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from fedopl.base.errors import StorageError
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write beside the old one; it takes its place when all went well, or not at all."""
+    beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be written: {error.strerror}; what was there before is untouched"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write beside the file, flush to the disk, and only then take its place."""
+    with replacing(path, mode) as file:
+        file.write(content)
+
+
+def write_between(path: Path, mark: str, lines: list[str]) -> None:
+    """Replace what stands between `<!-- mark -->` and `<!-- end of mark -->` in a text file."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+    text = path.read_text(encoding="utf-8")
+    if begin not in text or end not in text:
+        raise StorageError(f"{path}: has no {begin.strip()} … {end} to write between")
+    before, rest = text.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    write_atomically(path, (before + begin + "\n".join([*lines, ""]) + end + after).encode())

@@ -1,0 +1,147 @@
+"""The schema: what the columns of a table mean, agreed before anybody reads one."""
+
+from decimal import Decimal
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from fedopl.base.errors import DataError, FedoplError, SchemaError
+from fedopl.base.labels import label_text, unique_names
+from fedopl.base.validation import Checked
+
+Direction = Literal["higher", "lower"]
+MissingRule = Literal["error", "drop", "indicator"]
+
+
+def _label(value: object) -> str:
+    if not isinstance(value, str | int | float | Decimal):
+        raise ValueError(f"expected a label, text or a number, came {value!r}")  # noqa: TRY004
+    return label_text(value)
+
+
+Label = Annotated[
+    str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+
+
+class Encoding(Checked):
+    """Which columns describe a context, and how they become numbers.
+
+    Categories become one column for each level but the first, numbers stay as they are, and the
+    order is that given here: so every client encodes alike, whatever its table looks like.
+    """
+
+    error: ClassVar[type[FedoplError]] = SchemaError
+
+    numeric: tuple[str, ...] = Field(default=(), description="columns of numbers")
+    categorical: dict[str, tuple[Label, ...]] = Field(
+        default_factory=dict, description="columns of labels, each with all its levels"
+    )
+    missing: MissingRule = Field(
+        default="error",
+        description="what to do about missing values: refuse the table, drop the rows, or mark "
+        "missing features in columns of their own",
+    )
+
+    @model_validator(mode="after")
+    def _names_distinct_features(self) -> Self:
+        if not self.numeric and not self.categorical:
+            raise ValueError("numeric, categorical: name at least one feature")
+        _distinct((*self.numeric, *self.categorical), "numeric, categorical")
+        for column, levels in self.categorical.items():
+            _distinct(levels, f"categorical '{column}'")
+            if len(levels) < 2:
+                raise ValueError(f"categorical '{column}': name at least two levels")
+        return self
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """The columns of a table that features are made from."""
+        return (*self.numeric, *self.categorical)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the encoded features, in order."""
+        marked = self.missing == "indicator"
+        names: list[str] = []
+        for column in self.numeric:
+            names += [column, f"{column} is missing"] if marked else [column]
+        for column, levels in self.categorical.items():
+            names += [f"{column}={level}" for level in levels[1:]]
+            names += [f"{column} is missing"] if marked else []
+        return tuple(names)
+
+
+class Schema(Encoding):
+    """Which columns hold what; every client of a study reads its table with the same one."""
+
+    action: str = Field(description="the column that says what was done")
+    actions: tuple[Label, ...] = Field(description="every action there is, taken here or not")
+    reward: str = Field(description="the column that says what was gained, or lost")
+    direction: Direction = Field(description="whether a higher or a lower reward is better")
+    propensity: str | dict[Label, str] | None = Field(
+        default=None,
+        description="the column with the logged action's propensity, or a column for each action",
+    )
+    weight: str | None = Field(default=None, description="the column with row weights")
+    group: str | None = Field(
+        default=None, description="the column that says what rows go together"
+    )
+
+    @model_validator(mode="after")
+    def _contradicts_nothing(self) -> Self:
+        _distinct(self.actions, "actions")
+        if len(self.actions) < 2:
+            raise ValueError("actions: a decision needs at least two")
+        if isinstance(self.propensity, dict) and set(self.propensity) != set(self.actions):
+            raise ValueError(
+                "propensity: name one column for the logged action, or a column for each of "
+                f"{', '.join(self.actions)}"
+            )
+        single = [c for c in (self.action, self.reward, self.weight, self.group) if c]
+        _distinct((*single, *self.propensity_columns), "roles of columns")
+        leaks = {self.action, self.reward} & set(self.feature_columns)
+        if leaks:
+            raise ValueError(
+                f"numeric, categorical: {', '.join(sorted(leaks))} is the action or the reward, "
+                "which nobody knows before deciding"
+            )
+        return self
+
+    @property
+    def encoding(self) -> Encoding:
+        """What a policy has to know of a table to decide on its rows."""
+        return Encoding(numeric=self.numeric, categorical=self.categorical, missing=self.missing)
+
+    @property
+    def propensity_columns(self) -> tuple[str, ...]:
+        """The columns of propensities: none, the logged action's, or one for each action."""
+        if isinstance(self.propensity, dict):
+            return tuple(self.propensity[action] for action in self.actions)
+        return (self.propensity,) if self.propensity else ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column the schema reads, each once, in a fixed order."""
+        others = [column for column in (self.weight, self.group) if column]
+        wanted = [
+            *self.feature_columns,
+            self.action,
+            self.reward,
+            *self.propensity_columns,
+            *others,
+        ]
+        return tuple(dict.fromkeys(wanted))
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns whose values are labels, even where they look like numbers."""
+        group = [self.group] if self.group else []
+        return (self.action, *self.categorical, *group)
+
+
+def _distinct(names: tuple[str, ...], what: str) -> None:
+    try:
+        unique_names(names, what)
+    except DataError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,189 @@
+"""TOML files written by people: read strictly, and every mistake named with its line."""
+
+import difflib
+import json
+import re
+import tomllib
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fedopl.base.errors import OptionError
+from fedopl.base.validation import complaint
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+Keys = tuple[str, ...]
+
+_KEY = r"(?:\"[^\"]*\"|'[^']*'|[\w-]+)"
+_DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_TABLE_LINE = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
+_KEY_LINE = re.compile(rf"\s*({_DOTTED})\s*=")
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """What a file says, and where it says it."""
+
+    path: Path
+    text: str
+    content: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "TomlFile":
+        """Read and parse; a mistake in the syntax is named with its line."""
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except IsADirectoryError:
+            raise OptionError(f"{path}: expected a file, came a folder") from None
+        except OSError as error:
+            raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise OptionError(f"{path}: expected UTF-8 text; save it as UTF-8") from None
+        try:
+            return cls(path, text, tomllib.loads(text))
+        except RecursionError:
+            raise OptionError(f"{path}: brackets within brackets, too deep to be read") from None
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
+            where = f", line {found[2]}, column {found[3]}" if found else ""
+            raise OptionError(f"{path}{where}: {found[1] if found else error}") from None
+
+    def parsed(self, model: type[Parsed]) -> Parsed:
+        """The content as this model; otherwise one line for each mistake."""
+        try:
+            return model.model_validate_json(_as_json(self.content), strict=True)
+        except ValidationError as error:
+            mistakes = sorted(error.errors(include_url=False), key=self._position)
+            raise OptionError("\n".join(self._line(model, m) for m in mistakes)) from None
+
+    def complaint(self, keys: Iterable[str | int], message: str) -> str:
+        """The message, with the file and the line that these keys stand in."""
+        line = self.line_of(keys)
+        return f"{self.path}, line {line}: {message}" if line else f"{self.path}: {message}"
+
+    def line_of(self, keys: Iterable[str | int]) -> int | None:
+        """The line of the deepest of these keys that the file names."""
+        lines = _lines_of(self.text)
+        known: Keys = ()
+        for key in map(str, keys):
+            if (*known, key) in lines:
+                known = (*known, key)
+        return lines.get(known)
+
+    def _position(self, mistake: Any) -> int:
+        return self.line_of(mistake["loc"]) or 0
+
+    def _as_written(self, keys: tuple[str | int, ...]) -> str:
+        """The keys without the tags of unions, which nobody writes."""
+        written: list[str] = []
+        here: Any = self.content
+        for position, key in enumerate(keys):
+            is_there = isinstance(here, dict) and key in here
+            if is_there or position == len(keys) - 1 or not isinstance(here, dict):
+                written.append(str(key))
+            here = here[key] if is_there else here
+        return ".".join(written)
+
+    def _line(self, model: type[BaseModel], mistake: Any) -> str:
+        keys = mistake["loc"]
+        name = self._as_written(keys)
+        if mistake["type"] == "extra_forbidden":
+            offered = list(_names_at(model, keys[:-1]))
+            message = f"unknown key '{name}'; {_nearest(str(keys[-1]), offered)}"
+        elif mistake["type"] == "missing":
+            message = f"'{name}' is missing; add it"
+        elif mistake["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            offered = _tags_at(model, keys)
+            came = mistake["ctx"].get("tag")
+            keys = (*keys, "kind")
+            name = self._as_written(keys)
+            said = f"{name}: came {came!r}" if came else f"'{name}' is missing"
+            message = f"{said}; {_nearest(came or '', offered)}"
+        elif mistake["type"] == "literal_error":
+            offered = re.findall(r"'([^']*)'", mistake["ctx"]["expected"])
+            came = mistake["input"]
+            message = f"{name}: came {came!r}; {_nearest(str(came), offered)}"
+        else:
+            message = f"{name}: {complaint(mistake)}" if name else complaint(mistake)
+        return self.complaint(keys, message)
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    """What TOML says as JSON, in which nothing is taken for what it is not; dates become text."""
+    return json.dumps(content, default=str)
+
+
+def _lines_of(text: str) -> dict[Keys, int]:
+    """The line of every key; a table that is only named in another's name has that one's line."""
+    lines: dict[Keys, int] = {}
+    for keys, number in _keys_in(text):
+        for depth in range(1, len(keys) + 1):
+            lines.setdefault(keys[:depth], number)
+        lines[keys] = number
+    return lines
+
+
+def _keys_in(text: str) -> Iterator[tuple[Keys, int]]:
+    """Every key and table of the file with its line; the first table of an array stands for all."""
+    table: Keys = ()
+    inside_text = False
+    seen: set[Keys] = set()
+    for number, line in enumerate(text.splitlines(), start=1):
+        was_inside = inside_text
+        inside_text ^= (line.count('"""') + line.count("'''")) % 2 == 1
+        if was_inside:
+            continue
+        keys: Keys = ()
+        if found := _TABLE_LINE.match(line):
+            table = keys = _split(found[1])
+        elif found := _KEY_LINE.match(line):
+            keys = (*table, *_split(found[1]))
+        if keys and keys not in seen:
+            seen.add(keys)
+            yield keys, number
+
+
+def _split(dotted: str) -> Keys:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
+
+
+def _tags_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[str]:
+    """The kinds that may stand in this place."""
+    here: list[Any] = [model]
+    for key in keys:
+        here = list(_models_in(m.model_fields[key].annotation for m in here))
+    return [str(_tag(known)) for known in here]
+
+
+def _names_at(model: type[BaseModel], keys: Iterable[str | int]) -> Iterator[str]:
+    """The names that may stand in this place."""
+    here: list[Any] = [model]
+    for key in keys:
+        deeper = [m.model_fields[key].annotation for m in here if key in m.model_fields]
+        # The tag of a union is not a key: it says which of its models was meant.
+        here = list(_models_in(deeper)) if deeper else [m for m in here if _tag(m) == key]
+    for known in here:
+        yield from known.model_fields
+
+
+def _models_in(annotations: Iterable[Any]) -> Iterator[type[BaseModel]]:
+    for annotation in annotations:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield annotation
+        elif isinstance(annotation, UnionType) or typing.get_origin(annotation) is typing.Union:
+            yield from _models_in(typing.get_args(annotation))
+
+
+def _tag(model: type[BaseModel]) -> object:
+    return model.model_fields["kind"].default if "kind" in model.model_fields else None
+
+
+def _nearest(came: str, offered: list[str]) -> str:
+    near = difflib.get_close_matches(came.lower(), offered, n=1)
+    choices = f"expected one of {', '.join(offered)}"
+    return f"did you mean '{near[0]}'? {choices}" if near else choices

@@ -1,0 +1,50 @@
+"""Records that check what they are made of, and say in our words what is wrong with it."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedopl.base.errors import FedoplError, OptionError
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _SaysInWords(ModelMetaclass):
+    """Calling the class is what a user does; validation inside another record keeps its place."""
+
+    error: type[FedoplError]
+
+    def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805
+        try:
+            return super().__call__(*args, **fields)
+        except ValidationError as error:
+            raise cls.error(in_words(error, cls.__name__.lower())) from None
+
+
+class Checked(BaseModel, metaclass=_SaysInWords):
+    """Frozen, closed, and checked where it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    error: ClassVar[type[FedoplError]] = OptionError
+
+
+def in_words(error: ValidationError, what: str) -> str:
+    """One line per mistake: the field, what was wrong, and what came."""
+    lines = []
+    for mistake in error.errors(include_url=False):
+        field = ".".join(str(part) for part in mistake["loc"])
+        lines.append(
+            f"{what}: {field}: {complaint(mistake)}" if field else f"{what}: {complaint(mistake)}"
+        )
+    return "\n".join(lines)
+
+
+def complaint(mistake: Any) -> str:
+    """What was wrong and what came, without saying where."""
+    message: str = mistake["msg"].removeprefix("Value error, ")
+    says_it = mistake["type"] in ("missing", "value_error")
+    return message if says_it else f"{message}, came {mistake['input']!r}"

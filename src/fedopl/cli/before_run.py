@@ -1,0 +1,181 @@
+"""Verbs that come before learning: init, schema, check, preview."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
+from fedopl.cli.printing import note, say, say_json, say_paths
+
+if TYPE_CHECKING:
+    from fedopl.client.inspect_table import Examined
+    from fedopl.engines.check_study import Readiness
+    from fedopl.engines.preview import Leaving, Part
+
+
+class FileKind(StrEnum):
+    """The two files that people write."""
+
+    study = "study"
+    client = "client"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="where to write")] = Path(),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented study.toml, and a client.toml to start from."""
+    from fedopl.cli.starting import write_examples
+
+    say_paths(write_examples(folder), as_json=as_json)
+    note("Edit both, then: fedopl check study.toml --clients clients")
+
+
+def schema(
+    kind: Annotated[FileKind, typer.Argument(help="of which file")] = FileKind.study,
+) -> None:
+    """Print the JSON Schema of a file, for editors that check while you type."""
+    from fedopl.client.client_file import ClientFile
+    from fedopl.study.study_file import StudyFile
+
+    model = {FileKind.study: StudyFile, FileKind.client: ClientFile}[kind]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"fedopl {kind.value}.toml",
+    }
+    say_json(model.model_json_schema() | head)
+
+
+def check(
+    study: StudyPath = Path("study.toml"),
+    *,
+    clients: ClientsFolder = Path("clients"),
+    as_json: AsJson = False,
+) -> None:
+    """Hold every client's data against the study, before anything is learned."""
+    from fedopl.engines.check_study import check as check_folders
+
+    checked = check_folders(study, clients)
+    if as_json:
+        say_json(_check_as_json(checked))
+    else:
+        say(str(checked))
+    if not checked.is_ready:
+        raise typer.Exit(1)
+
+
+def _check_as_json(checked: "Readiness") -> dict[str, Any]:
+    return {
+        "ready": checked.is_ready,
+        "problems": checked.problems,
+        "differences": checked.differences,
+        "clients": {
+            name: {
+                "rows": found.data.n_rows if found.data else None,
+                "problems": found.problems,
+                "cautions": found.cautions,
+                "refusals": [{"query": q, "code": c} for q, c in checked.refusals[name]],
+                "support": _support_as_json(found),
+            }
+            for name, found in checked.clients.items()
+        },
+    }
+
+
+def _support_as_json(found: "Examined") -> dict[str, Any]:
+    if found.overlap is None:
+        return {}
+    return {
+        action: {"rows": int(n), "effective_rows": float(effective), "share_below_floor": float(b)}
+        for action, n, effective, b in zip(
+            found.overlap.action_names,
+            found.overlap.rows,
+            found.overlap.effective_rows,
+            found.overlap.share_below_floor,
+            strict=True,
+        )
+    }
+
+
+def preview(
+    study: StudyPath,
+    client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
+    *,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="shapes alone, without the numbers")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every number that would leave one client in this study; nothing is sent."""
+    from fedopl.base.errors import StudyError
+    from fedopl.client.client_file import read_client
+    from fedopl.engines.preview import rehearse
+    from fedopl.study.study_file import read_study
+
+    agreed, _ = read_study(study)
+    here = read_client(client)
+    if agreed.table is None:
+        raise StudyError(f"{study}: says nothing about tables")
+    leaving = rehearse(agreed, here, here.read(agreed.table))
+    if as_json:
+        say_json([_leaving_as_json(left) for left in leaving])
+        return
+    for left in leaving:
+        say(_leaving_as_text(left, brief=brief))
+    n_numbers = sum(part.numbers.size for left in leaving for part in left.parts)
+    n_bytes = sum(left.n_bytes for left in leaving)
+    say(
+        f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "
+        "exactly these; what rests on everybody's models is computed here from this client alone."
+    )
+
+
+def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
+    return {
+        "query": left.query,
+        "answer": left.answer,
+        "refusal": left.refusal or None,
+        "bytes": left.n_bytes,
+        **left.scalars,
+        **{
+            part.name: {"axes": part.axes, "labels": part.labels, "numbers": part.numbers}
+            for part in left.parts
+        },
+    }
+
+
+def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
+    if left.refusal:
+        from fedopl.messages.refusal_texts import in_words
+
+        return f"── {left.query} → refused ({left.refusal}): {in_words(left.refusal).why}\n"
+    lines = [f"── {left.query} → {left.answer}, {left.n_bytes:,} bytes"]
+    lines += [f"   {name} = {value:g}" for name, value in left.scalars.items()]
+    for part in left.parts:
+        lines.append(f"   {part.name}: {' × '.join(part.axes)} {part.numbers.shape}")
+        lines += [] if brief else [_numbers_as_text(part)]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers_as_text(part: "Part") -> str:
+    """Tables of the last two axes, one for each place on the others, with the axes' labels."""
+    import numpy as np
+
+    from fedopl.base.tables import text_table
+
+    *outer, columns = part.labels
+    if not outer:
+        return text_table(columns, [[f"{number:.6g}" for number in part.numbers]])
+    rows = outer.pop()
+    tables = []
+    for place in np.ndindex(*part.numbers.shape[:-2]):
+        title = ", ".join(labels[k] for labels, k in zip(outer, place, strict=True))
+        body = [
+            [row, *(f"{number:.6g}" for number in line)]
+            for row, line in zip(rows, part.numbers[place], strict=True)
+        ]
+        tables.append(text_table([title, *columns], body))
+    return "\n\n".join(tables)

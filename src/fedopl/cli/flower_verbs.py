@@ -1,0 +1,107 @@
+"""`fedopl flower`: a real federation. Here, on this machine, or prepared for many."""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
+from fedopl.cli.printing import note, say_paths
+from fedopl.cli.run_summary import say_run
+
+app = typer.Typer(
+    help="A real federation over Flower: prepared for many machines, or tried on this one.",
+    no_args_is_help=True,
+)
+Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
+Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
+
+
+@app.command("app")
+def write_app(
+    folder: Annotated[Path, typer.Argument(help="where to write; made if it is not there")],
+    *,
+    study: Annotated[Path, typer.Option(help="the study file")] = Path("study.toml"),
+    clients: Annotated[str, typer.Option(help="names of the clients, with commas between")],
+    out: Annotated[Path, typer.Option(help="the run's folder, at the server")] = Path("run"),
+    arrival: Arrival = 120.0,
+    deadline: Deadline = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """Write a Flower App that `flwr run` accepts."""
+    from fedopl.engines.flower_app_folder import write_flower_app
+
+    names = [name.strip() for name in clients.split(",") if name.strip()]
+    written = write_flower_app(folder, study, names, out=out, arrival=arrival, deadline=deadline)
+    say_paths(written, as_json=as_json)
+
+
+@app.command()
+def certs(
+    folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
+    *,
+    host: Annotated[
+        list[str] | None, typer.Option(help="the server's name or address; may be repeated")
+    ] = None,
+    client: Annotated[
+        list[str] | None, typer.Option(help="make this client's key; may be repeated")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the CA and the server's certificate, and keys of clients."""
+    from fedopl.base.errors import OptionError
+    from fedopl.cli.extras import need
+
+    need("cryptography", "flower")
+    from fedopl.engines.certificates import make_certificates, make_client_key
+
+    if not host and not client:
+        raise OptionError("certs: say --host of the server, or --client, or both")
+    written = make_certificates(folder, host) if host else []
+    for name in client or ():
+        written += make_client_key(folder, name)
+    say_paths(written, as_json=as_json)
+
+
+@app.command()
+def up(
+    study: StudyPath = Path("study.toml"),
+    *,
+    clients: ClientsFolder = Path("clients"),
+    out: Annotated[Path, typer.Option(help="the run's folder")] = Path("runs/flower"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with what is in the folder")
+    ] = False,
+    arrival: Arrival = 120.0,
+    deadline: Deadline = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the study with a SuperLink and a SuperNode for each client, all on this machine."""
+    from fedopl.cli.extras import need
+
+    need("flwr", "flower")
+    from fedopl.client.client_file import read_clients
+    from fedopl.engines.flower_up import run_over_flower
+    from fedopl.engines.run import check_folder
+    from fedopl.report.page import write_report
+    from fedopl.server.exchange_counts import expected_trips
+    from fedopl.study.study_file import read_study
+
+    signal.signal(signal.SIGTERM, _stop)
+    agreed, _ = read_study(study)
+    check_folder(out, agreed, resume=resume)
+    taking_part = read_clients(clients)
+    trips = expected_trips(agreed, len(taking_part))
+    note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
+    record = run_over_flower(
+        study, taking_part, out=out, arrival=arrival, deadline=deadline, tell=note
+    )
+    say_run(record, write_report(record, out / "report.html"), as_json=as_json)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does: what was started is stopped on the way out."""
+    sys.exit(128 + signal.SIGTERM)

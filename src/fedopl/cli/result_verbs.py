@@ -1,0 +1,253 @@
+"""Verbs for what a run left behind: report, compare, diagnose, explain, decide, ledger."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedopl.cli.arguments import AsJson, RunFolder
+from fedopl.cli.printing import say, say_json, say_paths
+
+if TYPE_CHECKING:
+    from fedopl.client.disclosure.ledger import Entry
+    from fedopl.engines.runs import Run
+    from fedopl.policies.kinds import Policy
+    from fedopl.policies.linear import LinearPolicy
+    from fedopl.policies.tree import TreePolicy
+
+
+class Undecided(StrEnum):
+    """What to do about rows that cannot be decided."""
+
+    error = "error"
+    blank = "blank"
+
+
+def report(
+    run: RunFolder,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="where to write; report.html in the run's folder if not said"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report of a finished run again, and name it."""
+    from fedopl.engines.runs import load_run
+    from fedopl.report.page import write_report
+
+    say_paths([write_report(load_run(run), out or run / "report.html")], as_json=as_json)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of finished runs")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Put runs side by side: what was set differently, and what each is worth."""
+    from fedopl.engines.compare_runs import compare_runs
+    from fedopl.engines.runs import load_run
+
+    compared = compare_runs({str(path): load_run(path) for path in runs})
+    if as_json:
+        say_json(compared.as_json())
+    else:
+        say(str(compared))
+
+
+def diagnose(
+    run: RunFolder,
+    *,
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME", help="about this client only; all if not said")
+    ] = None,
+    constant: Annotated[
+        float, typer.Option(help="that the regret bounds take; the theorems leave it open")
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether joining pays: for whom, how surely, where clients differ, and with whom."""
+    from fedopl.engines.runs import load_run
+    from fedopl.report.joining.context import find
+    from fedopl.report.joining.joining_json import joining_json
+    from fedopl.report.joining.joining_text import as_text
+    from fedopl.report.sections.joining import joining_parts
+    from fedopl.report.sections.mixture_weights import weighing
+
+    finished = load_run(run)
+    if as_json:
+        say_json(joining_json(find(finished, constant, client)))
+        return
+    say(as_text(joining_parts(finished, constant, client)))
+    if client is None:
+        say(f"\n{as_text(weighing(finished).headed)}")
+
+
+def explain(
+    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    *,
+    top: Annotated[int, typer.Option(min=1, help="how many features to name for each action")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Say in words what drives a policy's decisions; a tree is drawn."""
+    from fedopl.policies.tree import TreePolicy
+
+    found, run = _policy_and_run(policy)
+    if isinstance(found, TreePolicy):
+        _explain_tree(found, run, as_json=as_json)
+    else:
+        _explain_weights(found, run, top, as_json=as_json)
+
+
+def _explain_tree(policy: "TreePolicy", run: "Run | None", *, as_json: bool) -> None:
+    from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
+
+    if as_json:
+        say_json(tree_as_json(policy, run))
+    else:
+        say(tree_as_text(policy, run))
+
+
+def _explain_weights(policy: "LinearPolicy", run: "Run | None", top: int, *, as_json: bool) -> None:
+    from fedopl.report.explain.explain_policy import explain as explained
+    from fedopl.report.explain.explain_policy import sentences, strongest
+
+    found = explained(policy, run.statistics.standardisation(run.mixture) if run else None)
+    if as_json:
+        say_json(
+            {
+                "sentences": sentences(found),
+                "step": found.step,
+                "effects": {
+                    name: dict(zip(found.features, effects, strict=True))
+                    for name, effects in zip(found.names, found.effects.tolist(), strict=True)
+                },
+            }
+        )
+        return
+    say("\n".join(sentences(found)))
+    if not found.is_constant:
+        say(f"\n{_effects_as_text(strongest(found, top), found.step)}")
+
+
+def decide(
+    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    table: Annotated[Path, typer.Argument(help="a CSV or Parquet file with the study's features")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="where to write; TABLE-decided beside it if not said")
+    ] = None,
+    column: Annotated[str, typer.Option(help="what the new column is called")] = "action",
+    client: Annotated[
+        Path | None, typer.Option(help="the client whose names of columns and labels apply")
+    ] = None,
+    undecided: Annotated[
+        Undecided, typer.Option(help="rows with missing or unknown values: stop, or leave blank")
+    ] = Undecided.error,
+    as_json: AsJson = False,
+) -> None:
+    """Add the action to take to every row of a table, however long it is."""
+    from fedopl.client.apply_policy import decide_table
+    from fedopl.client.client_file import read_client
+
+    settings = read_client(client).settings if client else None
+    decided_path = out or table.with_name(
+        f"{_stem(table)}-decided{table.name[len(_stem(table)) :]}"
+    )
+    decided = decide_table(
+        _policy_and_run(policy)[0],
+        table,
+        decided_path,
+        column=column,
+        columns=settings.columns if settings else None,
+        labels=settings.labels if settings else None,
+        encoding=settings.data.encoding if settings else "utf-8",
+        undecided=undecided.value,
+        progress=_tell_rows,
+    )
+    if as_json:
+        say_json({**vars(decided), "out": str(decided_path)})
+        return
+    for action, n_rows in decided.counts.items():
+        say(f"{action}: {n_rows:,} of {decided.n_rows:,} rows")
+    if decided.n_undecided:
+        say(f"left blank: {decided.n_undecided:,} rows")
+    say(str(decided_path))
+
+
+def _tell_rows(n_rows: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"\r{n_rows:,} rows decided ", nl=False, err=True)
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+
+
+def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
+    """A saved policy; with the folder of a run, also the run."""
+    from fedopl.base.errors import PolicyError
+    from fedopl.policies.kinds import load_policy
+
+    if not path.is_dir():
+        return load_policy(path), None
+    from fedopl.engines.runs import load_run
+
+    run = load_run(path)
+    if run.policy is None:
+        raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
+    return run.policy, run
+
+
+def _effects_as_text(found: "list[tuple[str, str, float]]", step: str) -> str:
+    from fedopl.base.tables import text_table
+
+    rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in found]
+    return text_table(["action", "feature", f"one {step} more adds"], rows)
+
+
+def ledger(
+    client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything a client ever answered."""
+    from dataclasses import asdict
+
+    from fedopl.client.client_file import read_client
+    from fedopl.client.disclosure.ledger import FileLedger
+
+    entries = FileLedger(read_client(client).ledger_path).entries()
+    if as_json:
+        say_json([asdict(entry) for entry in entries])
+    elif not entries:
+        say("Nothing has left this client yet.")
+    else:
+        say(_ledger_as_text(entries))
+
+
+def _ledger_as_text(entries: "list[Entry]") -> str:
+    from fedopl.base.tables import text_table
+
+    rows = [
+        [
+            entry.when[:19].replace("T", " "),
+            entry.study[:8],
+            f"{entry.exchange}",
+            entry.query,
+            entry.reason or entry.answer,
+            ", ".join(f"{name} {'×'.join(map(str, s))}" for name, s in entry.shapes.items()),
+            f"{entry.n_bytes:,}",
+            entry.sha256[:8],
+        ]
+        for entry in entries
+    ]
+    headers = ["when (UTC)", "study", "exchange", "query", "answer", "arrays", "bytes", "hash"]
+    table = text_table(headers, rows)
+    total = sum(entry.n_bytes for entry in entries)
+    refused = sum(bool(entry.reason) for entry in entries)
+    return (
+        f"{table}\n\n{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
+    )

@@ -1,0 +1,71 @@
+"""What is said of a run once it is over, to people or to programs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedopl.cli.printing import say, say_json
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
+
+def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
+    """The verdict, the tables, who did not answer and why, and where the report is."""
+    if as_json:
+        say_json(_as_json(finished) | ({"report": str(report)} if report else {}))
+        return
+    say(str(finished))
+    say(_refusals(finished))
+    table = finished.study.table
+    if table and table.direction == "lower":
+        say(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
+    if report:
+        say(f"The report is {report}")
+
+
+def _refusals(finished: "Record") -> str:
+    from fedopl.messages.refusal_texts import in_words
+
+    lines = [
+        f"{name} did not answer exchange {exchange} ({why}): {in_words(why).why}. "
+        f"{in_words(why).remedy}"
+        for exchange, name, why in finished.refusals
+    ]
+    return "\n".join(["", *lines, ""] if lines else [""])
+
+
+def _as_json(finished: "Record") -> dict[str, Any]:
+    """A run for programs: the verdict, every value and gain, and how it went."""
+    return {
+        "study": finished.study.name,
+        "digest": finished.study.digest.hex(),
+        "verdict": finished.verdict,
+        "chosen": finished.chosen,
+        "best_arm": finished.best_arm,
+        "mixture": finished.mixture,
+        "rows": finished.rows,
+        "values": [
+            {
+                "policy": row.policy,
+                "client": row.client,
+                **vars(row.estimate),
+                "interval": row.interval,
+            }
+            for row in finished.values.rows
+        ],
+        "gains": [
+            {
+                "against": row.against,
+                "client": row.client,
+                **vars(row.estimate),
+                "interval": row.interval,
+            }
+            for row in finished.gains.rows
+        ],
+        "exchanges": len(finished.rounds),
+        "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
+        "refusals": [
+            {"exchange": exchange, "client": name, "why": why}
+            for exchange, name, why in finished.refusals
+        ],
+    }

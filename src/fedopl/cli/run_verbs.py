@@ -1,0 +1,93 @@
+"""Verbs that learn: demo, run, evaluate."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath, Threads
+from fedopl.cli.live import watched
+from fedopl.cli.printing import note
+from fedopl.cli.run_summary import say_run
+
+
+class DemoData(StrEnum):
+    """What the demo learns from."""
+
+    hospitals = "hospitals"
+    rand_hie = "rand-hie"
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="where to write; made if it is not there")] = Path(
+        "fedopl-demo"
+    ),
+    *,
+    data: Annotated[
+        DemoData, typer.Option(help="three made-up hospitals, or the RAND experiment")
+    ] = DemoData.hospitals,
+    as_json: AsJson = False,
+) -> None:
+    """Write a complete example, run it, and name the report."""
+    from fedopl.demo.writing import write_demo
+
+    study = write_demo(folder, data.value)
+    note(f"The example is in {folder}: {study}, and a folder for each client.")
+    run(study, clients=folder / "clients", out=folder / "run", resume=True, as_json=as_json)
+
+
+def run(
+    study: StudyPath = Path("study.toml"),
+    *,
+    clients: ClientsFolder = Path("clients"),
+    out: Annotated[
+        Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with what is in the folder")
+    ] = False,
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Learn one policy from everybody's data, value it, and write a report."""
+    from fedopl.engines.run import run as run_folders
+    from fedopl.report.page import write_report
+
+    folder = out or _default_folder(study)
+    finished = run_folders(
+        study, clients, out=folder, resume=resume, threads=threads, watch=watched
+    )
+    say_run(finished, write_report(finished, folder / "report.html"), as_json=as_json)
+
+
+def _default_folder(study: Path) -> Path:
+    from fedopl.study.study_file import read_study
+
+    agreed, _ = read_study(study)
+    return Path("runs") / _slug(agreed.name)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w-]+", "-", name.lower()).strip("-") or "study"
+
+
+def evaluate(
+    policies: Annotated[
+        list[Path],
+        typer.Argument(metavar="POLICY", help="policy.json files or run folders; the first counts"),
+    ],
+    *,
+    study: Annotated[Path, typer.Option(help="the study file")] = Path("study.toml"),
+    clients: ClientsFolder = Path("clients"),
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Value saved policies on everybody's held-out rows, as paired differences."""
+    from fedopl.engines.run import evaluate as evaluate_folders
+    from fedopl.policies.kinds import load_policy
+
+    named = {str(p): load_policy(p / "policy.json" if p.is_dir() else p) for p in policies}
+    valued = evaluate_folders(named, study, clients, threads=threads, watch=watched)
+    say_run(valued, None, as_json=as_json)

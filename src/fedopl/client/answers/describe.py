@@ -1,0 +1,93 @@
+"""How one policy's decisions split over groups, and how well the logged actions support it."""
+
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.answers.estimate_values import deciders, n_policies, policies_in, told_on
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.near_identical import differences
+from fedopl.client.disclosure.random_rounding import rounded, rounding_draws
+from fedopl.client.disclosure.small_cells import shown_counts
+from fedopl.client.disk.disk_array import slices
+from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.workspace import Workspace
+from fedopl.messages.vocabulary import Describe, RefusalCode, Split
+
+ROWS_PER_BLOCK = 1 << 14
+
+
+def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
+    """The fields of a Description; every count is rounded, so that none tells of single rows."""
+    if n_policies(query) != 1:
+        raise RefusedError(RefusalCode.MALFORMED)
+    if (np.diff(query.cuts) < 0).any():
+        raise RefusedError(RefusalCode.MALFORMED)
+    decide = deciders(space, policies_in(query))[0]
+    if minimum_cell:
+        _check_differs(space, query, minimum_cell)
+    shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
+
+    def counted(chunk: Chunk) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
+        found = np.zeros((2, *shape))
+        for rows in slices(chunk.training.stop, ROWS_PER_BLOCK):
+            contexts = chunk.data.contexts[rows]
+            bins = _bins(query.cuts, contexts)
+            found[0] += _counts(bins, decide(contexts), shape[1:])
+            found[1] += _counts(bins, chunk.data.actions[rows], shape[1:])
+        return found
+
+    decided, taken = sum(made_ahead(counted, space.unscored_chunks()), np.zeros((2, *shape)))
+    told: dict[str, FloatArray] = {
+        "decided": decided,
+        "taken": taken,
+        "chances": space.support.chances,
+        "effective_rows": _shown(space, minimum_cell),
+    }
+    if minimum_cell < 2:
+        return told
+    rng = rounding_draws(space)
+    return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
+
+
+def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None:
+    """Refuse a policy that differs in a few rows from any valued or described before."""
+    what = told_on(Split.TRAINING)
+    asked = policies_in(query)
+    parts = (
+        (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))
+        for chunk in space.unscored_chunks()
+    )
+    earlier = deciders(space, space.told.before(what))
+    differ, _ = differences(earlier, deciders(space, asked), parts, minimum_cell)
+    if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    space.told.add(what, asked)
+
+
+def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
+    """Effective rows of the actions whose count of rows is told."""
+    told = shown_counts(space.rows_per_action, minimum_cell) > 0
+    return np.where(told, space.support.effective_rows, 0.0)
+
+
+def _bins(cuts: FloatArray, contexts: FloatArray) -> IntArray:  # (n_features + 1, n_rows)
+    """The bin of each row by each feature, and by the one that every row has."""
+    columns = np.vstack([contexts.T, np.ones(len(contexts))])  # each feature's values together
+    # Faster than a search among so few cuts.
+    bins = np.zeros(columns.shape, np.int64)
+    for own in cuts.T:
+        bins += columns > own[:, None]
+    return bins
+
+
+def _counts(
+    bins: IntArray, codes: IntArray, shape: tuple[int, int]
+) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+    """Rows by bin of each feature and by action."""
+    n_bins, n_actions = shape
+    cells = bins * n_actions + codes
+    flat = [np.bincount(own, minlength=n_bins * n_actions) for own in cells]
+    return np.array(flat, np.float64).reshape(len(bins), n_bins, n_actions)

@@ -1,0 +1,164 @@
+"""A client's own models of what was done and of what came of it, to be compared with others'.
+
+Each is fitted to all training rows, and once more without each of `N_PARTS` parts of them. What
+changes when a part is left out tells how much of a difference between two clients' models is noise
+(the delete-a-group jackknife). Groups of rows are never divided between parts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.rows.fold_sums import FoldSums, fold_sums
+from fedopl.client.rows.folds import Folds
+from fedopl.client.scoring import sklearn_models
+from fedopl.client.scoring.propensity import logistic_classifier
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.workspace import Workspace
+from fedopl.messages.vocabulary import N_PARTS, RefusalCode
+from fedopl.solvers import least_squares
+
+# Models come in the order of the part they were fitted without; the last is of all rows.
+WHOLE = N_PARTS
+N_REPEATS = N_PARTS + 1
+# Least squares without a penalty, whose bias would look like a shift, needs that many rows for each
+# number, whatever part is left out.
+ROWS_PER_NUMBER = 2
+# Coefficients differ by little if one part is left out; that must not drown in a loose fit.
+TOLERANCE = 1e-8
+SMALLEST_VARIANCE = 1e-12  # of the mean square of rewards; below it, they are not random
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Models:
+    """One client's models, ours or another's; the intercept is the last parameter."""
+
+    propensities: FloatArray  # (n_repeats, n_actions, n_features + 1)  scores of a softmax
+    outcomes: FloatArray  # (n_repeats, n_actions, n_features + 1)  zero where not supported
+    variances: FloatArray  # (n_repeats, n_actions)  zero where not supported
+    supported: BoolArray  # (n_actions,)
+
+
+def fit_models(space: Workspace, limits: Limits) -> Models:
+    """Models of the actions that enough rows took; refused where there is no such action."""
+    counts = _rows_per_part(space)
+    width = space.data.n_features + 1
+    needed = max(limits.rows_needed(N_REPEATS * width), 1)
+    supported = _supported(counts, width, needed, space.rows_needed)
+    data = space.without_rare(_cells(space))
+    outcomes, variances = _outcomes(data, space.parts)
+    mean_square = np.average(data.rewards[space.training] ** 2)
+    supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
+    if not supported.any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    # Scores are as many numbers as outcome models: each action has rows enough for its own.
+    is_marginal = space.study.nuisances.propensity == "marginal"
+    scores = np.stack(
+        [
+            _scores(data, space.parts.learns_from(part), supported, marginal=is_marginal)
+            for part in range(N_REPEATS)
+        ]
+    )
+    chance = min(needed / 2 / space.n_training, 1 / space.data.n_actions)
+    return Models(
+        propensities=_with_rare_actions(scores, data.contexts[space.training], supported, chance),
+        outcomes=np.where(supported[:, None], outcomes, 0.0),
+        variances=np.where(supported, variances, 0.0),
+        supported=supported,
+    )
+
+
+def _cells(space: Workspace) -> IntArray:  # (n_training,)
+    """The part and action of each training row, as one number."""
+    cells = space.parts.of_row.astype(np.int64) * space.data.n_actions + space.data.actions
+    return cells[space.training]
+
+
+def _rows_per_part(space: Workspace) -> IntArray:  # (n_parts, n_actions)
+    shape = (N_PARTS, space.data.n_actions)
+    return np.bincount(_cells(space), minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _supported(
+    counts: IntArray, width: int, needed: int, needed_in_part: int
+) -> BoolArray:  # (n_actions,)
+    """Actions with rows for all numbers that are told, and to fit them whatever part is left out.
+
+    Two models differ by one part, so each part has enough rows for a sum of squares.
+    """
+    total = counts.sum(axis=0)
+    fitted = total - counts.max(axis=0) >= ROWS_PER_NUMBER * width
+    supported: BoolArray = fitted & (total >= needed) & (counts.min(axis=0) >= needed_in_part)
+    return supported
+
+
+def _outcomes(data: LoggedData, parts: Folds) -> tuple[FloatArray, FloatArray]:
+    """Least squares by action, and the variance of rewards about it with its degrees of freedom."""
+    sums = fold_sums(data, parts)
+    others = least_squares.sums_of_others(sums.sums, and_of_all=True)
+    models = least_squares.ordinary(others)
+    variances = _variances(sums, others, np.nan_to_num(models.coefficients), models.intercepts)
+    models = least_squares.shift_origin(models, sums.origin)
+    parameters = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
+    return np.nan_to_num(parameters), variances
+
+
+def _variances(
+    sums: FoldSums, others: FloatArray, coefficients: FloatArray, intercepts: FloatArray
+) -> FloatArray:  # (n_repeats, n_actions)
+    ones = np.ones_like(intercepts)[..., None]
+    residual = np.concatenate([-coefficients, -np.nan_to_num(intercepts)[..., None], ones], axis=-1)
+    squares = np.einsum("...i,...ij,...j->...", residual, others, residual)
+    weight = others[..., -2, -2]
+    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
+    rows = least_squares.effective_rows(weight, squared)
+    freedom = np.maximum(rows - residual.shape[-1] + 1, 1.0)
+    means = np.divide(squares, weight, out=np.zeros_like(weight), where=weight > 0)
+    variances: FloatArray = np.maximum(means, 0.0) * rows / freedom
+    return variances
+
+
+def _scores(
+    data: LoggedData, learned: BoolArray, supported: BoolArray, *, marginal: bool
+) -> FloatArray:  # (n_actions, n_features + 1)
+    """Softmax scores of the supported actions, from the rows that took one of them.
+
+    Known propensities are not used: as all clients' models are of one kind, they can be compared.
+    """
+    parameters = np.zeros((data.n_actions, data.n_features + 1))
+    rows = learned & supported[data.actions]
+    if marginal or supported.sum() < 2:
+        weights = None if data.weights is None else data.weights[rows]
+        taken = np.bincount(data.actions[rows], weights, data.n_actions)[supported]
+        parameters[supported, -1] = np.log(taken / taken.sum())
+        return parameters
+    classifier = logistic_classifier(1.0, TOLERANCE)
+    model = sklearn_models.fitted(
+        classifier, data, rows, data.actions, where="own models", seed=[0]
+    )
+    scaler, regression = model[0], model[-1]
+    slopes = regression.coef_ / scaler.scale_
+    fitted = np.column_stack([slopes, regression.intercept_ - slopes @ scaler.mean_])
+    # Of two actions, only the second has scores; the first one's are zero.
+    parameters[regression.classes_[-len(fitted) :]] = fitted
+    return parameters
+
+
+def _with_rare_actions(
+    scores: FloatArray, contexts: FloatArray, supported: BoolArray, chance: float
+) -> FloatArray:  # shaped as scores
+    """Actions that are not supported are about as likely as if half the rows needed took them.
+
+    How many did is not told; a chance of zero would be infinitely far from any other.
+    """
+    n_rare = int((~supported).sum())
+    if not n_rare:
+        return scores
+    usual = contexts @ np.swapaxes(scores[..., :-1], -1, -2) + scores[:, None, :, -1]
+    middle = logsumexp(usual[..., supported], axis=-1).mean(axis=-1)  # (n_repeats,)
+    scores = scores.copy()
+    scores[:, ~supported, -1] = (middle + np.log(chance / (1 - n_rare * chance)))[:, None]
+    return scores

@@ -1,0 +1,64 @@
+"""How large scores are: their mean squares, which bounds on regret are made of (Theorem 1)."""
+
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.local.score_means import effective_rows_behind
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.workspace import Workspace
+
+
+def tell_moments(space: Workspace) -> dict[str, Any]:
+    """The fields of ScoreMoments; a mean that rests on a few rows is left out."""
+    rows, data = space.training, space.data
+    squares = space.scores[rows] ** 2  # (n_training, n_actions)
+    weights = np.ones(len(squares)) if data.weights is None else data.weights[rows]
+    groups = None if data.groups is None else data.groups[rows]
+    largest = _largest(squares)
+    told = [
+        _moment(largest, weights, groups, _tells_of_few(largest, squares, weights, space)),
+        *(_moment(own, weights, groups, _rests_on_few(own * weights, space)) for own in squares.T),
+    ]
+    return {name: np.array([one[name] for one in told]) for name in told[0]}
+
+
+def _largest(squares: FloatArray) -> FloatArray:  # (n_rows,)
+    """The largest of each row's squares that are known, NaN where none is."""
+    known = np.isfinite(squares)
+    largest = np.where(known, squares, 0.0).max(axis=1)
+    return np.where(known.any(axis=1), largest, np.nan)
+
+
+def _tells_of_few(
+    largest: FloatArray, squares: FloatArray, weights: FloatArray, space: Workspace
+) -> bool:
+    """Whether the mean, or what is left of it less an action's, rests on a few rows.
+
+    Where one action has the largest score in all rows but a few, the difference would be theirs.
+    """
+    left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
+    return _rests_on_few(left * weights[:, None], space)
+
+
+def _rests_on_few(pulls: FloatArray, space: Workspace) -> bool:
+    """Whether any column effectively rests on fewer rows than a sum needs."""
+    columns = np.nan_to_num(pulls).reshape(len(pulls), -1)
+    return not effective_rows_behind(columns) >= space.rows_needed
+
+
+def _moment(
+    squares: FloatArray, weights: FloatArray, groups: Any, hidden: bool
+) -> dict[str, float]:
+    """The mean of known squares, with its variance and what it rests on."""
+    found = None if hidden else joint_estimate(squares[:, None], weights, groups)
+    if found is None:
+        return dict.fromkeys(("told", "rows", "degrees_of_freedom", "means", "variances"), 0.0)
+    return {
+        "told": 1.0,
+        "rows": float(found.n_rows),
+        "degrees_of_freedom": float(found.degrees_of_freedom),
+        "means": float(found.means[0]),
+        "variances": float(found.covariances[0, 0]),
+    }

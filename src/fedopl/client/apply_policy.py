@@ -1,0 +1,233 @@
+"""Deciding for every row of a table, a batch at a time, however long the table is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
+from fedopl.base.errors import DataError, OptionError, PolicyError
+from fedopl.base.files import replacing
+from fedopl.base.schema import Encoding
+from fedopl.client.table import columns
+from fedopl.client.table.batched_io import WRITERS, Batch, opened
+from fedopl.client.table.formats import Wanted, check_file, check_header, suffix_of
+from fedopl.policies.kinds import Policy
+
+Undecided = Literal["error", "blank"]
+# How much of a cell an error shows, in characters.
+EXAMPLE_LENGTH = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """How many rows there were, and how often each action was decided on."""
+
+    n_rows: int
+    counts: dict[str, int]  # by action, in the policy's order
+    n_undecided: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """A policy, and how its features are found in one table."""
+
+    policy: Policy
+    encoding: Encoding
+    called: Mapping[str, str]  # by the encoding's name of a column, its name in the table
+    labels: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Doubt:
+    """Rows of a batch that cannot be decided, for what is in one column."""
+
+    column: str
+    why: str
+    rows: BoolArray  # (n_rows,)
+
+
+def decide_table(
+    policy: Policy,
+    source: str | Path,
+    out: str | Path,
+    *,
+    column: str = "action",
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+    encoding: str = "utf-8",
+    undecided: Undecided = "error",
+    progress: Callable[[int], None] | None = None,
+) -> Decided:
+    """Copy a table, with a last column that names the action to take in each row.
+
+    All other columns stay as they are. The cells of a CSV file are the same text, though blank
+    lines and quotation marks that no cell needs are left out. Either the whole table is written or
+    nothing is, and what was there before stays.
+
+    Args:
+        policy: one learned on tables, which knows how columns become features.
+        source: a CSV (.csv, .csv.gz) or Parquet file.
+        out: a file to write, of any of these kinds. CSV files are written as UTF-8, and what was
+            read from one is text in Parquet.
+        column: what the new column is called.
+        columns: what columns are called in this table, by the policy's name, where it differs.
+        labels: by the policy's name of a column, the policy's label for each label of this table.
+        encoding: of a CSV file that is read.
+        undecided: what to do about rows with a value that is missing, not a finite number, or a
+            label the policy does not know: refuse the table, or leave the new column empty there.
+        progress: is told how many rows are done, after each batch.
+
+    """
+    source, out = Path(source), Path(out)
+    task = _task(policy, columns or {}, labels or {})
+    _check_choices(source, out, undecided)
+    tally = np.zeros(len(policy.action_names) + 1, np.int64)
+    with opened(source, encoding) as (schema, batches):
+        _check_columns(schema, task, source, column)
+        schema = schema.append(pa.field(column, pa.string()))
+        with replacing(out) as file, WRITERS[suffix_of(out)](file, schema) as write:
+            for batch in batches:
+                codes, doubts = _decide(batch, task)
+                if doubts and undecided == "error":
+                    raise _refusal(doubts, int(tally.sum()), source)
+                write(_with_names(batch, codes, policy.action_names, schema))
+                tally += np.bincount(codes, minlength=len(tally))
+                if progress:
+                    progress(int(tally.sum()))
+    *counts, n_undecided = tally.tolist()
+    by_action = dict(zip(policy.action_names, counts, strict=True))
+    return Decided(n_rows=int(tally.sum()), counts=by_action, n_undecided=n_undecided)
+
+
+# --- before anything is written --------------------------------------------------------------
+
+
+def _task(
+    policy: Policy, columns: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
+) -> _Task:
+    if policy.encoding is None:
+        raise PolicyError(
+            "the policy was learned on arrays, not on tables with a schema, and does not know what "
+            "columns its features are in; use policy.decide on arrays"
+        )
+    called = {name: columns.get(name, name) for name in policy.encoding.feature_columns}
+    return _Task(policy=policy, encoding=policy.encoding, called=called, labels=labels)
+
+
+def _check_choices(source: Path, out: Path, undecided: str) -> None:
+    if undecided not in get_args(Undecided):
+        raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
+    check_file(source, str(source))
+    _check_out(out, source)
+
+
+def _check_out(out: Path, source: Path) -> None:
+    if suffix_of(out) not in WRITERS:
+        endings = ", ".join(WRITERS)
+        raise OptionError(f"{out}: expected a name that ends in {endings}, came '{out.name}'")
+    if out.is_dir():
+        raise OptionError(f"{out}: is a folder; name a file to write")
+    if out.exists() and out.samefile(source):
+        raise OptionError(f"{out}: is the table that is read; name another file to write")
+
+
+def _check_columns(schema: Any, task: _Task, source: Path, column: str) -> None:
+    name, own = str(source), tuple(dict.fromkeys(task.called.values()))
+    check_header(schema.names, Wanted(name=name, columns=own, labels=(), encoding=""))
+    if column in schema.names:
+        raise OptionError(
+            f"{name}: there is a column '{column}' already; choose another name for the new one, "
+            "with column= (--column)"
+        )
+    if suffix_of(source) == ".parquet":
+        _check_kinds(schema, task, name)
+
+
+def _check_kinds(schema: Any, task: _Task, name: str) -> None:
+    for column, own in task.called.items():
+        kind, what = schema.field(own).type, f"{name}: column '{own}'"
+        if column in task.encoding.numeric:
+            columns.check_numbers(kind, what)
+        elif pa.types.is_nested(kind):
+            raise DataError(f"{what}: expected labels, came {kind}; make them text first")
+
+
+# --- deciding --------------------------------------------------------------------------------
+
+
+def _decide(batch: Batch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
+    """The code of each row's action, one past the last where there is doubt; and the doubts."""
+    numeric, categorical, doubts = {}, {}, []
+    for column in task.encoding.numeric:
+        numeric[column], found = _numbers(batch, column, task)
+        doubts += found
+    for column in task.encoding.categorical:
+        categorical[column], found = _codes(batch, column, task)
+        doubts += found
+    doubts = [doubt for doubt in doubts if doubt.rows.any()]
+    kept = ~_anywhere(doubts) if doubts else slice(None)
+    codes = np.full(batch.num_rows, len(task.policy.action_names), np.int64)
+    codes[kept] = task.policy.decide(columns.contexts(numeric, categorical, task.encoding, kept))
+    return codes, doubts
+
+
+def _numbers(batch: Batch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
+    own = task.called[column]
+    cells = pa.chunked_array([batch[own]])
+    if not pa.types.is_string(cells.type):
+        values, others = columns.numbers(cells, own), np.zeros(len(cells), np.bool_)
+    else:
+        values, others = columns.numbers_in_text(cells)
+    example = _example(cells.filter(pa.array(others))[0].as_py()) if others.any() else ""
+    return values, [
+        _Doubt(own, f"not a number, such as {example}", others),
+        _Doubt(own, "infinite", np.isinf(values)),
+        *_gaps(own, np.isnan(values) & ~others, task),
+    ]
+
+
+def _codes(batch: Batch, column: str, task: _Task) -> tuple[IntArray, list[_Doubt]]:
+    own, levels = task.called[column], task.encoding.categorical[column]
+    cells = pa.chunked_array([batch[own]])
+    codes, unknown = columns.look_up(cells, levels, task.labels.get(column, {}))
+    example = _example(next(iter(unknown), ""))
+    why = f"not one of the policy's {len(levels)} labels, such as {example}"
+    return codes, [
+        _Doubt(own, why, codes == columns.UNKNOWN),
+        *_gaps(own, codes == columns.MISSING, task),
+    ]
+
+
+def _gaps(column: str, rows: BoolArray, task: _Task) -> list[_Doubt]:
+    return [] if task.encoding.missing == "indicator" else [_Doubt(column, "missing", rows)]
+
+
+def _example(cell: str) -> str:
+    """The beginning of a cell: all of it may be rows, if a quotation mark was never closed."""
+    shown = "".join(cell.splitlines()[:1])[:EXAMPLE_LENGTH]
+    return f"'{shown}'" if shown == cell else f"'{shown}…'"
+
+
+def _anywhere(doubts: list[_Doubt]) -> BoolArray:
+    anywhere: BoolArray = np.logical_or.reduce([doubt.rows for doubt in doubts])
+    return anywhere
+
+
+def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
+    anywhere = _anywhere(doubts)
+    counts = [f"'{doubt.column}' {doubt.rows.sum():,} {doubt.why}" for doubt in doubts]
+    return DataError(
+        f"{source}: {anywhere.sum():,} of the first {n_before + len(anywhere):,} rows cannot be "
+        f"decided (by column: {shortlist(counts)}); complete them, or say undecided='blank' "
+        "(--undecided blank) to leave them empty"
+    )
+
+
+def _with_names(batch: Batch, codes: IntArray, names: tuple[str, ...], schema: Any) -> Batch:
+    """The batch with the name of each row's action, and none where there is doubt."""
+    named = pa.array([*names, None], pa.string()).take(pa.array(codes))
+    return pa.RecordBatch.from_arrays([*batch.columns, named], schema=schema)

@@ -1,0 +1,1 @@
+"""Disclosure control: what a client may release, and the ledger of what it released."""

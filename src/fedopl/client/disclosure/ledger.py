@@ -1,0 +1,129 @@
+"""The ledger: everything a client ever answered, in the client's own keeping, append-only."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedopl.base.arrays import length
+from fedopl.base.errors import StorageError
+from fedopl.messages.codec import ARRAYS
+from fedopl.messages.vocabulary import Message, Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One answer: when, to which query, and what left."""
+
+    when: str
+    study: str  # its digest
+    exchange: int
+    query: str
+    answer: str
+    reason: str  # of a refusal, else empty
+    shapes: dict[str, list[int]]
+    norms: dict[str, float]
+    n_bytes: int
+    sha256: str  # of the answer
+    query_sha256: str
+
+
+class Ledger(Protocol):
+    """Something that entries can be added to, and that can be read again."""
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry; it must be safe before the answer leaves."""
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+
+
+@dataclass
+class MemoryLedger:
+    """A ledger that lives as long as the process."""
+
+    kept: list[Entry] = field(default_factory=list)
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self.kept.append(entry)
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+        return list(self.kept)
+
+
+@dataclass(frozen=True)
+class FileLedger:
+    """A ledger of JSON lines."""
+
+    path: Path
+
+    def append(self, entry: Entry) -> None:
+        """Add a line and flush it to the disk; half a line is taken back."""
+        line = (json.dumps(asdict(entry)) + "\n").encode()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._take_back_half_a_line()
+            with open(self.path, "ab", buffering=0, opener=_for_its_owner) as file:
+                size = file.tell()
+                written = file.write(line)
+                os.fsync(file.fileno())
+                if written != len(line):
+                    file.truncate(size)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+        if written != len(line):
+            raise StorageError(f"{self.path}: cannot be written: the disk is full")
+
+    def _take_back_half_a_line(self) -> None:
+        """Cut off what a killed process left behind the last line's end."""
+        if not self.path.is_file() or not self.path.stat().st_size:
+            return
+        with self.path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+        if not self.path.is_file():
+            return []
+        # What follows the last line's end was being written when its process was killed.
+        *lines, _ = self.path.read_text(encoding="utf-8").split("\n")
+        try:
+            return [Entry(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError):
+            raise StorageError(f"{self.path}: was changed by something else") from None
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def entry_for(query: Message | None, asked: str, answer: Message, content: bytes) -> Entry:
+    """What the ledger says of an answer to the query whose SHA-256 is `asked`."""
+    arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
+    return Entry(
+        when=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        study=_text_of(answer.study),
+        exchange=answer.exchange,
+        query=type(query).__name__ if query else "unreadable",
+        answer=type(answer).__name__,
+        reason=answer.reason.name if isinstance(answer, Refusal) else "",
+        shapes={name: list(array.shape) for name, array in arrays.items()},
+        norms={name: length(array) for name, array in arrays.items()},
+        n_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        query_sha256=asked,
+    )
+
+
+@lru_cache(16)
+def _text_of(digest: bytes) -> str:
+    """One text for all entries of a study, however many clients write them."""
+    return digest.hex()

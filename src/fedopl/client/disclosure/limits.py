@@ -1,0 +1,115 @@
+"""Disclosure limits: what a client is willing to say, owned and set by the client."""
+
+import math
+from typing import Self
+
+from pydantic import ConfigDict, Field
+
+from fedopl.base.errors import OptionError
+from fedopl.base.validation import Checked
+from fedopl.messages.vocabulary import RefusalCode
+from fedopl.study.study import Grants
+
+
+class RefusedError(Exception):
+    """The client will not answer; only the code leaves."""
+
+    def __init__(self, code: RefusalCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class Limits(Checked):
+    """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+    minimum_rows: int = Field(default=50, ge=1, description="fewer rows than this, and no answer")
+    minimum_cell: int = Field(
+        default=5, ge=0, description="sums and counts over fewer rows than this are left out"
+    )
+    parameter_share: float = Field(
+        default=0.5, gt=0, description="numbers to be fitted, at most this share of the rows"
+    )
+    values: bool = Field(default=True, description="whether values of policies are told at all")
+    value_queries: int = Field(default=20, ge=0, description="how many different value queries")
+    score_queries: int = Field(
+        default=1, ge=0, description="with how many different outcome models rows are scored"
+    )
+    slope_queries: int = Field(default=30, ge=0, description="how many different slopes are told")
+    descriptions: int = Field(
+        default=3, ge=0, description="how many different descriptions are given"
+    )
+    count_queries: int = Field(
+        default=2, ge=0, description="in how many different sets of bins rows are counted"
+    )
+    cell_queries: int = Field(
+        default=5, ge=0, description="how many levels of a tree are told sums over cells for"
+    )
+    model_queries: int = Field(
+        default=1, ge=0, description="how often own models are told, and others' compared with them"
+    )
+    classifier_queries: int = Field(
+        default=8, ge=0, description="how many steps of a classifier of contexts are told"
+    )
+    norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
+
+    @classmethod
+    def open(cls) -> Self:
+        """No limits: for somebody who holds every row anyway."""
+        return cls(
+            minimum_rows=1,
+            minimum_cell=0,
+            parameter_share=math.inf,
+            value_queries=1_000_000_000,
+            score_queries=1_000_000_000,
+            slope_queries=1_000_000_000,
+            descriptions=1_000_000_000,
+            count_queries=1_000_000_000,
+            cell_queries=1_000_000_000,
+            model_queries=1_000_000_000,
+            classifier_queries=1_000_000_000,
+            norm_cap=math.inf,
+        )
+
+    def rows_needed(self, n_columns: int) -> int:
+        """The fewest rows whose sums of squares in this many columns may leave."""
+        return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
+
+    def lacking(self, grants: Grants) -> list[str]:
+        """What a study requires and these limits do not allow, in words; empty if nothing."""
+        lacks = []
+        for name, wanted in grants:
+            allowed = getattr(self, name)
+            if name in ("minimum_rows", "minimum_cell"):
+                if wanted is not None and allowed > wanted:
+                    lacks.append(f"{name} is {allowed:g}, the study requires {wanted:g} or less")
+            elif wanted is not None and allowed < wanted:
+                needed = "true" if wanted is True else f"{wanted:g} or more"
+                lacks.append(f"{name} is {_plain(allowed)}, the study requires {needed}")
+        return lacks
+
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse to speak for too few rows."""
+        if n_rows < self.minimum_rows:
+            raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+
+    def check_parameters(self, n_parameters: int, n_rows: int) -> None:
+        """Refuse to fit more numbers than a share of the rows."""
+        if n_parameters > self.parameter_share * n_rows:
+            raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+
+
+def _plain(value: float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+
+
+def as_limits(spec: object) -> Limits:
+    """Limits by name or as they are."""
+    if isinstance(spec, Limits):
+        return spec
+    if spec == "open":
+        return Limits.open()
+    if spec == "guarded":
+        return Limits()
+    raise OptionError(f"limits: expected 'open', 'guarded' or fedopl.Limits(...), came {spec!r}")

@@ -1,0 +1,197 @@
+"""Arrays in files: read a slice at a time, so that memory does not grow with the rows."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+
+from fedopl.base.errors import DataError, StorageError, refuse_to_leave
+
+# Numbers that are kept with half their digits are used with all of them.
+WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
+# Enough of them that opening a file costs nothing beside reading it.
+ROWS_PER_SLICE = 1 << 16
+# What was begun and not touched for so long has nobody left who would finish it.
+ABANDONED_SECONDS = 3600
+
+
+@dataclass(frozen=True, eq=False)
+class DiskArray(NDArrayOperatorsMixin):
+    """An array in a file of its own; `array[start:stop]` reads these rows and no others.
+
+    It knows its length, shape and type. Whatever would need all of its rows at once is refused.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    stored: np.dtype[Any]
+    digest: str = ""  # of the file's bytes, where somebody took it while writing
+
+    __reduce_ex__ = refuse_to_leave
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what is read."""
+        return WIDER.get(self.stored, self.stored)
+
+    @property
+    def n_bytes(self) -> int:
+        """What the file should hold."""
+        return self.stored.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    def is_complete(self) -> bool:
+        """Whether the file is there and has the size it should."""
+        try:
+            return self.path.stat().st_size == self.n_bytes
+        except OSError:
+            return False
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        if not isinstance(rows, slice):
+            self._refuse()
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            self._refuse()
+        found = np.empty((max(stop - start, 0), *self.shape[1:]), self.stored)
+        if found.size:
+            try:
+                with self.path.open("rb", buffering=0) as file:
+                    file.seek(start * (found.nbytes // len(found)))
+                    _fill(file, found.reshape(-1).view(np.uint8).data)
+            except OSError as error:
+                raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
+        return found.astype(self.dtype, copy=False)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise DataError(
+            f"{self.path.name}: these rows are on disk and can only be read a slice at a time; "
+            "for this, read the table into memory"
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = __iter__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # of protocols that it does not follow
+            raise AttributeError(name)
+        self._refuse()
+
+
+def _fill(file: Any, into: memoryview) -> None:
+    """Read until it is full; a read may bring less than was asked for."""
+    done = 0
+    while done < len(into):
+        read = file.readinto(into[done:])
+        if not read:
+            raise OSError("the file of rows is shorter than it was")
+        done += read
+
+
+class DiskWriter:
+    """Writes an array to a file of its owner's, some rows after the others."""
+
+    def __init__(self, path: Path, width: tuple[int, ...], stored: DTypeLike) -> None:
+        self._path, self._width, self._stored = path, width, np.dtype(stored)
+        self._n_rows, self._digest = 0, hashlib.sha256()  # which processors have built in
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Write these rows behind those before."""
+        if rows.shape[1:] != self._width:
+            raise ValueError(f"expected rows of shape {self._width}, came {rows.shape[1:]}")
+        content = np.ascontiguousarray(rows, self._stored)
+        if content.size:
+            self._write(content.reshape(-1).view(np.uint8).data)
+        self._n_rows += len(rows)
+
+    def _write(self, content: memoryview) -> None:
+        self._digest.update(content)
+        done = 0
+        try:
+            while done < len(content):
+                done += self._file.write(content[done:]) or 0
+        except OSError as error:
+            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+    def finished(self) -> DiskArray:
+        """The array, once all rows are written and will survive a loss of power."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        shape = (self._n_rows, *self._width)
+        return DiskArray(self._path, shape, self._stored, self._digest.hexdigest()[:32])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
+    """All rows, some at a time."""
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def kept_in_file(
+    path: Path, n_rows: int, stored: DTypeLike, made: Iterable[NDArray[Any]]
+) -> DiskArray:
+    """An array that is made, part by part, unless somebody made it before; it is there or whole."""
+    array = DiskArray(path, (n_rows,), np.dtype(stored))
+    if array.is_complete():
+        return array
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with DiskWriter(beside, (), stored) as writer:
+            for part in made:
+                writer.append(part)
+            writer.finished()
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+    return array
+
+
+def remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove folders of this name that a killed process left."""
+    for left in folder.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            newest = max(path.stat().st_mtime for path in [left, *left.rglob("*")])
+            if time.time() - newest > ABANDONED_SECONDS:
+                shutil.rmtree(left)
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuse to begin what the disk cannot hold."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise StorageError(
+            f"{folder}: {what} needs {needed:,} bytes of disk, {free:,} are free; make room, or "
+            "name a folder on another disk"
+        )
+
+
+def filled(path: Path, shape: tuple[int, ...], stored: DTypeLike) -> np.memmap[Any, Any]:
+    """A file of zeros of its owner's, to be written to in any order."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    return np.memmap(path, dtype=stored, mode="w+", shape=shape)

@@ -1,0 +1,83 @@
+"""A client's private store: scores are kept where the rows are, for the next process to find."""
+
+import hashlib
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl.base.files import write_atomically
+from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.table.logged_data import LoggedData
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Store(Protocol):
+    """Named bundles of arrays."""
+
+    def get(self, key: str) -> Arrays | None:
+        """What was put under this key, if anything."""
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Keep these arrays."""
+
+
+@dataclass
+class MemoryStore:
+    """A store that lives as long as the process."""
+
+    kept: dict[str, Arrays] = field(default_factory=dict)
+
+    def get(self, key: str) -> Arrays | None:
+        """What was put under this key, if anything."""
+        return self.kept.get(key)
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Keep these arrays."""
+        self.kept[key] = arrays
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """A store of .npz files, readable by their owner alone; nothing in it is ever unpickled."""
+
+    folder: Path
+
+    def get(self, key: str) -> Arrays | None:
+        """What was put under this key; a damaged file counts as none."""
+        try:
+            with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as bundle:
+                return {name: bundle[name] for name in bundle.files}
+        except Exception:  # whatever a damaged file makes its reader say
+            return None
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Keep these arrays."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        write_atomically(self._path(key), content.getvalue(), mode=0o600)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+
+
+def fingerprint(data: LoggedData) -> str:
+    """Changes whenever the rows do; it never leaves the client."""
+    digest = hashlib.blake2b(digest_size=16)
+    arrays = (data.contexts, data.actions, data.rewards, data.propensities, data.weights)
+    for array in (*arrays, data.groups):
+        digest.update(b"none" if array is None else _content(array))
+    return digest.hexdigest()
+
+
+def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
+    if not isinstance(array, DiskArray):
+        return np.ascontiguousarray(array).data
+    if not array.digest:
+        raise ValueError(f"{array.path}: nobody took its digest")
+    return array.digest.encode()

@@ -1,0 +1,181 @@
+"""A client's table, looked at before anything is learned from it. Nothing here ever leaves."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import FedoplError
+from fedopl.client.answers.declared_bounds import beyond_declared
+from fedopl.client.client_file import Client
+from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disk.store import MemoryStore
+from fedopl.client.rows.folds import context_keys
+from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
+from fedopl.client.scoring.overlap import Overlap, overlap
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.workspace import Workspace
+from fedopl.study.study import Declared, Study
+
+# Of rows on disk; all others are looked at.
+MOST_EXAMINED = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One encoded feature, in short."""
+
+    mean: float
+    deviation: float
+    least: float
+    most: float
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every row has the same."""
+        return self.least == self.most
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examined:
+    """What one client's table is like; without data, why it cannot be used."""
+
+    name: str
+    problems: tuple[str, ...]  # what keeps the client from taking part
+    cautions: tuple[str, ...]  # what is allowed, and should be known
+    data: LoggedData | None = None
+    overlap: Overlap | None = None
+    features: dict[str, Feature] | None = None
+
+
+def examine(client: Client, study: Study) -> Examined:
+    """Read the client's table by the study, and look at support, outcomes and features."""
+    assert study.table is not None  # noqa: S101
+    lacking = client.settings.limits.lacking(study.requires)
+    problems = [client.file.complaint(("limits",), text) for text in lacking]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            data = client.read(study.table)
+        except FedoplError as error:
+            return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
+    told = [str(warning.message) for warning in caught]
+    whole, data = data, _in_memory(data)
+    if data is not whole:
+        told.append(f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at")
+    try:
+        found = overlap(data, _cross_fitted(data, study))
+    except FedoplError as error:  # it may still borrow from others, or be refused
+        told.append(f"cannot be scored alone: {error}")
+        found = None
+    features = _features(data)
+    return Examined(
+        name=client.name,
+        problems=(*problems, *_contradictions(data, study, client.settings.limits)),
+        cautions=(
+            *told,
+            *(found.cautions if found else ()),
+            *_cautions(data, features, client.settings.limits.minimum_cell),
+        ),
+        data=whole,
+        overlap=found,
+        features=features,
+    )
+
+
+def _in_memory(data: LoggedData) -> LoggedData:
+    """The rows, or the first of them where they are on disk."""
+    return data.part(slice(0, MOST_EXAMINED)) if data.is_on_disk else data
+
+
+def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
+    plan = study.nuisances
+    return cross_fit(
+        data,
+        outcome=plan.outcome,
+        propensity=plan.propensity,
+        folds=plan.folds,
+        seed=study.seed,
+    )
+
+
+def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """What the study declares of every row and is not so here, in words."""
+    needed = limits.rows_needed(study.n_features + 1)
+    space = Workspace(data, study, MemoryStore(), {}, needed, limits.minimum_cell)
+    try:
+        found = beyond_declared(space)
+    except RefusedError:  # without propensities it cannot be scored, and that was said
+        return []
+    return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
+
+
+def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
+    rows = "1 row has" if n_rows == 1 else f"{n_rows:,} rows have"
+    if bound == "reward":
+        return (
+            f"{rows} an outcome beyond ±{declared.reward:g}, which the study declares that none "
+            "has (declared.reward): correct them, or agree on a larger bound"
+        )
+    return (
+        f"{rows} an action with a propensity below {declared.overlap:g}, which the study declares "
+        "that none has (declared.overlap): leave such rows or actions out, or agree on a smaller "
+        "bound"
+    )
+
+
+def _features(data: LoggedData) -> dict[str, Feature]:
+    return {
+        name: _feature(column)
+        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
+    }
+
+
+def _feature(column: FloatArray) -> Feature:
+    return Feature(
+        mean=float(column.mean()),
+        deviation=float(column.std()),
+        least=float(column.min()),
+        most=float(column.max()),
+    )
+
+
+def _cautions(data: LoggedData, features: dict[str, Feature], minimum_cell: int) -> list[str]:
+    cautions = [
+        f"feature '{name}' is {found.least:g} in every row"
+        for name, found in features.items()
+        if found.is_constant
+    ]
+    cautions += [
+        f"feature '{name}' is {_usual(column):g} in all but {few} rows: these are taken for the "
+        "same, as sums over so few would tell of them; join it with another level"
+        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
+        if 0 < (few := _unusual(column)) < minimum_cell
+    ]
+    if np.ptp(data.rewards) == 0:
+        cautions.append("the outcome is the same in every row: nothing can be learned from it")
+    repeated = _repeated_rows(data)
+    if repeated:
+        rows = "1 row repeats" if repeated == 1 else f"{repeated:,} rows repeat"
+        cautions.append(f"{rows} another row exactly; check for duplicates")
+    return cautions
+
+
+def _usual(column: FloatArray) -> float:
+    """The value of most rows, if one has most of them; a 0/1 column always has one."""
+    return float(np.median(column))
+
+
+def _unusual(column: FloatArray) -> int:
+    return int((column != _usual(column)).sum())
+
+
+def _repeated_rows(data: LoggedData) -> int:
+    """How many rows agree with another in everything, told by a hash of their contexts."""
+    keys = context_keys(data, 0, "repeated rows")
+    order = np.lexsort((data.rewards, data.actions, keys))
+    same = np.ones(data.n_rows - 1, bool)
+    for column in (keys, data.actions, data.rewards):
+        same &= column[order][1:] == column[order][:-1]
+    return int(same.sum())

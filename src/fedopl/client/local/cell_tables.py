@@ -1,0 +1,171 @@
+"""Sums over the cells of a grid: one pass over the rows for each two columns, block by block.
+
+A table of cells is a product of two matrices: one that has a one where a row is in a cell, and the
+numbers of every row. The first is sparse with one entry for each row, so the product adds each row
+to its cell, in the order of the rows, whatever the number of threads.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.policies.columns import Column
+from fedopl.policies.tree import Leaf, Node, leaf_positions, nodes_of
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.growing import DONE, EVERYBODY
+from fedopl.policies.trees.tree_plan import MOST_BINS
+
+ROWS_PER_BLOCK = 1 << 16
+# Fewer rows than this are not worth a thread.
+ROWS_PER_THREAD = 1 << 14
+
+Bins = NDArray[Any]  # small whole numbers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Binning:
+    """How rows find their cell: the columns, their grid, and the parts that rows are divided into.
+
+    A partition is a tree whose leaves say which part a row is in; leaves that are done make one
+    more, the last.
+    """
+
+    columns: Sequence[Column]
+    grid: Grid
+    partition: Node = EVERYBODY
+
+    @cached_property
+    def n_open(self) -> int:
+        """How many parts are asked for."""
+        return 1 + max(self._leaves)
+
+    @property
+    def n_parts(self) -> int:
+        """With that of all leaves that are done, if there are any."""
+        return self.n_open + (DONE in self._leaves)
+
+    def parts(self, contexts: FloatArray) -> IntArray:  # (n_rows,)
+        """The part that each row is in."""
+        numbers = np.array([self.n_open if leaf == DONE else leaf for leaf in self._leaves])
+        return numbers[leaf_positions(self.partition, tuple(self.columns), contexts)]
+
+    def bins(self, contexts: FloatArray) -> list[Bins]:  # of each column, (n_rows,)
+        """The bin that each row is in."""
+        found: list[Bins] = []
+        cut = zip(self.columns, self.grid.cuts, self.grid.is_level, self.grid.n_bins, strict=True)
+        for column, cuts, is_level, n_bins in cut:
+            if n_bins == 1:
+                found.append(np.zeros(len(contexts), np.uint8))
+                continue
+            values = column.values(contexts)
+            places = values if is_level else np.searchsorted(cuts, values)
+            small = np.uint8 if n_bins <= MOST_BINS else np.uint16
+            found.append(places.astype(small))
+        return found
+
+    @cached_property
+    def _leaves(self) -> list[int]:
+        return [node.action for node in nodes_of(self.partition) if isinstance(node, Leaf)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoredRows:
+    """Rows to learn a tree from."""
+
+    contexts: FloatArray  # (n_rows, n_features)
+    scores: FloatArray  # (n_rows, n_actions), NaN where there is none
+    weights: FloatArray | None  # (n_rows,)
+
+    @cached_property
+    def usable(self) -> BoolArray:  # (n_rows,)
+        """The rows that have any score."""
+        return np.asarray(np.isfinite(self.scores).any(axis=1))
+
+
+def row_numbers(
+    scores: FloatArray, weights: FloatArray | None, *, complete: bool
+) -> FloatArray:  # (n_rows, n_numbers)
+    """What each row adds to its cell; see `fedopl.policies.trees.search.Cells` for the order."""
+    known = np.isfinite(scores)
+    weight = np.ones((len(scores), 1)) if weights is None else weights[:, None]
+    parts = [np.ones((len(scores), 1)), weight, np.where(known, scores, 0.0) * weight]
+    return np.hstack(parts if complete else [*parts, known * weight])
+
+
+def cell_sums(
+    parts: Iterable[ScoredRows], binning: Binning
+) -> FloatArray:  # (n_parts, n_cells, n_numbers)
+    """The sums over all these rows, apart for each part; those without any score are left out.
+
+    While every row has every score, there is no need to tell how many have each.
+    """
+    total: FloatArray | None = None
+    for rows in parts:
+        found = _sums_of(rows, binning)
+        total = found if total is None else _added(total, found, rows.scores.shape[1])
+    if total is None:
+        raise ValueError("cells: expected some rows")
+    return total
+
+
+def _added(total: FloatArray, found: FloatArray, n_actions: int) -> FloatArray:
+    if total.shape[-1] < found.shape[-1]:
+        total, found = found, total
+    if found.shape[-1] < total.shape[-1]:
+        known = np.repeat(found[..., 1:2], n_actions, axis=-1)  # the weight of every row
+        found = np.concatenate([found, known], axis=-1)
+    total += found
+    return total
+
+
+def _sums_of(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_numbers)
+    usable, scores = rows.usable, rows.scores
+    complete = bool(np.isfinite(scores.sum(axis=1, where=usable[:, None])).all())
+    n_numbers = 2 + scores.shape[1] * (1 if complete else 2)
+    sums = np.zeros((binning.n_parts, binning.grid.n_cells, n_numbers))
+    n_threads = max(1, min(os.cpu_count() or 1, int(usable.sum()) // ROWS_PER_THREAD))
+    with ThreadPoolExecutor(n_threads) as threads:
+        for start in range(0, len(usable), ROWS_PER_BLOCK):
+            own = start + np.flatnonzero(usable[start : start + ROWS_PER_BLOCK])
+            if len(own):
+                weights = None if rows.weights is None else rows.weights[own]
+                numbers = row_numbers(scores[own], weights, complete=complete)
+                whole = len(own) == len(rows.contexts[start : start + ROWS_PER_BLOCK])
+                contexts = rows.contexts[start : start + len(own)] if whole else rows.contexts[own]
+                _add_block(sums, contexts, numbers, binning, threads)
+    return sums
+
+
+def _add_block(
+    sums: FloatArray,
+    contexts: FloatArray,
+    numbers: FloatArray,
+    binning: Binning,
+    threads: ThreadPoolExecutor,
+) -> None:
+    grid, bins = binning.grid, binning.bins(contexts)
+    parts = binning.parts(contexts).astype(np.int32)
+    ones, ends = np.ones(len(contexts)), np.arange(len(contexts) + 1, dtype=np.int32)
+
+    def add(columns: tuple[int, int]) -> None:
+        first, second = columns
+        table = grid.tables[columns]
+        size = table.stop - table.start
+        cell = bins[first].astype(np.int32)
+        if first != second:
+            cell *= grid.n_bins[second]
+            cell += bins[second]
+        if len(sums) > 1:
+            cell += parts * size
+        placed = csc_array((ones, cell, ends), shape=(len(sums) * size, len(contexts)))
+        sums[:, table] += (placed @ numbers).reshape(len(sums), size, -1)
+
+    list(threads.map(add, grid.tables))

@@ -1,0 +1,136 @@
+"""Local steps of the CSOAA oracle: stochastic least squares on the scores (Algorithm 2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.study.study import TrainingPlan
+
+# Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
+ROWS_PER_BLOCK = 8192
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examples:
+    """A client's training rows, standardised as the whole federation agreed."""
+
+    features: FloatArray  # (n_rows, n_features + 1)
+    scores: FloatArray  # (n_rows, n_actions), zero where unknown
+    known: BoolArray | None  # (n_rows, n_actions), None if all are
+    weights: FloatArray | None  # (n_rows,), of mean one
+    curvature: float  # the largest eigenvalue of the mean of φφᵀ
+    trace: float
+
+
+def examples(
+    contexts: FloatArray,
+    scores: FloatArray,
+    weights: FloatArray | None,
+    centre: FloatArray,
+    scale: FloatArray,
+    rows: IntArray | None = None,
+) -> Examples:
+    """Standardise these rows, and measure how steep the objective is here."""
+    rows = np.arange(len(contexts)) if rows is None else rows
+    scores = scores.take(rows, axis=0)
+    known = np.isfinite(scores)
+    complete = bool(known.all())
+    if not complete:
+        scores[~known] = 0.0
+    if weights is not None:
+        weights = weights[rows] / weights[rows].mean()
+    features = np.ones((len(rows), contexts.shape[1] + 1))
+    gram = np.zeros((features.shape[1], features.shape[1]))
+    # A block at a time, so that nothing else is as large as the features.
+    for first in range(0, len(rows), ROWS_PER_BLOCK):
+        block = slice(first, first + ROWS_PER_BLOCK)
+        chosen = contexts.take(rows[block], axis=0)
+        chosen -= centre[:-1]
+        own = features[block]
+        np.divide(chosen, scale[:-1], out=own[:, :-1])
+        gram += (own if weights is None else own * weights[block, None]).T @ own
+    gram /= len(rows)
+    return Examples(
+        features=features,
+        scores=scores,
+        known=None if complete else known,
+        weights=weights,
+        curvature=float(np.linalg.eigvalsh(gram)[-1]),
+        trace=float(np.trace(gram)),
+    )
+
+
+def improve(
+    parameters: FloatArray,
+    rows: Examples,
+    plan: TrainingPlan,
+    mask: FloatArray | None,
+    picks: IntArray | None,
+    decay: float,
+) -> FloatArray:
+    """Take the plan's local steps from these parameters, each on its picks or, if None, on all.
+
+    The step is a share of the largest that is stable, 1/(curvature + trace/batch), so that one rate
+    suits features of any scale. `mask` keeps parameters outside an action's block at zero.
+    """
+    batch = len(rows.features) if picks is None else picks.shape[1]
+    step = plan.rate * decay / (rows.curvature + rows.trace / batch + plan.proximal)
+    current, passed = parameters.copy(), -parameters
+    for features, scores, emphasis in _batches(rows, plan.local_steps, picks):
+        passed += current
+        error = features.dot(current.T)
+        error -= scores
+        if emphasis is not None:
+            error *= emphasis
+        move = error.T.dot(features)
+        move *= step / batch
+        if plan.proximal:
+            move += step * plan.proximal * (current - parameters)
+        if mask is not None:
+            move *= mask
+        current -= move
+    if plan.average == "rounds":
+        return current
+    typical = rows.trace / rows.features.shape[1] + plan.proximal
+    return _mean_of_steps(current, passed, plan.local_steps, step * typical)
+
+
+def _mean_of_steps(
+    last: FloatArray, passed: FloatArray, n_steps: int, forgotten: float
+) -> FloatArray:
+    """The mean of a round's steps, in which all its batches have the same say.
+
+    A batch moves every step after it, less and less: a step forgets this share of all before. With
+    that share as the weight of each step but the last, which has one, later batches make up for it.
+    """
+    weight = min(forgotten, 1.0)
+    return (last + weight * passed) / (1 + weight * (n_steps - 1))
+
+
+Batch = tuple[FloatArray, FloatArray, FloatArray | None]
+
+
+def _batches(rows: Examples, n_steps: int, picks: IntArray | None) -> Iterator[Batch]:
+    """Features, scores and emphasis of each step's rows; gathered for many steps at a time."""
+    if picks is None:
+        yield from repeat(_gathered(rows, np.arange(len(rows.features))), n_steps)
+        return
+    at_once = max(1, ROWS_PER_BLOCK // picks.shape[1])
+    for first in range(0, n_steps, at_once):
+        features, scores, emphasis = _gathered(rows, picks[first : first + at_once])
+        each = repeat(None, len(features)) if emphasis is None else emphasis
+        yield from zip(features, scores, each, strict=True)
+
+
+def _gathered(rows: Examples, picks: IntArray) -> Batch:
+    """What steps need of these rows; an unknown score pulls at nothing, a heavy row at more."""
+    emphasis: FloatArray | None = None
+    if rows.weights is not None:
+        emphasis = rows.weights.take(picks)[..., None]
+    if rows.known is not None:
+        known = rows.known.take(picks, axis=0).astype(np.float64)
+        emphasis = known if emphasis is None else known * emphasis
+    return rows.features.take(picks, axis=0), rows.scores.take(picks, axis=0), emphasis

@@ -1,0 +1,206 @@
+"""The tree that one party learns from its own scores."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import FloatArray, check_finite, check_length, float_array
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.labels import unique_names
+from fedopl.client.local.cell_tables import Binning, ScoredRows, cell_sums
+from fedopl.client.local.observed_tree import best_observed_tree
+from fedopl.client.table.logged_data import checked_weights
+from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
+from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
+from fedopl.policies.trees.growing import NO_TREE, grow_tree
+from fedopl.policies.trees.plan_checks import check_plan
+from fedopl.policies.trees.search import WEIGHT, Cells
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
+
+# The rows, some at a time; called once for every pass.
+Parts = Callable[[], Iterable[ScoredRows]]
+# Of rows that come in parts, one in so many decides on quantiles.
+SPREAD = 16
+
+
+def search_tree(
+    contexts: ArrayLike,
+    scores: ArrayLike,
+    plan: TreePlan | None = None,
+    *,
+    refine: bool = True,
+    weights: ArrayLike | None = None,
+    feature_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+) -> TreePolicy:
+    """The best tree for these scores, for somebody who holds all rows.
+
+    Args:
+        contexts: a column for each feature, each a number.
+        scores: what each action is worth in each row, such as `aipw_scores(...).values`.
+        plan: how deep the tree may be and where it may split. On a grid, thresholds are quantiles
+            of the rows; with `thresholds="observed"` every threshold is tried.
+        refine: up to depth 2, search once more on a grid that is fine close to the thresholds that
+            were found. Thresholds that the plan names stay as they are.
+        weights: how much each row counts.
+        feature_names: what features are called, if not x0, x1 and so on.
+        action_names: what actions are called, if not 0, 1 and so on.
+
+    """
+    rows = _scored_rows(contexts, scores, weights)
+    features = feature_names or [f"x{f}" for f in range(rows.contexts.shape[1])]
+    features = unique_names(features, "feature_names")
+    actions = action_names or [str(a) for a in range(rows.scores.shape[1])]
+    actions = unique_names(actions, "action_names")
+    if (len(features), len(actions)) != (rows.contexts.shape[1], rows.scores.shape[1]):
+        raise DataError("feature_names, action_names: expected one for each column of both tables")
+    check_finite(rows.contexts, "contexts", features)
+    plan, columns = plan or TreePlan(), tree_columns(features, None)
+    try:
+        check_plan(plan, columns, actions)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    if plan.thresholds == "observed":
+        return TreePolicy(_on_observed(rows, plan, columns), actions, features)
+    grid = _own_grid(lambda: [rows], plan, columns)
+    found = _on_grid(lambda: [rows], grid, plan, columns, actions)
+    if refine and plan.depth <= LOOK_AHEAD:
+        finer = _finer_grid(rows, grid, found[0], plan, columns)
+        again = _on_grid(lambda: [rows], finer, plan, columns, actions)
+        found = max(found, again, key=lambda f: f[1])
+    if not np.isfinite(found[1]):
+        raise OptionError(NO_TREE)
+    return TreePolicy(found[0], actions, features)
+
+
+def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> ScoredRows:
+    rows = float_array(contexts, "contexts", ndim=2)
+    values = float_array(scores, "scores", ndim=2)
+    check_length(values, "scores", len(rows))
+    if not rows.size or not np.isfinite(values).any():
+        raise DataError("contexts, scores: expected rows with a feature and a score, came none")
+    return ScoredRows(
+        contexts=rows,
+        scores=values,
+        weights=None if weights is None else checked_weights(weights, len(rows)),
+    )
+
+
+def tree_alone(
+    parts: Parts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
+) -> Node:
+    """The best tree on these rows, on a grid of their own quantiles or on all they have."""
+    if plan.thresholds == "observed":
+        (rows,) = parts()
+        return _on_observed(rows, plan, columns)
+    return _on_grid(parts, _own_grid(parts, plan, columns), plan, columns, actions)[0]
+
+
+def _on_grid(
+    parts: Parts,
+    grid: Grid,
+    plan: TreePlan,
+    columns: tuple[Column, ...],
+    actions: tuple[str, ...],
+) -> tuple[Node, float]:
+    """The best tree on this grid, and what it is worth."""
+
+    def cells_of(partition: Node) -> list[Cells]:
+        binning = Binning(columns=columns, grid=grid, partition=partition)
+        sums = as_shares(cell_sums(parts(), binning), grid)
+        return [Cells(part) for part in sums[: binning.n_open]]
+
+    return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)
+
+
+def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
+    """The sums as shares of all weight, in place; rows are counted as they are."""
+    total = sums[:, grid.tables[0, 0], WEIGHT].sum()
+    sums[..., WEIGHT:] /= total or 1.0
+    return sums
+
+
+def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
+    """Quantiles of the rows, or of some that are spread evenly where they come in parts."""
+    levels, contexts = np.arange(1, plan.bins) / plan.bins, _some_contexts(parts)
+    proposed = {
+        column.name: np.unique(np.quantile(column.values(contexts), levels)).tolist()
+        for column in columns
+        if isinstance(column, NumberColumn) and column.name not in plan.cuts
+    }
+    return agreed_grid(plan, columns, proposed)
+
+
+def _some_contexts(parts: Parts) -> FloatArray:  # (n_rows, n_features)
+    found = [_usable_contexts(rows) for rows in islice(parts(), 2)]
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate([_usable_contexts(rows)[::SPREAD] for rows in parts()])
+
+
+def _usable_contexts(rows: ScoredRows) -> FloatArray:  # (n_usable, n_features)
+    """Of the rows with a score; where all have one, nothing is copied."""
+    usable = rows.usable
+    return rows.contexts if usable.all() else rows.contexts[usable]
+
+
+def _finer_grid(
+    rows: ScoredRows, grid: Grid, root: Node, plan: TreePlan, columns: tuple[Column, ...]
+) -> Grid:
+    """Quantiles of the rows in the bins to either side of each threshold of the tree.
+
+    Columns that the tree does not ask about are not cut.
+    """
+    found: dict[int, set[float]] = {}
+    for node in nodes_of(root):
+        if isinstance(node, Split):
+            found.setdefault(node.column, set()).add(node.cut)
+    cuts: list[tuple[float, ...]] = [()] * grid.n_columns
+    for column, chosen in found.items():
+        cuts[column] = grid.cuts[column]
+        if not grid.is_level[column] and columns[column].name not in plan.cuts:
+            values = columns[column].values(rows.contexts)[rows.usable]
+            cuts[column] = _close_to(chosen, grid.cuts[column], values, plan.bins)
+    is_level = tuple(grid.is_level[column] and column in found for column in range(len(cuts)))
+    return Grid(tuple(cuts), is_level)
+
+
+def _close_to(
+    chosen: set[float], cuts: tuple[float, ...], values: FloatArray, n_bins: int
+) -> tuple[float, ...]:
+    edges = [-np.inf, *cuts, np.inf]
+    finer = set(chosen)
+    for cut in chosen:
+        place = edges.index(cut)
+        near = values[(values > edges[place - 1]) & (values <= edges[place + 1])]
+        finer |= set(np.quantile(near, np.arange(1, n_bins) / n_bins)) if len(near) else set()
+    return tuple(float(cut) for cut in sorted(finer))
+
+
+def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:
+    """Actions that some row lacks a score for cannot be weighed up here, and are not chosen."""
+    contexts, scores = rows.contexts[rows.usable], rows.scores[rows.usable]
+    known = np.flatnonzero(np.isfinite(scores).all(axis=0))
+    if not len(known):
+        raise DataError("scores: no action has a score in every row")
+    asked = [p for p, c in enumerate(columns) if not plan.columns or c.name in plan.columns]
+    weights = np.ones(len(scores)) if rows.weights is None else rows.weights[rows.usable]
+    found = best_observed_tree(
+        np.column_stack([columns[place].values(contexts) for place in asked]),
+        tuple(isinstance(columns[place], LevelColumn) for place in asked),
+        scores[:, known] * (weights / weights.sum())[:, None],
+        depth=plan.depth,
+        minimum_leaf=plan.minimum_leaf,
+        split_cost=plan.split_cost,
+    )
+
+    def renamed(node: Node) -> Node:
+        if isinstance(node, Leaf):
+            return Leaf(int(known[node.action]))
+        return Split(asked[node.column], node.cut, renamed(node.yes), renamed(node.no))
+
+    return renamed(found.node)

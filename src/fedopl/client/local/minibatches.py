@@ -1,0 +1,51 @@
+"""Which rows the steps of each round take: by chance, and by a secret, so that nobody can tell."""
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray
+from fedopl.base.seeds import generator_for
+from fedopl.study.study import TrainingPlan
+
+
+class Batches:
+    """Rows for each round of one client; the same for the same round, in whatever process.
+
+    Rounds are dealt from a shuffled pack, each row in one of them at most, and then from another
+    pack. Steps that meet every row once before any again need fewer passes than steps that draw
+    each batch anew. What a pack leaves out could be had from the sum over all rows, so it is either
+    nothing or as many rows as a round takes; where that cannot be, batches are drawn anew.
+    """
+
+    def __init__(self, seed: int, client: str, secret: str) -> None:
+        self._seed, self._client, self._secret = seed, client, secret
+        self._pack: tuple[tuple[int, int], IntArray] | None = None
+
+    def of_round(self, turn: int, n_rows: int, plan: TrainingPlan) -> IntArray | None:
+        """The rows of each step, (n_steps, n_batch_rows); None where every step takes all."""
+        if plan.batch_size >= n_rows:
+            return None
+        shape = (plan.local_steps, plan.batch_size)
+        n_draws = plan.local_steps * plan.batch_size
+        n_rounds = rounds_in_pack(n_rows, n_draws)
+        if not n_rounds:
+            return self.generator(f"steps {turn}").integers(0, n_rows, shape)
+        number, place = divmod(turn, n_rounds)
+        pack = self._shuffled(number, n_rows)
+        return pack[place * n_draws : (place + 1) * n_draws].reshape(shape)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Draws that only this client can repeat."""
+        purpose = f"{purpose} {self._secret}"
+        return generator_for(self._seed, client=self._client, purpose=purpose)
+
+    def _shuffled(self, number: int, n_rows: int) -> IntArray:
+        key = (number, n_rows)
+        if self._pack is None or self._pack[0] != key:
+            self._pack = (key, self.generator(f"pack {number}").permutation(n_rows))
+        return self._pack[1]
+
+
+def rounds_in_pack(n_rows: int, n_draws: int) -> int:
+    """How many rounds are dealt before the rows are shuffled again; none if too few rows remain."""
+    n_rounds, left_out = divmod(n_rows, n_draws)
+    return max(0, n_rounds - bool(left_out))

@@ -1,0 +1,226 @@
+"""Sums over a client's training rows that policies are solved from."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.study_rows import DealtRows
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.policies.linear import action_pairs
+
+ROWS_PER_BLOCK = 8192
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreMeans:
+    """Weighted means over rows; `grams` has one for all actions where all have the same rows."""
+
+    grams: FloatArray  # (1 or n_actions, n_columns, n_columns)
+    products: FloatArray  # (n_actions, n_columns)
+    squares: FloatArray  # (n_actions,)
+    shares: FloatArray  # (n_actions,)
+
+
+class ScoreTotals:
+    """Sums of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action.
+
+    Where all rows have all scores (`complete`), one sum of squares serves for all actions.
+    `columns` picks each action's own features, if not all.
+    """
+
+    def __init__(
+        self, n_actions: int, n_features: int, columns: list[IntArray] | None, *, complete: bool
+    ) -> None:
+        self._columns, self._complete = columns, complete and columns is None
+        width = n_features + 1 if columns is None else len(columns[0]) + 1
+        self._grams = np.zeros((1 if self._complete else n_actions, width, width))
+        self._products = np.zeros((n_actions, width))
+        self._squares, self._weights = np.zeros(n_actions), np.zeros(n_actions)
+        self._total = 0.0
+
+    def add(self, data: LoggedData, scores: FloatArray, rows: slice) -> None:
+        """Add these rows."""
+        for features, gamma, weight in _blocks(data, scores, rows):
+            self._total += weight.sum()
+            if self._complete:
+                self._add_squares(features, weight)
+                self._add_products(features[:, :-1], gamma, weight)
+            else:
+                self._add_known(features, gamma, weight)
+
+    def add_complete(
+        self, data: LoggedData, scores: FloatArray, rows: slice, squares: FloatArray
+    ) -> None:
+        """Add these rows, whose Σ w·φφᵀ is known already; nothing of them is copied."""
+        self._grams[0] += squares
+        self._total += squares[-1, -1]
+        for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
+            block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+            weight = None if data.weights is None else data.weights[block]
+            self._add_products(data.contexts[block], scores[block], weight)
+
+    def _add_squares(self, features: FloatArray, weight: FloatArray) -> None:
+        weighted = features if (weight == 1).all() else features * weight[:, None]
+        self._grams[0] += weighted.T @ features
+
+    def _add_products(
+        self, contexts: FloatArray, gamma: FloatArray, weight: FloatArray | None
+    ) -> None:
+        weighted = gamma if weight is None else gamma * weight[:, None]
+        self._products[:, :-1] += weighted.T @ contexts
+        # Faster than sums along the rows, of which each has a few numbers only.
+        self._products[:, -1] += np.ones(len(gamma)) @ weighted
+        self._squares += np.einsum("ij,ij->j", weighted, gamma)
+        self._weights += len(gamma) if weight is None else weight.sum()
+
+    def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
+        weighted = features * weight[:, None]
+        known = np.isfinite(gamma)
+        gamma = np.where(known, gamma, 0.0)
+        self._squares += weight @ gamma**2
+        self._weights += weight @ known
+        if self._columns is None:
+            self._products += gamma.T @ weighted
+            _add_grams(self._grams, features, weighted, known)
+            return
+        for action, own in enumerate(self._columns):
+            mine = [*own, -1]
+            self._products[action] += gamma[:, action] @ weighted[:, mine]
+            _add_grams(
+                self._grams[action : action + 1],
+                features[:, mine],
+                weighted[:, mine],
+                known[:, action : action + 1],
+            )
+
+    def means(self) -> ScoreMeans:
+        """The means over all rows added."""
+        safe = np.where(self._weights > 0, self._weights, 1.0)
+        return ScoreMeans(
+            grams=self._grams / safe[: len(self._grams), None, None],
+            products=self._products / safe[:, None],
+            squares=self._squares / safe,
+            shares=self._weights / (self._total or 1.0),
+        )
+
+
+def means_of(
+    parts: Callable[[], Iterable[Chunk]],
+    rows: DealtRows,
+    columns: list[IntArray] | None,
+    *,
+    complete: bool,
+) -> ScoreMeans:
+    """The means over all training rows, which come with their scores some at a time."""
+    shape = (rows.given.n_actions, rows.given.n_features)
+    totals = ScoreTotals(*shape, columns, complete=complete)
+    # Of many chunks only the first adds squares: they are of all.
+    squares = rows.squares if complete and columns is None else None
+    for chunk in parts():
+        training = chunk.training
+        if complete and not np.isfinite(chunk.scores[training]).all():
+            return means_of(parts, rows, columns, complete=False)
+        if squares is None:
+            totals.add(chunk.data, chunk.scores, training)
+        else:
+            totals.add_complete(chunk.data, chunk.scores, training, squares)
+            squares = np.zeros_like(squares)
+    return totals.means()
+
+
+def score_means(
+    data: LoggedData, scores: FloatArray, rows: slice, columns: list[IntArray] | None
+) -> ScoreMeans:
+    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action."""
+    complete = bool(np.isfinite(scores[rows]).all())
+    totals = ScoreTotals(data.n_actions, data.n_features, columns, complete=complete)
+    totals.add(data, scores, rows)
+    return totals.means()
+
+
+def _add_grams(
+    grams: FloatArray, features: FloatArray, weighted: FloatArray, known: BoolArray
+) -> None:
+    """Add Σ w·φφᵀ over each action's known rows; actions with the same rows share one product."""
+    patterns: dict[bytes, FloatArray] = {}
+    for gram, column in zip(grams, known.T, strict=True):
+        pattern = np.packbits(column).tobytes()
+        if pattern not in patterns:
+            patterns[pattern] = (
+                weighted.T @ features if column.all() else weighted[column].T @ features[column]
+            )
+        gram += patterns[pattern]
+
+
+def pair_means(data: LoggedData, scores: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+    """For every pair of actions, means of w·zzᵀ and w·z·s: which is better (s), and by what (w)."""
+    pairs = action_pairs(data.n_actions)
+    width = data.n_features + 1
+    grams, products = np.zeros((len(pairs), width, width)), np.zeros((len(pairs), width))
+    total = 0.0
+    for features, gamma, weight in _blocks(data, scores, rows):
+        total += weight.sum()
+        for pair, (first, second) in enumerate(pairs):
+            gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
+            grams[pair] += (features * np.abs(gain)[:, None]).T @ features
+            products[pair] += gain @ features
+    return grams / total, products / total
+
+
+def value_slope(
+    data: LoggedData,
+    scores: FloatArray,
+    rows: slice,
+    parameters: FloatArray,
+    temperature: float,
+) -> tuple[FloatArray, float]:
+    """The gradient of a softmax policy's mean score, and how many rows it effectively rests on."""
+    pulls = np.zeros((data.n_rows, data.n_actions))
+    slope = np.zeros_like(parameters)
+    total, start = 0.0, 0
+    for features, gamma, weight in _blocks(data, scores, rows):
+        total += weight.sum()
+        known = np.isfinite(gamma)
+        logits = np.where(known, features @ parameters.T / temperature, -np.inf)
+        logits -= logits.max(axis=1, keepdims=True)
+        chances = np.exp(logits)
+        chances /= chances.sum(axis=1, keepdims=True)
+        gains = np.where(known, gamma, 0.0)
+        value = (chances * gains).sum(axis=1, keepdims=True)
+        pull = chances * (gains - value) * weight[:, None]
+        slope += pull.T @ features / temperature
+        pulls[start : start + len(pull)] = pull
+        start += len(pull)
+    return slope / total, effective_rows_behind(pulls)
+
+
+def effective_rows_behind(pulls: FloatArray) -> float:
+    """(Σ|u|)²/Σu² of the column (n_rows, n_columns) that rests on the fewest rows."""
+    sizes = np.abs(pulls)
+    largest = sizes.max(axis=0)
+    moved = largest > 0
+    if not moved.any():
+        return float(len(pulls))
+    shares = sizes[:, moved] / largest[moved]
+    effective: FloatArray = shares.sum(axis=0) ** 2 / (shares**2).sum(axis=0)
+    return float(effective.min())
+
+
+def _blocks(
+    data: LoggedData, scores: FloatArray, rows: slice
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Blocks of (x, 1), of scores and of weights, of the rows asked for that have any score."""
+    for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
+        block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+        scored = np.isfinite(scores[block]).any(axis=1)
+        n_wanted = int(np.count_nonzero(scored))
+        if not n_wanted:
+            continue
+        wanted = slice(None) if n_wanted == block.stop - block.start else scored
+        features = np.ones((n_wanted, data.n_features + 1))
+        features[:, :-1] = data.contexts[block][wanted]
+        weight = np.ones(len(features)) if data.weights is None else data.weights[block][wanted]
+        yield features, scores[block][wanted], weight

@@ -1,0 +1,205 @@
+"""One pass over the rows gives the sums that every fold's linear models are made from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl.base.arrays import FloatArray, IntArray, ascends
+from fedopl.client.rows.folds import Folds
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.solvers.least_squares import LinearModels
+
+# Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
+ROWS_PER_BLOCK = 8192
+MANY_BYTES = 1 << 24
+ROWS_FOR_MIDDLE = 100
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoldSums:
+    """Σ w·z zᵀ with z = (x − x₀, 1, y − y₀), apart for each fold and action."""
+
+    sums: FloatArray  # (n_folds, n_actions, n_columns + 2, n_columns + 2)
+    squared_weights: FloatArray  # (n_folds, n_actions)
+    origin: FloatArray  # (n_features + 1,)  x₀ and y₀
+
+
+def fold_sums(
+    data: LoggedData,
+    folds: Folds,
+    columns: list[IntArray] | None = None,
+    onto: FoldSums | None = None,
+) -> FoldSums:
+    """Sum over all rows once; `columns` picks each action's own features, if not all.
+
+    Sums are about the middle of these rows, unless they are added `onto` those of others.
+    """
+    width = data.n_features if columns is None else len(columns[0])
+    n_cells = folds.n_folds * data.n_actions
+    if onto is None:
+        origin, sums = middle_of(data, folds), np.zeros((n_cells, width + 2, width + 2))
+    else:
+        origin, sums = onto.origin, onto.sums.reshape(n_cells, width + 2, width + 2)
+    begun = [onto is not None] * n_cells
+    # Rows set apart fall into a last cell that nobody sums.
+    cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
+    np.minimum(cells, n_cells, out=cells)
+    for rows, edges in _augmented(data, origin, cells, n_cells):
+        for cell, (start, stop) in enumerate(pairwise(edges.tolist())):
+            if start == stop:
+                continue
+            z = rows[start:stop]
+            if columns is not None:
+                z = z[:, [*columns[cell % data.n_actions], -2, -1]]
+            if begun[cell]:
+                sums[cell] += z.T @ z
+            else:
+                np.dot(z.T, z, out=sums[cell])
+                begun[cell] = True
+    shape = (folds.n_folds, data.n_actions)
+    squares = None if data.weights is None else data.weights**2
+    squared = np.bincount(cells, squares, n_cells)[:n_cells].astype(float).reshape(shape)
+    return FoldSums(
+        sums=sums.reshape(*shape, width + 2, width + 2),
+        squared_weights=squared if onto is None else onto.squared_weights + squared,
+        origin=origin,
+    )
+
+
+def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_columns + 1)
+    """Σ w·(x, 1)(x, 1)ᵀ over all folds and actions."""
+    total = sums.sums.sum(axis=(0, 1))[:-1, :-1]
+    if sums.origin[:-1].any():
+        origin = np.append(sums.origin[:-1], 0.0)
+        moved = total[-1] + total[-1, -1] / 2 * origin
+        shift = np.outer(origin, moved)
+        total = total + shift + shift.T
+    return np.asarray(total)
+
+
+def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
+    """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
+    origin = np.concatenate([sums.origin[:-1], [0.0], sums.origin[-1:]])  # the one of z stays
+    away = slice(int((origin != 0).argmax()), None)  # often the reward alone
+    # A fold at a time where they are large together.
+    for own in sums.sums if sums.sums.nbytes > MANY_BYTES else [sums.sums]:
+        moved = own[..., -2, :] + own[..., -2, -2, None] / 2 * origin
+        shift = origin[away, None] * moved[..., None, :]
+        own[..., away, :] += shift
+        own[..., away] += shift.swapaxes(-1, -2)
+    return sums.sums
+
+
+def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
+    """μ̂(x; a) for every action, each row by the models that never saw its fold."""
+    means = np.empty((data.n_rows, data.n_actions))
+    if folds.ascend:
+        every = map(slice, folds.begins, folds.begins[1:])
+        for part, own in zip(range(len(models.intercepts)), every, strict=False):
+            predicted = means[own]
+            np.dot(data.contexts[own], models.coefficients[part].T, out=predicted)
+            predicted += models.intercepts[part]
+        return means
+    buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
+    for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
+        block = slice(start, start + len(order))
+        rows = np.take(data.contexts[block], order, axis=0, out=buffer[: len(order)], mode="clip")
+        predicted = np.empty((len(order), data.n_actions))
+        for fold in np.flatnonzero(np.diff(edges)):
+            own = slice(edges[fold], edges[fold + 1])
+            np.matmul(rows[own], models.coefficients[fold].T, out=predicted[own])
+            predicted[own] += models.intercepts[fold]
+        means[block][order] = predicted
+    return means
+
+
+def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
+    """Near the middle of the data: sums of squares about a distant zero lose their digits."""
+    some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
+    sample, rewards = data.contexts[some], data.rewards[some]
+    learned_from = folds.of_row[some] < folds.n_folds
+    if not learned_from.all():
+        sample, rewards = sample[learned_from], rewards[learned_from]
+    if not len(rewards):
+        return np.zeros(data.n_features + 1)
+    middle = sample.sum(axis=0) / len(sample)
+    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
+    middle[middle**2 <= 100 * variance] = 0.0
+    half = len(rewards) // 2
+    return np.concatenate([middle, np.partition(rewards, half)[half : half + 1]])
+
+
+def _augmented(
+    data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Blocks of √w·z, sorted by cell, and where each cell begins."""
+    if ascends(cells):
+        return _blocks_of_sorted(data, origin, cells, n_cells)
+    # With many cells a block has so few rows of each that adding squares up would take longest.
+    if n_cells * data.n_features > ROWS_PER_BLOCK:
+        order = np.argsort(cells, kind="stable")
+        return _blocks_of_sorted(data, origin, cells[order], n_cells, order)
+    return _augmented_blocks(data, origin, cells, n_cells)
+
+
+def _blocks_of_sorted(
+    data: LoggedData,
+    origin: FloatArray,
+    cells: IntArray,
+    n_cells: int,
+    order: IntArray | None = None,
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """The same of rows that are sorted by cell already, or are taken in this order.
+
+    Then they come from all over the table, which is slower, but each cell's lie together.
+    """
+    by_cell = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
+    bounds = np.searchsorted(cells, np.arange(n_cells + 1))
+    for start in range(0, bounds[-1], ROWS_PER_BLOCK):
+        stop = min(start + ROWS_PER_BLOCK, bounds[-1])
+        own = slice(start, stop) if order is None else order[start:stop]
+        z = by_cell[: stop - start]
+        z[:, :-2] = data.contexts[own]
+        _augment(z, data, origin, own)
+        yield z, np.minimum(np.maximum(bounds - start, 0), stop - start)
+
+
+def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:
+    """Make √w·z of contexts, in place."""
+    if origin[:-1].any():
+        z[:, :-2] -= origin[:-1]
+    z[:, -2] = 1.0
+    z[:, -1] = data.rewards[rows] - origin[-1]
+    if data.weights is not None:
+        z *= np.sqrt(data.weights[rows])[:, None]
+
+
+def _augmented_blocks(
+    data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Blocks of √w·z, sorted by cell, and where each cell begins."""
+    width = data.n_features + 2
+    as_logged = np.empty((min(ROWS_PER_BLOCK, data.n_rows), width))
+    by_cell = np.empty_like(as_logged)
+    for start, order, edges in _sorted_blocks(cells, n_cells):
+        block = slice(start, start + len(order))
+        z = as_logged[: len(order)]
+        z[:, :-2] = data.contexts[block]
+        _augment(z, data, origin, block)
+        yield np.take(z, order, axis=0, out=by_cell[: len(order)], mode="clip"), edges
+
+
+def _sorted_blocks(
+    cells: NDArray[np.integer], n_cells: int
+) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """For each block of rows: its start, the order that sorts it by cell, each cell's begin."""
+    if n_cells < 2**16:  # numpy sorts 16-bit numbers by counting them
+        cells = cells.astype(np.uint16, copy=False)
+    bounds = np.arange(n_cells + 1)
+    for start in range(0, len(cells), ROWS_PER_BLOCK):
+        block = cells[start : start + ROWS_PER_BLOCK]
+        order = np.argsort(block, kind="stable")
+        yield start, order, np.searchsorted(block[order], bounds)

@@ -1,0 +1,133 @@
+"""Overlap: whether every action was taken often enough, by everyone, to be judged."""
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.options import check_probability
+from fedopl.base.tables import html_table, text_table
+from fedopl.client.scoring.cross_fit import Nuisances
+from fedopl.client.scoring.support import effective_rows
+from fedopl.client.table.logged_data import LoggedData
+
+QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
+FEW_EFFECTIVE_ROWS = 30
+LARGE_SHARE_BELOW = 0.01
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Overlap:
+    """What an honest reader asks of logged data before believing a value; `print` it."""
+
+    action_names: tuple[str, ...]
+    n_rows: int
+    rows: IntArray  # (n_actions,)  rows that took the action
+    propensity_quantiles: FloatArray  # (n_actions, 6)  at QUANTILES, over all rows where known
+    effective_rows: FloatArray  # (n_actions,)  (Σw)²/Σw², w the inverse propensities of takers
+    share_below_floor: FloatArray  # (n_actions,)  rows whose propensity is below the floor
+    residual_variance: FloatArray  # (n_actions,)  of Y − μ̂ out of fold, NaN if never taken
+    floor: float
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to worry about, in sentences; empty where there is nothing."""
+        return tuple(
+            caution
+            for action, name in enumerate(self.action_names)
+            for caution in self._cautions_about(action, name)
+        )
+
+    def _cautions_about(self, action: int, name: str) -> list[str]:
+        if not self.rows[action]:
+            return [f"'{name}' was never taken: nothing here says what it is worth"]
+        cautions = []
+        if self.effective_rows[action] < FEW_EFFECTIVE_ROWS:
+            cautions.append(
+                f"'{name}' is judged on {self.effective_rows[action]:.0f} effective rows "
+                f"({self.rows[action]:,} took it): its value is very uncertain"
+            )
+        share = self.share_below_floor[action]
+        if share > LARGE_SHARE_BELOW:
+            cautions.append(
+                f"'{name}' had a propensity below {self.floor:g} in {share:.0%} of rows: "
+                "its scores there rest on few decisions, or on the outcome model alone"
+            )
+        return cautions
+
+    def __str__(self) -> str:
+        return "\n".join([self.table(), *(f"Caution: {caution}." for caution in self.cautions)])
+
+    def table(self) -> str:
+        """The numbers alone."""
+        return text_table(*self._table())
+
+    def _repr_html_(self) -> str:
+        cautions = "".join(f"<p>Caution: {escape(caution)}.</p>" for caution in self.cautions)
+        return html_table(*self._table()) + cautions
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        headers = [
+            "action",
+            "rows",
+            "effective",
+            "propensity min",
+            "1 %",
+            "5 %",
+            "median",
+            "95 %",
+            "max",
+            f"below {self.floor:g}",
+            "residual variance",
+        ]
+        return headers, [self._cells(action) for action in range(len(self.action_names))]
+
+    def _cells(self, action: int) -> list[str]:
+        return [
+            self.action_names[action],
+            f"{self.rows[action]:,}",
+            f"{self.effective_rows[action]:,.0f}",
+            *(f"{quantile:.3f}" for quantile in self.propensity_quantiles[action]),
+            f"{self.share_below_floor[action]:.1%}",
+            f"{self.residual_variance[action]:.4g}",
+        ]
+
+
+def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float = 0.05) -> Overlap:
+    """Diagnose how well each action is supported; nothing is clipped or changed."""
+    check_probability(floor, "floor")
+    by_action = [_one_action(data, nuisances, action, floor) for action in range(data.n_actions)]
+    quantiles, effective, below, variance = (
+        np.array(column) for column in zip(*by_action, strict=True)
+    )
+    return Overlap(
+        action_names=data.action_names,
+        n_rows=data.n_rows,
+        rows=data.rows_per_action,
+        propensity_quantiles=quantiles,
+        effective_rows=effective,
+        share_below_floor=below,
+        residual_variance=variance,
+        floor=floor,
+    )
+
+
+def _one_action(
+    data: LoggedData, nuisances: Nuisances, action: int, floor: float
+) -> tuple[FloatArray, float, float, float]:
+    propensities = nuisances.propensities[:, action]
+    known = propensities[np.isfinite(propensities)]
+    quantiles = np.quantile(known, QUANTILES) if len(known) else np.full(len(QUANTILES), np.nan)
+    below = float((known < floor).mean()) if len(known) else np.nan
+    took = data.actions == action
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    effective = effective_rows(weights[took], propensities[took])
+    residuals = (data.rewards - nuisances.outcome_means[:, action])[took]
+    known_residuals = np.isfinite(residuals)
+    variance = (
+        float(np.average(residuals[known_residuals] ** 2, weights=weights[took][known_residuals]))
+        if known_residuals.any()
+        else np.nan
+    )
+    return quantiles, effective, below, variance

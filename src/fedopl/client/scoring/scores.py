@@ -1,0 +1,139 @@
+"""Score matrices: one row for each logged row, one column for each action.
+
+`aipw_scores` is the one that policies are learned from. The others are here for comparison: the
+direct method trusts the outcome model alone, inverse propensity weighting the propensities alone,
+and the self-normalised kinds trade a little bias for less variance.
+
+A score that no data speak for (an action never taken in the rows a fold learns from) is NaN.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray, check_length, frozen
+from fedopl.base.errors import refuse_to_leave
+from fedopl.base.options import check_probability
+from fedopl.client.scoring.cross_fit import Nuisances
+from fedopl.client.table.logged_data import LoggedData
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Scores:
+    """A score for every action in every row; their mean is the value of a policy."""
+
+    values: FloatArray  # (n_rows, n_actions), NaN where nothing speaks for the action
+    kind: str
+    action_names: tuple[str, ...]
+    clipped_rows: IntArray  # (n_actions,)  rows that took the action with a clipped propensity
+    weights: FloatArray | None  # (n_rows,)
+    groups: IntArray | None  # (n_rows,)
+
+    __reduce_ex__ = refuse_to_leave
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows were scored."""
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        n_rows, n_actions = self.values.shape
+        clipped = f", {self.clipped_rows.sum():,} clipped" if self.clipped_rows.any() else ""
+        return f"Scores({self.kind}, {n_rows:,} rows, {n_actions:,} actions{clipped})"
+
+
+def aipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = None) -> Scores:
+    """Γ̂(a) = μ̂(x; a) + 1{A = a}·(Y − μ̂(x; a))·ŵ(x; a), Algorithm 3.
+
+    With `clip`, propensities below it are raised to it, and `clipped_rows` tells how many.
+    """
+    inverse, clipped = _inverse_propensities(data, nuisances, clip)
+    return _corrected(data, nuisances, inverse, clipped, "aipw")
+
+
+def self_normalised_aipw_scores(
+    data: LoggedData, nuisances: Nuisances, *, clip: float | None = None
+) -> Scores:
+    """AIPW with each action's inverse propensities scaled to what they add up to in expectation."""
+    inverse, clipped = _inverse_propensities(data, nuisances, clip)
+    inverse = _normalised(data, inverse)
+    return _corrected(data, nuisances, inverse, clipped, "self-normalised aipw")
+
+
+def dm_scores(data: LoggedData, nuisances: Nuisances) -> Scores:
+    """μ̂(x; a): the direct method, right only if the outcome model is."""
+    none = np.zeros(data.n_actions, np.int64)
+    return _scores(data, nuisances.outcome_means.copy(), none, "direct method")
+
+
+def ipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = None) -> Scores:
+    """1{A = a}·Y·ŵ(x; a): right only if the propensities are."""
+    inverse, clipped = _inverse_propensities(data, nuisances, clip)
+    return _weighted(data, inverse, clipped, "ipw")
+
+
+def self_normalised_ipw_scores(
+    data: LoggedData, nuisances: Nuisances, *, clip: float | None = None
+) -> Scores:
+    """IPW with each action's inverse propensities scaled to what they add up to in expectation."""
+    inverse, clipped = _inverse_propensities(data, nuisances, clip)
+    return _weighted(data, _normalised(data, inverse), clipped, "self-normalised ipw")
+
+
+def _inverse_propensities(
+    data: LoggedData, nuisances: Nuisances, clip: float | None
+) -> tuple[FloatArray, IntArray]:
+    """ŵ(X; A) of the logged action, NaN where it is not supported, and what was clipped."""
+    check_length(nuisances.outcome_means, "nuisances", data.n_rows)
+    logged = _of_logged_action(data, nuisances.propensities)
+    clipped = np.zeros(data.n_actions, np.int64)
+    if clip is not None:
+        check_probability(clip, "clip")
+        low = logged < clip
+        clipped = np.bincount(data.actions[low], minlength=data.n_actions)
+        logged = np.maximum(logged, clip)
+    return np.divide(1.0, logged, out=np.full_like(logged, np.nan), where=logged > 0), clipped
+
+
+def _normalised(data: LoggedData, inverse: FloatArray) -> FloatArray:
+    """Scaled so that 1{A = a}·ŵ has mean one over the rows, for each action."""
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    total = np.bincount(data.actions, weights * inverse, data.n_actions)
+    scale: FloatArray = np.divide(weights.sum(), total, out=np.ones_like(total), where=total != 0)
+    return inverse * scale[data.actions]
+
+
+def _corrected(
+    data: LoggedData, nuisances: Nuisances, inverse: FloatArray, clipped: IntArray, kind: str
+) -> Scores:
+    values = nuisances.outcome_means.copy()
+    flat, logged = values.reshape(-1), _logged_cells(data)
+    predicted = flat[logged]
+    flat[logged] = predicted + (data.rewards - predicted) * inverse
+    return _scores(data, values, clipped, kind)
+
+
+def _weighted(data: LoggedData, inverse: FloatArray, clipped: IntArray, kind: str) -> Scores:
+    values = np.zeros((data.n_rows, data.n_actions))
+    values.reshape(-1)[_logged_cells(data)] = data.rewards * inverse
+    return _scores(data, values, clipped, kind)
+
+
+def _of_logged_action(data: LoggedData, matrix: FloatArray) -> FloatArray:
+    return np.take(matrix.reshape(-1), _logged_cells(data))
+
+
+def _logged_cells(data: LoggedData) -> IntArray:
+    """Where each row's logged action stands in a flattened (n_rows, n_actions) matrix."""
+    return np.arange(0, data.n_rows * data.n_actions, data.n_actions) + data.actions
+
+
+def _scores(data: LoggedData, values: FloatArray, clipped: IntArray, kind: str) -> Scores:
+    return Scores(
+        values=frozen(values),
+        kind=kind,
+        action_names=data.action_names,
+        clipped_rows=clipped,
+        weights=data.weights,
+        groups=data.groups,
+    )

@@ -1,0 +1,85 @@
+"""Models that users plug in: anything that follows scikit-learn's conventions."""
+
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import ModelError, OptionError
+from fedopl.client.table.logged_data import LoggedData
+
+
+def checked(model: object, option: str, kind: str, methods: tuple[str, ...]) -> Any:
+    """The model, if it has the methods a scikit-learn model of its kind has."""
+    missing = [name for name in methods if not callable(getattr(model, name, None))]
+    if missing or isinstance(model, type):
+        raise OptionError(
+            f"{option}: expected a name or a scikit-learn {kind} (an object, not a class) with "
+            f"{' and '.join(methods)}, came {model!r}"
+        )
+    return model
+
+
+def fitted(
+    model: Any,
+    data: LoggedData,
+    rows: BoolArray,
+    targets: np.ndarray[Any, Any],
+    *,
+    where: str,
+    seed: list[int],
+) -> Any:
+    """A fresh copy of the model, fitted on these rows; the one passed in is left as it was."""
+    from sklearn.base import clone
+
+    try:
+        fresh = _seeded(clone(model), seed)
+    except TypeError as error:
+        raise OptionError(f"{where}: cannot be cloned as scikit-learn does: {error}") from None
+    options = {}
+    if data.weights is not None:
+        options[_weight_parameter(fresh, where)] = data.weights[rows]
+    try:
+        return fresh.fit(data.contexts[rows], targets[rows], **options)
+    except Exception as error:
+        raise ModelError(
+            f"{where}: {type(model).__name__}.fit failed on {rows.sum():,} rows: {error}"
+        ) from error
+
+
+def answers(model: Any, method: str, data: LoggedData, rows: BoolArray, where: str) -> FloatArray:
+    """What the model predicts for these rows, refused if it is not one finite number per cell."""
+    try:
+        predicted = np.asarray(getattr(model, method)(data.contexts[rows]), np.float64)
+    except Exception as error:
+        raise ModelError(f"{where}: {type(model).__name__}.{method} failed: {error}") from error
+    if len(predicted) != rows.sum() or not np.isfinite(predicted).all():
+        raise ModelError(f"{where}: {type(model).__name__}.{method} gave missing or no numbers")
+    return predicted
+
+
+def _seeded(model: Any, seed: list[int]) -> Any:
+    """Fix every random state the user left open, so that one seed reproduces a run."""
+    state = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    left_open = [
+        name
+        for name, value in model.get_params().items()
+        if name.rsplit("__", 1)[-1] == "random_state" and value is None
+    ]
+    return model.set_params(**dict.fromkeys(left_open, state))
+
+
+def _weight_parameter(model: Any, where: str) -> str:
+    """What `fit` calls the row weights; a pipeline passes them on to its last step."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    prefix, taker = "", model
+    if isinstance(model, Pipeline):
+        name, taker = model.steps[-1]
+        prefix = f"{name}__"
+    if not has_fit_parameter(taker, "sample_weight"):
+        raise OptionError(
+            f"{where}: the data are weighted and {type(taker).__name__}.fit takes no sample_weight"
+        )
+    return f"{prefix}sample_weight"

@@ -1,0 +1,168 @@
+"""The value of a policy on one client: the mean score of what it would have done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import FloatArray, IntArray, check_length
+from fedopl.base.errors import DataError
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import quoted
+from fedopl.client.scoring.scores import Scores
+
+# Products of columns are summed this many rows at a time, which fit a processor's cache.
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointEstimate:
+    """Means over the same rows, and the covariance matrix of those means."""
+
+    n_rows: int
+    degrees_of_freedom: int
+    means: FloatArray  # (n_columns,)
+    covariances: FloatArray  # (n_columns, n_columns), zero where one row cannot tell
+
+
+class JointSums:
+    """What joint estimates are made of, added up over rows that come some at a time.
+
+    Rows of a group vary together: then sums are kept by group, and their squares are summed.
+    """
+
+    def __init__(self) -> None:
+        self._n_rows = 0
+        self._origin: FloatArray | None = None  # near the means, for the sake of digits
+        self._units = 0  # rows, where there are no groups
+        # Σw, Σw·v, Σw², Σw²·v and Σw²·vvᵀ, with v the values about the origin.
+        self._weight: Any = 0.0
+        self._sums: Any = 0.0
+        self._squared_weight: Any = 0.0
+        self._squared_sums: Any = 0.0
+        self._squares: Any = 0.0
+        self._by_group: FloatArray | None = None  # (n_groups, 1 + n_columns)  Σw and Σw·v
+
+    def add(self, values: FloatArray, weights: FloatArray | None, groups: IntArray | None) -> None:
+        """Count the rows that are known in all columns."""
+        known = np.isfinite(values).all(axis=1)
+        if not known.any():
+            return
+        columns = np.ascontiguousarray(values[known].T)
+        weight = np.ones(columns.shape[1]) if weights is None else weights[known]
+        if self._origin is None:
+            self._origin = (columns * weight).sum(axis=1) / weight.sum()
+        weighted = np.vstack([weight, weight * (columns - self._origin[:, None])])
+        self._n_rows += len(weight)
+        sums = weighted.sum(axis=1)
+        self._weight += sums[0]
+        self._sums += sums[1:]
+        if groups is None:
+            self._add_squares(weighted)
+        else:
+            self._add_groups(weighted.T, groups[known])
+
+    def _add_squares(self, weighted: FloatArray) -> None:  # (1 + n_columns, n_units)
+        squares = _products(weighted)
+        self._units += weighted.shape[1]
+        self._squared_weight += squares[0, 0]
+        self._squared_sums += squares[0, 1:]
+        self._squares += squares[1:, 1:]
+
+    def _add_groups(self, weighted: FloatArray, groups: IntArray) -> None:
+        n_groups = int(groups.max()) + 1
+        by_group = np.zeros((n_groups, weighted.shape[1]))
+        np.add.at(by_group, groups, weighted)
+        if self._by_group is not None:
+            longer, shorter = sorted([by_group, self._by_group], key=len, reverse=True)
+            by_group = longer.copy()
+            by_group[: len(shorter)] += shorter
+        self._by_group = by_group
+
+    def estimate(self) -> JointEstimate | None:
+        """Weighted means of each column over the rows known in all; None if there are none."""
+        if self._origin is None:
+            return None
+        if self._by_group is not None:
+            self._add_squares(np.ascontiguousarray(self._by_group[self._by_group[:, 0] > 0].T))
+        shift = self._sums / self._weight
+        crossed = np.outer(self._squared_sums, shift)
+        about_mean = (
+            self._squares - crossed - crossed.T + self._squared_weight * np.outer(shift, shift)
+        )
+        free = self._units - 1
+        correction = (free + 1) / free if free else 0.0
+        return JointEstimate(
+            n_rows=self._n_rows,
+            degrees_of_freedom=free,
+            means=self._origin + shift,
+            covariances=correction * about_mean / self._weight**2,
+        )
+
+
+def _products(columns: FloatArray) -> FloatArray:  # (n_columns, n_columns)
+    """Σ_i c_i·c'_i for every two columns (n_columns, n_rows).
+
+    Not a matrix product: BLAS picks its kernels by the shape, so the bits of one pair of columns
+    would depend on how many others stand beside it.
+    """
+    n_columns, n_rows = columns.shape
+    found = np.zeros((n_columns, n_columns))
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        block = np.ascontiguousarray(columns[:, start : start + ROWS_AT_ONCE])
+        for place, column in enumerate(block):
+            found[place, place:] += (block[place:] * column).sum(axis=1)
+    return found + np.triu(found, 1).T
+
+
+def joint_estimate(
+    values: FloatArray, weights: FloatArray | None, groups: IntArray | None
+) -> JointEstimate | None:
+    """Weighted means of each column over the rows known in all; None if there are none.
+
+    Rows of a group vary together: the covariances are those of sums by group.
+    """
+    sums = JointSums()
+    sums.add(values, weights, groups)
+    return sums.estimate()
+
+
+def estimate_value(scores: Scores, decisions: ArrayLike | str) -> Estimate:
+    """Q̂(π) = mean of Γ̂(π(x)), with a standard error that allows for weights and groups.
+
+    `decisions` are action codes, one for each row, or the name of one action for every row.
+    Rows whose decision has no score are left out, and `n_rows` counts those that remain.
+    """
+    codes = _codes(scores, decisions)
+    chosen = scores.values[np.arange(scores.n_rows), codes]
+    found = joint_estimate(chosen[:, None], scores.weights, scores.groups)
+    if found is None:
+        raise DataError("value: none of the rows has a score for the action decided on")
+    alone = found.degrees_of_freedom < 1
+    return Estimate(
+        value=float(found.means[0]),
+        standard_error=np.inf if alone else float(np.sqrt(found.covariances[0, 0])),
+        n_rows=found.n_rows,
+        degrees_of_freedom=found.degrees_of_freedom,
+    )
+
+
+def _codes(scores: Scores, decisions: ArrayLike | str) -> IntArray:
+    names: Sequence[str] = scores.action_names
+    if isinstance(decisions, str):
+        if decisions not in names:
+            raise DataError(f"decisions: '{decisions}' is not an action; there are {quoted(names)}")
+        return np.full(scores.n_rows, names.index(decisions))
+    codes = np.asarray(decisions)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise DataError(
+            f"decisions: expected action codes of shape (n_rows,), came {codes.dtype} {codes.shape}"
+        )
+    check_length(codes, "decisions", scores.n_rows)
+    if codes.min() < 0 or codes.max() >= len(names):
+        raise DataError(
+            f"decisions: expected codes 0 to {len(names) - 1}, came {codes.min()} to {codes.max()}"
+        )
+    return codes

@@ -1,0 +1,1 @@
+"""A file or frame becomes checked rows."""

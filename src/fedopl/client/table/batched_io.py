@@ -1,0 +1,131 @@
+"""Tables that are read and written a batch at a time, so that memory does not grow with them."""
+
+import contextlib
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from fedopl.base.errors import OptionError
+from fedopl.client.table.formats import explained, suffix_of
+
+# Arrow schemas and batches have no types to check against.
+Batch = Any
+Table = tuple[Any, Iterator[Batch]]  # a schema, and the rows in batches of that schema
+
+# Of a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one.
+BLOCK_BYTES = 1 << 20
+# Of a Parquet file: rows times columns, and what is read of each column at a time.
+BATCH_CELLS = 1 << 19
+BUFFER_BYTES = 1 << 16
+# What a cell of a CSV file cannot hold without quotation marks.
+MARKS = ('"', ",", "\r", "\n")
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(path: Path, encoding: str) -> Iterator[Table]:
+    """The table, and a clear word where it cannot be read: now, or further down."""
+    with contextlib.ExitStack() as stack:
+        with explained(path, str(path), encoding):
+            schema, batches = stack.enter_context(READERS[suffix_of(path)](path, encoding))
+        yield schema, _each(batches, path, encoding)
+
+
+def _each(batches: Iterable[Batch], path: Path, encoding: str) -> Iterator[Batch]:
+    with explained(path, str(path), encoding):
+        for batch in batches:
+            if batch.num_rows:
+                yield batch
+
+
+@contextlib.contextmanager
+def _read_csv(path: Path, encoding: str) -> Iterator[Table]:
+    reading = csv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES, use_threads=False)
+    parsing = csv.ParseOptions(newlines_in_values=True)
+    with csv.open_csv(path, reading, parsing) as reader:
+        as_text = csv.ConvertOptions(column_types=dict.fromkeys(reader.schema.names, pa.string()))
+    with csv.open_csv(path, reading, parsing, as_text) as reader:
+        yield reader.schema, iter(reader)
+
+
+@contextlib.contextmanager
+def _read_parquet(path: Path, encoding: str) -> Iterator[Table]:  # noqa: ARG001
+    # Without a buffer, or with all of it filled beforehand, whole columns would be in memory.
+    with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
+        schema = file.schema_arrow
+        n_rows = max(1, BATCH_CELLS // max(1, len(schema)))
+        yield schema, file.iter_batches(n_rows, use_threads=False)
+
+
+READERS: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
+    ".csv": _read_csv,
+    ".csv.gz": _read_csv,
+    ".parquet": _read_parquet,
+}
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[Batch], object]]:
+    names = [pa.array([name], pa.string()) for name in schema.names]
+    file.write(_lines(pa.RecordBatch.from_arrays(names, names=schema.names)))
+    yield lambda batch: file.write(_lines(batch))
+
+
+@contextlib.contextmanager
+def _write_gzip(file: BinaryIO, schema: Any) -> Iterator[Callable[[Batch], object]]:
+    zipped = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+    with zipped, _write_csv(zipped, schema) as write:
+        yield write
+
+
+@contextlib.contextmanager
+def _write_parquet(file: BinaryIO, schema: Any) -> Iterator[Callable[[Batch], object]]:
+    with parquet.ParquetWriter(file, schema) as writer:
+        yield writer.write_batch
+
+
+WRITERS: dict[str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[Batch], object]]]] = {
+    ".csv": _write_csv,
+    ".csv.gz": _write_gzip,
+    ".parquet": _write_parquet,
+}
+
+
+def _lines(batch: Batch) -> bytes:
+    """Rows of a CSV file; Arrow joins the cells, as there may be millions."""
+    cells = map(_cells, batch.schema.names, batch.columns)
+    return _joined(pc.binary_join_element_wise(*cells, ","), "\n") + b"\n"
+
+
+def _cells(name: str, column: Any) -> Any:
+    """A column as text, in quotation marks where a cell needs them."""
+    try:
+        texts = pc.fill_null(column.cast(pa.string()), "")
+    except pa.ArrowException:
+        raise OptionError(
+            f"out: column '{name}' holds {column.type}, which a CSV file cannot hold; name a file "
+            "that ends in .parquet"
+        ) from None
+    all_text = _joined(texts, "")
+    if not any(mark.encode() in all_text for mark in MARKS):
+        return texts
+    doubled = pc.replace_substring(texts, '"', '""')
+    marked = pc.binary_join_element_wise('"', doubled, '"', "")
+    return pc.if_else(pc.match_substring_regex(texts, f"[{''.join(MARKS)}]"), marked, texts)
+
+
+def _joined(texts: Any, between: str) -> bytes:
+    whole = pa.ListArray.from_arrays([0, len(texts)], texts)
+    joined: bytes = pc.binary_join(whole, between)[0].as_buffer().to_pybytes()
+    return joined

@@ -1,0 +1,203 @@
+"""Columns become numbers: NaN stands for a missing number, −1 for a missing label."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.errors import DataError
+from fedopl.base.labels import label_text, quoted
+from fedopl.base.schema import Encoding
+
+# Spellings of "no value" in label columns, unless the schema has a label of that name.
+NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+# The codes of no label, and of one that is not known.
+MISSING, UNKNOWN = -1, -2
+# What Arrow's CSV reader takes for a number, a flag and a gap.
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
+SPELLINGS = csv.ConvertOptions()
+
+
+def numbers(column: Any, what: str) -> FloatArray:
+    """An Arrow column of numbers as float64."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if _is_text(kind):
+        raise DataError(f"{what}: expected numbers, came text; {_not_numbers(column)}")
+    check_numbers(kind, what)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy()
+    return values
+
+
+def check_numbers(kind: Any, what: str) -> None:
+    """Refuse an Arrow type whose values are not numbers."""
+    is_kind = (
+        pa.types.is_null,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_decimal,
+    )
+    if not any(check(kind) for check in is_kind):
+        raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
+
+
+def numbers_in_text(column: Any) -> tuple[FloatArray, BoolArray]:
+    """The cells of a CSV file as numbers, and which of them hold something else.
+
+    Spellings of numbers, flags and gaps are those of Arrow's CSV reader, but each cell is read for
+    itself: a flag may stand beside numbers, and no cell is hexadecimal.
+    """
+    gaps = pc.is_in(column, pa.array(SPELLINGS.null_values))
+    texts = pc.utf8_trim(pc.if_else(gaps, pa.scalar(None, pa.string()), column), " \t")
+    try:
+        return texts.cast(pa.float64()).to_numpy(), np.zeros(len(column), np.bool_)
+    except pa.ArrowInvalid:
+        values = _numbers_among(texts, column)
+        others = pc.and_(pc.is_valid(texts), pc.is_null(values))
+        return values.to_numpy(), others.to_numpy()
+
+
+def _numbers_among(texts: Any, column: Any) -> Any:
+    """The numbers among the texts, those of flags among the column, and null elsewhere."""
+    written = pc.match_substring_regex(texts, NUMBER)
+    values = pc.if_else(written, texts, pa.scalar(None, pa.string())).cast(pa.float64())
+    for words, number in ((SPELLINGS.true_values, 1.0), (SPELLINGS.false_values, 0.0)):
+        values = pc.if_else(pc.is_in(column, pa.array(words)), number, values)
+    return values
+
+
+def codes(
+    column: Any, labels: Sequence[str], what: str, own: Mapping[str, str] | None = None
+) -> IntArray:
+    """Each row's position among the known labels; refused if a row has any other.
+
+    `own` says what the column's own labels are called among the known ones.
+    """
+    positions, unknown = look_up(column, labels, own or {})
+    if unknown:
+        raise DataError(
+            f"{what}: {sum(unknown.values()):,} of {len(column):,} rows have a label that is not "
+            f"one of the {len(labels)} in the schema ({quoted(labels)}); "
+            f"unknown: {quoted(list(unknown))}"
+        )
+    return positions
+
+
+def look_up(
+    column: Any, labels: Sequence[str], own: Mapping[str, str]
+) -> tuple[IntArray, dict[str, int]]:
+    """Each row's position among the known labels, and how many rows have each label not known."""
+    texts, positions, counts = _distinct(column)
+    texts = [own.get(text, text) for text in texts]
+    known = dict.fromkeys(NO_LABEL, MISSING) | {label: code for code, label in enumerate(labels)}
+    unknown: Counter[str] = Counter()
+    for text, count in zip(texts, counts, strict=True):
+        if text not in known:
+            unknown[text] += count
+    by_position = np.array([*(known.get(text, UNKNOWN) for text in texts), MISSING], np.int64)
+    return by_position[positions], unknown
+
+
+def groups(column: Any) -> IntArray:
+    """Each row's group, in the order of the groups' labels, so that row order changes nothing."""
+    texts, positions, _ = _distinct(column)
+    named = sorted(text for text in texts if text not in NO_LABEL)
+    known = {text: code for code, text in enumerate(named)}
+    by_position = np.array([*(known.get(text, -1) for text in texts), -1], np.int64)
+    return by_position[positions]
+
+
+class GroupCodes:
+    """Groups of a table that comes in batches; all their labels are kept in memory until the end.
+
+    Codes go by appearance at first: only the last row shows what the order of the labels is.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def __call__(self, column: Any) -> IntArray:
+        """Each row's group, in the order in which groups appeared."""
+        texts, positions, _ = _distinct(column)
+        known = self._codes
+        codes = [-1 if t in NO_LABEL else known.setdefault(t, len(known)) for t in texts]
+        return np.array([*codes, -1], np.int64)[positions]
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def final(self, has_rows: BoolArray) -> IntArray:  # (n_groups seen,)
+        """For each code the one that `groups` would give, without the groups that have no row."""
+        labels = list(self._codes)
+        order = sorted(np.flatnonzero(has_rows).tolist(), key=labels.__getitem__)
+        codes = np.full(len(labels), -1, np.int64)
+        codes[order] = np.arange(len(order))
+        return codes
+
+
+def contexts(
+    numeric: Mapping[str, FloatArray],
+    categorical: Mapping[str, IntArray],
+    encoding: Encoding,
+    kept: BoolArray | slice,
+) -> FloatArray:  # (n_rows kept, n_features)
+    """One column after the other into one matrix, in the order of `encoding.feature_names`."""
+    marked = encoding.missing == "indicator"
+    columns: list[FloatArray | BoolArray] = []
+    for values in numeric.values():
+        missing = np.isnan(values)
+        columns.append(np.where(missing, 0.0, values))
+        columns += [missing] if marked else []
+    for column, positions in categorical.items():
+        columns += [positions == level for level in range(1, len(encoding.categorical[column]))]
+        columns += [positions < 0] if marked else []
+    n_rows = len(columns[0][kept])
+    matrix = np.empty((n_rows, len(columns)))
+    for position, encoded_column in enumerate(columns):
+        matrix[:, position] = encoded_column[kept]
+    return matrix
+
+
+def _distinct(column: Any) -> tuple[list[str], IntArray, list[int]]:
+    """The distinct labels, each row's position among them (−1: null), and how many rows have it."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    encoded = pa.chunked_array(column.chunks, column.type).combine_chunks().dictionary_encode()
+    texts = [label_text(label) for label in encoded.dictionary.to_pylist()]
+    positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = np.bincount(positions[positions >= 0], minlength=len(texts))
+    return texts, positions, counts.tolist()
+
+
+def _is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_kind = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(kind) for check in is_kind)
+
+
+def _not_numbers(column: Any) -> str:
+    texts, _, counts = _distinct(column)
+    wrong = [position for position, text in enumerate(texts) if not _is_number(text)]
+    n_wrong = sum(counts[position] for position in wrong)
+    if not n_wrong:
+        return "every value reads as a number: convert the column first"
+    examples = quoted([texts[position] for position in wrong[:3]])
+    return f"{n_wrong:,} of {len(column):,} rows are not numbers, such as {examples}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text in NO_LABEL
+    return True

@@ -1,0 +1,180 @@
+"""The columns of a table, or of a batch of its rows, become logged data by an agreed schema."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
+from fedopl.base.errors import DataError, FedoplWarning
+from fedopl.base.schema import Schema
+from fedopl.client.table import columns
+from fedopl.client.table.formats import Columns
+from fedopl.client.table.logged_data import LoggedData, check_propensities, checked_weights, trusted
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Encoded:
+    """The schema's columns as numbers, with NaN or −1 where a value is missing."""
+
+    numeric: dict[str, FloatArray]
+    categorical: dict[str, IntArray]
+    numbers: dict[str, FloatArray]  # reward, propensities, weight
+    labels: dict[str, IntArray]  # action, group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaps:
+    """How many rows cannot be used because a value is missing."""
+
+    n_rows: int  # of all
+    n_missing: int
+    by_column: dict[str, int]  # of every column that must not have any
+    of_needed: bool  # whether some are not in features
+
+    def __add__(self, more: "Gaps") -> "Gaps":
+        return Gaps(
+            n_rows=self.n_rows + more.n_rows,
+            n_missing=self.n_missing + more.n_missing,
+            by_column={
+                column: count + more.by_column[column] for column, count in self.by_column.items()
+            },
+            of_needed=self.of_needed or more.of_needed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coder:
+    """How one table's columns are read; a batch of its rows is encoded as the whole would be."""
+
+    schema: Schema
+    name: str  # what errors call the table
+    called: Mapping[str, str]  # what the schema's columns are called in the table
+    own: Mapping[str, Mapping[str, str]]  # by column: the schema's label for each label here
+    groups: Callable[[Any], IntArray] = columns.groups
+
+    def encode(self, table: Columns) -> Encoded:
+        """All columns as numbers; refused where a column holds anything else."""
+        schema = self.schema
+        labels = {schema.action: self._codes(table, schema.action, schema.actions)}
+        if schema.group:
+            labels[schema.group] = self.groups(table[schema.group])
+        needed = [schema.reward, *schema.propensity_columns]
+        needed += [schema.weight] if schema.weight else []
+        return Encoded(
+            numeric={column: self._numbers(table, column) for column in schema.numeric},
+            categorical={
+                column: self._codes(table, column, levels)
+                for column, levels in schema.categorical.items()
+            },
+            numbers={column: self._numbers(table, column) for column in needed},
+            labels=labels,
+        )
+
+    def _numbers(self, table: Columns, column: str) -> FloatArray:
+        values = columns.numbers(table[column], self._column(column))
+        infinite = int(np.isinf(values).sum())
+        if infinite:
+            raise DataError(
+                f"{self._column(column)}: infinite in {infinite:,} of {len(values):,} rows; "
+                "correct them"
+            )
+        return values
+
+    def _codes(self, table: Columns, column: str, levels: tuple[str, ...]) -> IntArray:
+        return columns.codes(table[column], levels, self._column(column), self.own.get(column, {}))
+
+    def _column(self, column: str) -> str:
+        return f"{self.name}: column '{self.called[column]}'"
+
+    def usable(self, encoded: Encoded) -> tuple[BoolArray | slice, Gaps]:
+        """The rows without a gap that matters, and how many have one."""
+        needed = _missing(encoded.numbers, encoded.labels)
+        features = _missing(encoded.numeric, encoded.categorical)
+        missing = needed if self.schema.missing == "indicator" else needed | features
+        counts = {column: int(mask.sum()) for column, mask in missing.items()}
+        anywhere: BoolArray = np.logical_or.reduce([m for c, m in missing.items() if counts[c]])
+        n_rows = len(encoded.numbers[self.schema.reward])
+        n_missing = int(np.sum(anywhere))
+        gaps = Gaps(
+            n_rows=n_rows,
+            n_missing=n_missing,
+            by_column=counts,
+            of_needed=any(counts[column] for column in needed),
+        )
+        return ~anywhere if n_missing else slice(None), gaps
+
+    def refuse_gaps(self, gaps: Gaps) -> None:
+        """Refuse missing values, unless the schema drops their rows and leaves some."""
+        if not gaps.n_missing or (self.drops and gaps.n_missing < gaps.n_rows):
+            return
+        if self.drops:
+            raise DataError(f"{self.name}: every row has a missing value {_counted(gaps)}")
+        remedy = "missing='drop'" if gaps.of_needed else "missing='drop' or 'indicator'"
+        raise DataError(
+            f"{self.name}: missing values in {gaps.n_missing:,} of {gaps.n_rows:,} rows "
+            f"{_counted(gaps)}; complete them, or say {remedy} in the schema ([rows] of the study "
+            "file)"
+        )
+
+    def tell_of_gaps(self, gaps: Gaps) -> None:
+        """Say that rows were dropped, if any were."""
+        if gaps.n_missing:
+            warnings.warn(
+                f"{self.name}: dropped {gaps.n_missing:,} of {gaps.n_rows:,} rows for missing "
+                f"values {_counted(gaps)}",
+                FedoplWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows with missing values are left out."""
+        return self.schema.missing == "drop"
+
+    def logged(self, encoded: Encoded, kept: BoolArray | slice) -> LoggedData:
+        """The usable rows, checked for what no column shows by itself."""
+        schema = self.schema
+        actions = encoded.labels[schema.action][kept]
+        rewards = encoded.numbers[schema.reward][kept]
+        try:
+            propensities = self._propensities(encoded, kept, actions)
+            weights = encoded.numbers[schema.weight][kept] if schema.weight else None
+            if weights is not None:
+                checked_weights(weights, len(weights))
+        except DataError as error:
+            raise DataError(f"{self.name}: {error}") from None
+        return trusted(
+            columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
+            actions,
+            rewards if schema.direction == "higher" else -rewards,
+            propensities,
+            action_names=schema.actions,
+            feature_names=schema.feature_names,
+            weights=weights,
+            groups=encoded.labels[schema.group][kept] if schema.group else None,
+            schema=schema,
+        )
+
+    def _propensities(
+        self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray
+    ) -> FloatArray | None:
+        columns = [encoded.numbers[column][kept] for column in self.schema.propensity_columns]
+        if not columns:
+            return None
+        every_action = isinstance(self.schema.propensity, dict)
+        known = np.ascontiguousarray(np.column_stack(columns)) if every_action else columns[0]
+        check_propensities(known, actions, self.schema.actions)
+        return known
+
+
+def _counted(gaps: Gaps) -> str:
+    missing = [f"'{column}' {count:,}" for column, count in gaps.by_column.items() if count]
+    return f"(by column: {shortlist(missing)})"
+
+
+def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dict[str, BoolArray]:
+    masks = {column: np.isnan(values) for column, values in numbers.items()}
+    return masks | {column: values < 0 for column, values in labels.items()}

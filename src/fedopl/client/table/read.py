@@ -1,0 +1,88 @@
+"""Reading a table of logged decisions by an agreed schema."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, IntArray
+from fedopl.base.errors import DataError, OptionError, StorageError
+from fedopl.base.schema import Schema
+from fedopl.client.table.encoder import Coder
+from fedopl.client.table.formats import open_table, table_name
+from fedopl.client.table.logged_data import LoggedData
+
+
+def read_logged(
+    source: object,
+    schema: Schema,
+    *,
+    name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+    encoding: str = "utf-8",
+    on_disk: str | Path | None = None,
+    numbers: Literal["float64", "float32"] = "float64",
+) -> LoggedData:
+    """Read logged decisions from a CSV (.csv, .csv.gz) or Parquet file, or from a frame.
+
+    Rewards of which a lower one is better are turned round, so that more is better from here on.
+
+    Args:
+        source: a path, or a pandas, polars or pyarrow frame.
+        schema: what the columns mean.
+        name: what errors should call the table, instead of its path.
+        columns: what columns are called in this table, by the schema's name, where it differs.
+        labels: by column of the schema, the schema's label for each label of this table.
+        encoding: of a CSV file.
+        on_disk: a folder for private files that hold the rows of a Parquet file instead of memory.
+            They are used again as long as the file and the way it is read stay the same.
+        numbers: how contexts are kept there; float32 takes half the space.
+
+    """
+    if not isinstance(schema, Schema):
+        raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
+    if on_disk is not None:
+        return _spooled(source, schema, Path(on_disk), name, columns, labels, numbers)
+    name = name or table_name(source)
+    called = {column: (columns or {}).get(column, column) for column in schema.columns}
+    table = open_table(source, called, schema.label_columns, name, encoding)
+    if not len(table[schema.reward]):
+        raise DataError(f"{name}: no rows; expected a header and at least one row")
+    coder = Coder(schema=schema, name=name, called=called, own=labels or {})
+    encoded = coder.encode(table)
+    kept, gaps = coder.usable(encoded)
+    coder.refuse_gaps(gaps)
+    coder.tell_of_gaps(gaps)
+    if schema.group:
+        encoded.labels[schema.group] = _renumbered(encoded.labels[schema.group], kept)
+    return coder.logged(encoded, kept)
+
+
+def _spooled(
+    source: object,
+    schema: Schema,
+    folder: Path,
+    name: str | None,
+    columns: Mapping[str, str] | None,
+    labels: Mapping[str, Mapping[str, str]] | None,
+    numbers: Literal["float64", "float32"],
+) -> LoggedData:
+    from fedopl.client.table.spool import spool  # pyarrow takes long to import
+
+    if not isinstance(source, str | Path):
+        came = type(source).__name__
+        raise OptionError(f"on_disk: expected the path of a Parquet file to read, came a {came}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    return spool(source, schema, folder, name=name, columns=columns, labels=labels, number=numbers)
+
+
+def _renumbered(codes: IntArray, kept: BoolArray | slice) -> IntArray:
+    """Codes of groups that have a row left, in the order they had."""
+    has_rows = np.zeros(codes.max() + 1, np.bool_)
+    has_rows[codes[kept]] = True
+    return (np.cumsum(has_rows) - 1)[codes]

@@ -1,0 +1,150 @@
+"""Before anything is learned: whether tables fit the study, and who would refuse what."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from fedopl.client.client_file import Client, read_clients
+from fedopl.client.inspect_table import Examined, Feature, examine
+from fedopl.engines.in_process import check_packages
+from fedopl.engines.preview import rehearse_together
+from fedopl.messages.refusal_texts import in_words
+from fedopl.policies.kinds import Policy
+from fedopl.study.study import Study
+from fedopl.study.study_file import check_mixture, read_study
+
+# Means of a feature that lie this many standard deviations apart suggest another unit.
+FAR_APART = 3.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Readiness:
+    """What was found: each client's table, what it would refuse, how clients differ; `print` it."""
+
+    clients: dict[str, Examined]
+    refusals: dict[str, tuple[tuple[str, str], ...]]  # client → (query, code)
+    differences: tuple[str, ...]
+    problems: tuple[str, ...]  # of the study with all clients together
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the study can run with all of them."""
+        stuck = chain.from_iterable(client.problems for client in self.clients.values())
+        return not self.problems and not any(stuck)
+
+    def __str__(self) -> str:
+        parts = [self._client(name) for name in self.clients]
+        if self.differences:
+            parts.append("Differences between clients:\n" + _marked(self.differences, "!"))
+        if self.problems:
+            parts.append("Problems with all together:\n" + _marked(self.problems, "✗"))
+        return "\n\n".join([*parts, READY if self.is_ready else NOT_READY])
+
+    def _client(self, name: str) -> str:
+        found = self.clients[name]
+        refusals = [
+            f"would refuse {query} ({code}): {in_words(code).why}. {in_words(code).remedy}"
+            for query, code in self.refusals[name]
+        ]
+        parts = [
+            f"── {name}: {found.data!r}" if found.data else f"── {name}",
+            _marked(found.problems, "✗"),
+            f"\n{found.overlap.table()}\n" if found.overlap else "",
+            _marked((*found.cautions, *refusals), "!"),
+        ]
+        return "\n".join(part for part in parts if part)
+
+
+READY = "Ready: the study can run with these clients."
+NOT_READY = "Not ready: solve what is marked ✗ first; nothing was learned or sent."
+
+
+def _marked(lines: Iterable[str], mark: str) -> str:
+    return "\n".join(f"  {mark} {line}" for line in lines)
+
+
+def check(study: str | Path, clients: str | Path) -> Readiness:
+    """Hold every client's data against a study file, before anything is learned."""
+    agreed, candidates = read_study(study)
+    check_packages(agreed)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    return check_clients(agreed, found, candidates)
+
+
+def check_clients(
+    study: Study, clients: Mapping[str, Client], candidates: Mapping[str, Policy]
+) -> Readiness:
+    """Examine every client by itself, then side by side, then rehearse."""
+    examined = {name: examine(client, study) for name, client in sorted(clients.items())}
+    refusals, failure = _rehearsal(study, examined, clients, candidates)
+    never = _never_taken(study, examined)
+    problems = [f"nobody ever took '{a}': take it out of the study's actions" for a in never]
+    return Readiness(
+        clients=examined,
+        refusals=refusals,
+        differences=tuple(_differences(study, examined)),
+        problems=(*problems, *([f"the study would fail: {failure}"] if failure else [])),
+    )
+
+
+def _rehearsal(
+    study: Study,
+    examined: Mapping[str, Examined],
+    clients: Mapping[str, Client],
+    candidates: Mapping[str, Policy],
+) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
+    """What doors say no to when everybody rehearses together; without all, there is no telling."""
+    told: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
+    data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
+    failure = ""
+    if len(data) == len(examined):
+        rounds, failure = rehearse_together(study, clients, data, candidates)
+        for latest in rounds:
+            for name, code in latest.refused.items():
+                told[name][latest.query, code] = None
+    return {name: tuple(refusals) for name, refusals in told.items()}, failure
+
+
+def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:
+    taken = [found.data.rows_per_action for found in examined.values() if found.data]
+    if len(taken) < len(examined):
+        return []
+    return [a for a, n in zip(study.actions, np.sum(taken, axis=0), strict=True) if not n]
+
+
+def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
+    readable = {n: found for n, found in examined.items() if found.data and found.features}
+    if len(readable) < 2:
+        return []
+    found = []
+    for position, action in enumerate(study.actions):
+        without = [
+            n for n, e in readable.items() if e.data and not e.data.rows_per_action[position]
+        ]
+        if without and len(without) < len(readable):
+            found.append(f"action '{action}' was never taken at {', '.join(without)}")
+    for feature in study.features:
+        found += _feature_differences(
+            feature, {n: e.features[feature] for n, e in readable.items() if e.features}
+        )
+    return found
+
+
+def _feature_differences(name: str, by_client: Mapping[str, Feature]) -> list[str]:
+    """A level that some never saw, and numbers that look like other units."""
+    constant = [client for client, found in by_client.items() if found.is_constant]
+    if constant and len(constant) < len(by_client):
+        return [f"feature '{name}' varies, but not at {', '.join(constant)}"]
+    means = {client: found.mean for client, found in by_client.items()}
+    spread = float(np.median([found.deviation for found in by_client.values()]))
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    if spread > 0 and means[high] - means[low] > FAR_APART * spread:
+        return [
+            f"feature '{name}' is {means[high]:.4g} on average at {high} and {means[low]:.4g} at "
+            f"{low}: is it in the same unit?"
+        ]
+    return []

@@ -1,0 +1,104 @@
+"""Runs side by side: what was set differently, what each is worth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedopl.base.errors import OptionError
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import GLOBAL
+from fedopl.base.tables import text_table
+from fedopl.engines.runs import Run
+from fedopl.server.policy_comparison import arm_name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison:
+    """Several runs; `print` it."""
+
+    runs: dict[str, Run]
+    settings: dict[str, dict[str, Any]]  # setting → run → value, where runs differ
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "runs": {name: _numbers(run) for name, run in self.runs.items()},
+            "settings": self.settings,
+        }
+
+    def __str__(self) -> str:
+        headers = ["run", "value", "gain over best arm", "gain over logging", "exchanges", "KB"]
+        table = text_table(headers, [self._cells(name, run) for name, run in self.runs.items()])
+        verdicts = "\n".join(f"{name}: {run.verdict}" for name, run in self.runs.items())
+        parts = [table, self._differing(), verdicts, CAUTION]
+        return "\n\n".join(parts)
+
+    def _cells(self, name: str, run: Run) -> list[str]:
+        found = _numbers(run)
+        received = sum(latest.bytes_received for latest in run.rounds) / 1024
+        estimates = [_cell(found[key]) for key in ("value", "over_best_arm", "over_logging")]
+        return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
+
+    def _differing(self) -> str:
+        if not self.settings:
+            return "All settings are the same."
+        rows = [
+            [setting, *(_short(by_run[name]) for name in self.runs)]
+            for setting, by_run in self.settings.items()
+        ]
+        return text_table(["setting", *self.runs], rows)
+
+
+CAUTION = (
+    "Each run's numbers are its own. For a paired comparison of two policies on the same rows:\n"
+    "  fedopl evaluate FIRST/policy.json SECOND/policy.json --study study.toml --clients clients"
+)
+
+
+def compare_runs(runs: Mapping[str, Run]) -> Comparison:
+    """Compare at least two runs."""
+    if len(runs) < 2:
+        raise OptionError("compare: expected at least two different runs")
+    flat = {name: _flat(run.study.model_dump(mode="json")) for name, run in runs.items()}
+    keys = dict.fromkeys(key for settings in flat.values() for key in settings)
+    settings = {}
+    for key in keys:
+        by_run = {name: flat[name].get(key) for name in runs}
+        if any(value != next(iter(by_run.values())) for value in by_run.values()):
+            settings[key] = by_run
+    return Comparison(runs=dict(runs), settings=settings)
+
+
+def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return flat
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    values = {(row.policy, row.client): row.estimate for row in run.values.rows}
+    gains = {(row.against, row.client): row.estimate for row in run.gains.rows}
+    found = {
+        "value": values.get((run.chosen, GLOBAL)),
+        "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
+        "over_logging": gains.get(("logging policy", GLOBAL)),
+    }
+    told = {name: _estimate(estimate) for name, estimate in found.items()}
+    return {"verdict": run.verdict, "best_arm": run.best_arm, **told}
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
+    if estimate is None:
+        return None
+    low, high = estimate.interval()
+    return {"value": estimate.value, "low": low, "high": high}
+
+
+def _cell(found: dict[str, float] | None) -> str:
+    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})" if found else "–"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"

@@ -1,0 +1,241 @@
+"""Flower carries our bytes: a ClientApp that hands them to the door, a transport over its Grid.
+
+This is the only file that imports flwr. Flower is the road, not the algorithm: payloads are our
+encoded messages, and the server's loop is the one that runs in process.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedopl.base.errors import FedoplError, OptionError, StudyError, WireError
+from fedopl.base.files import write_atomically
+from fedopl.client.client_file import read_client
+from fedopl.client.door import Door
+from fedopl.engines.run import door_of
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.vocabulary import Axis, Refusal, RefusalCode
+from fedopl.results.record import Record
+from fedopl.results.run_folder import FAILURE, save_record
+from fedopl.server.exchange.conversation import Round
+from fedopl.server.federation import run_study
+from fedopl.study.study_file import read_study
+
+RECORD, PAYLOAD = "fedopl", "bytes"
+POLL_SECONDS = 0.3
+MOST_TRIES = 3  # of a node that answers with an error
+TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer
+ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
+log = logging.getLogger("flwr.fedopl")  # so that `flwr log` and a node's own log show it
+
+
+# --- a client ----------------------------------------------------------------------------------
+
+
+def client_app() -> ClientApp:
+    """The ClientApp of a node; its node-config names `client` and `study`, both its own files."""
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(_packed(_answer(message, context)), reply_to=message)
+
+    return app
+
+
+def _answer(message: Message, context: Context) -> bytes:
+    """What the door says; whatever goes wrong before it, a code leaves and no text."""
+    try:
+        return _door(context).handle(_unpacked(message))
+    except (Exception, SystemExit):
+        # Flower would send an exception's text to the server. It goes to this node's log instead.
+        log.exception("fedopl: this node cannot answer")
+        return _refused(_unpacked(message))
+
+
+def _refused(content: bytes) -> bytes:
+    """A refusal of each query; there is no study at hand, so they are read for their labels."""
+    try:
+        asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
+    except WireError:
+        asked = [Refusal(study=bytes(codec.DIGEST_BYTES), exchange=0, reason=RefusalCode.FAILED)]
+    failed = RefusalCode.FAILED
+    return bundled(
+        [codec.encode(Refusal(study=q.study, exchange=q.exchange, reason=failed)) for q in asked]
+    )
+
+
+def _door(context: Context) -> Door:
+    client = read_client(str(_setting(context.node_config, "client")))
+    study, _ = read_study(str(_setting(context.node_config, "study")))
+    if study.table is None:
+        raise StudyError("study: it does not say what the columns of tables mean")
+    return door_of(study, client, client.read(study.table))
+
+
+def _setting(config: Mapping[str, Any], name: str) -> Any:
+    if name not in config:
+        raise OptionError(
+            f"node-config: '{name}' is missing; start the SuperNode with --node-config 'client="
+            '"/path/to/client/folder" study="/path/to/study.toml"\''
+        )
+    return config[name]
+
+
+# --- the server --------------------------------------------------------------------------------
+
+
+def server_app(study: Path) -> ServerApp:
+    """The ServerApp that runs this study; its run-config says where to write and how to wait."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, study, context.run_config)
+
+    return app
+
+
+def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
+    """Wait for the clients, run the study, and write the run's folder."""
+    folder = Path(str(config["out"]))
+    try:
+        save_record(_record(grid, study, folder, config), folder)
+    except FedoplError as error:
+        # Flower's own exit codes do not tell: whoever waits for the run reads it here.
+        write_atomically(folder / FAILURE, f"{error}\n".encode())
+        raise
+
+
+def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) -> Record:
+    (folder / FAILURE).unlink(missing_ok=True)
+    agreed, candidates = read_study(study)
+    transport = FlowerTransport(
+        grid,
+        names=tuple(sorted(str(config["clients"]).split(","))),
+        deadline=float(config["deadline"]),
+    )
+    transport.wait_for_all(float(config["arrival"]))
+    return run_study(
+        agreed,
+        transport,
+        policies=candidates,
+        journal=folder / "exchanges",
+        progress=_tell,
+    )
+
+
+def _tell(latest: Round) -> None:
+    missing = {**latest.refused, **latest.rejected, **dict.fromkeys(latest.silent, "no answer")}
+    text = f"{latest.query}: {len(latest.answered)} of {len(latest.asked)} answered"
+    log.info("fedopl: %s%s", text, f"; {missing}" if missing else "")
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node as it is now; one that was started anew is another, and has to be asked again."""
+
+    name: str
+    number: int
+    since: str
+
+
+@dataclass
+class FlowerTransport:
+    """A transport over Flower's Grid; clients are known by the names they are registered with.
+
+    Whoever fails or is started anew is asked again until the deadline: doors answer the same query
+    with the same bytes, however often, and the first answer of a node counts. Who missed a deadline
+    and is not there is not waited for. Two nodes with one name both answer, for the server to see.
+    """
+
+    grid: Grid
+    names: tuple[str, ...]
+    deadline: float  # seconds that a trip may take
+    _missed: set[str] = field(default_factory=set, init=False)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Everybody who was invited, there or not."""
+        return self.names
+
+    def wait_for_all(self, seconds: float) -> None:
+        """Wait until everybody is there, or until the time is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and {node.name for node in self._online()} < set(self.names):
+            time.sleep(POLL_SECONDS)
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Send each client its query; yield the answers as they come, until the deadline."""
+        end = time.monotonic() + self.deadline
+        there = {node.name for node in self._online()}
+        open_ = {name for name in queries if name in there or name not in self._missed}
+        waiting: dict[str, _Node] = {}
+        tries: Counter[_Node] = Counter()
+        while (open_ or waiting) and time.monotonic() < end:
+            asked = set(waiting.values())
+            fresh = [
+                node
+                for node in self._online()
+                if node.name in open_ and node not in asked and tries[node] < MOST_TRIES
+            ]
+            tries.update(fresh)
+            waiting |= self._pushed(fresh, queries)
+            for node, reply in self._replies(waiting):
+                open_.discard(node.name)
+                yield node.name, _unpacked(reply)
+            time.sleep(POLL_SECONDS)
+        self._missed = (self._missed - queries.keys()) | open_
+
+    def _online(self) -> list[_Node]:
+        return [
+            _Node(node.name, node.node_id, node.last_activated_at)
+            for node in self.grid.get_nodes()
+            if node.name in self.names
+        ]
+
+    def _pushed(self, nodes: list[_Node], queries: Mapping[str, bytes]) -> dict[str, _Node]:
+        if not nodes:
+            return {}
+        messages = [
+            Message(
+                _packed(queries[node.name]),
+                dst_node_id=node.number,
+                message_type=MessageType.QUERY,
+                ttl=self.deadline + TTL_GRACE,
+            )
+            for node in nodes
+        ]
+        numbers = list(self.grid.push_messages(messages))
+        return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
+
+    def _replies(self, waiting: dict[str, _Node]) -> Iterator[tuple[_Node, Message]]:
+        """What has come; a reply that is an error takes its node off the list, to be asked anew."""
+        if not waiting:
+            return
+        for reply in self.grid.pull_messages(list(waiting)):
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and reply.has_content():
+                for number in [key for key, same in waiting.items() if same.number == node.number]:
+                    del waiting[number]  # it was asked before it was started anew
+                yield node, reply
+
+
+def _packed(content: bytes) -> RecordDict:
+    return RecordDict({RECORD: ConfigRecord({PAYLOAD: content})})
+
+
+def _unpacked(message: Message) -> bytes:
+    """Our bytes, or none: whoever sends something else is no client of ours."""
+    record: Mapping[str, object] = message.content.config_records.get(RECORD, {})
+    content = record.get(PAYLOAD)
+    return content if isinstance(content, bytes) else b""

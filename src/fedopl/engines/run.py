@@ -1,0 +1,150 @@
+"""Clients in folders, all in one process: run a study with them, value policies, or look first."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedopl.base.errors import StorageError, StudyError
+from fedopl.base.files import write_atomically
+from fedopl.client.client_file import Client, read_clients
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disk.store import FolderStore
+from fedopl.client.door import Door
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
+from fedopl.engines.runs import Run
+from fedopl.policies.kinds import Policy
+from fedopl.server.exchange.conversation import Progress
+from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
+from fedopl.server.federation import evaluate_policies, run_study
+from fedopl.study.study import Study
+from fedopl.study.study_file import check_mixture, read_study
+
+Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
+
+
+def _nobody_watches(
+    _study: Study, _clients: tuple[str, ...], _n_expected: int
+) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Clients:
+    """The study's clients with their rows and doors; ledgers and scores lie in their folders."""
+
+    data: dict[str, LoggedData]
+    doors: dict[str, Door]
+
+
+def open_clients(study: Study, clients: Mapping[str, Client]) -> Clients:
+    """Read everybody's rows; limits that allow less than the study requires are an error."""
+    if study.table is None:
+        raise StudyError("study: it does not say what the columns of tables mean")
+    check_packages(study)
+    for client in clients.values():
+        lacking = client.settings.limits.lacking(study.requires)
+        if lacking:
+            message = f"limits: {'; '.join(lacking)}"
+            raise StudyError(client.file.complaint(("limits",), message))
+    data = {name: client.read(study.table) for name, client in clients.items()}
+    return Clients(data=data, doors={n: door_of(study, clients[n], data[n]) for n in clients})
+
+
+def door_of(study: Study, client: Client, data: LoggedData) -> Door:
+    """The client's door for this study; its ledger and scores lie in its folder."""
+    return Door(
+        client.name,
+        data,
+        study,
+        limits=client.settings.limits,
+        store=FolderStore(client.store_path),
+        ledger=FileLedger(client.ledger_path),
+        secret=client.settings.secret,
+    )
+
+
+def run(
+    study: str | Path,
+    clients: str | Path,
+    *,
+    out: str | Path,
+    resume: bool = False,
+    threads: int = 1,
+    watch: Watch = _nobody_watches,
+) -> Run:
+    """Run a study file with clients in folders, and keep the run in a folder.
+
+    Args:
+        study: the study file.
+        clients: the folder with a folder for each client.
+        out: the run's folder; unless it is empty, only with `resume`.
+        resume: go on with the run in the folder, if it is one of this study and these rows.
+        threads: how many clients work at once.
+        watch: a context that gives a function to be called after every exchange, or None.
+
+    """
+    agreed, candidates = read_study(study)
+    folder = Path(out)
+    check_folder(folder, agreed, resume=resume)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    opened = open_clients(agreed, found)
+    write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
+    write_atomically(folder / "study.toml", Path(study).read_bytes())
+    taking_part = tuple(sorted(opened.doors))
+    with watch(agreed, taking_part, expected_exchanges(agreed, len(taking_part))) as progress:
+        record = run_study(
+            agreed,
+            InProcess(opened.doors, threads),
+            policies=candidates,
+            alone=only_policy(opened.doors),
+            journal=folder / "exchanges",
+            fingerprint=fingerprint_of(opened.data),
+            progress=progress,
+        )
+    finished = Run.of(record, opened.doors)
+    finished.save(folder)
+    return finished
+
+
+def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
+    """Refuse to write over what is there, unless it is to be gone on with."""
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder}: is a file; choose another folder with --out")
+    if not resume and folder.is_dir() and any(folder.iterdir()):
+        raise StorageError(
+            f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
+        )
+    known = folder / "study.json"
+    if (
+        known.is_file()
+        and known.read_text(encoding="utf-8") != f"{study.model_dump_json(indent=1)}\n"
+    ):
+        raise StorageError(f"{folder}: holds a run of another study; --out names another folder")
+
+
+def evaluate(
+    policies: Mapping[str, Policy],
+    study: str | Path,
+    clients: str | Path,
+    *,
+    threads: int = 1,
+    watch: Watch = _nobody_watches,
+) -> Run:
+    """Value saved policies on everybody's held-out rows, as the study would; the first is compared.
+
+    The arguments are those of `run`; nothing is written but the clients' ledgers and scores.
+    """
+    agreed, candidates = read_study(study)
+    found = read_clients(clients)
+    check_mixture(study, agreed, found)
+    opened = open_clients(agreed, found)
+    names = tuple(sorted(opened.doors))
+    with watch(agreed, names, exchanges_to_evaluate(agreed)) as progress:
+        transport = InProcess(opened.doors, threads)
+        record = evaluate_policies(
+            agreed, transport, policies, candidates=candidates, progress=progress
+        )
+    return Run.of(record, opened.doors)

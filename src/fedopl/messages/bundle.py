@@ -1,0 +1,49 @@
+"""Several messages that travel together, so that a slow road is taken fewer times.
+
+    magic 4 · count u32 · then for each message: length u32, bytes
+
+A single message travels as it is.
+"""
+
+import struct
+
+from fedopl.base.errors import WireError
+
+MAGIC = b"fopb"
+MOST_TOGETHER = 16
+_HEADER = struct.Struct("<4sI")
+_LENGTH = struct.Struct("<I")
+
+
+def bundled(messages: list[bytes]) -> bytes:
+    """The messages as one."""
+    if len(messages) == 1:
+        return messages[0]
+    parts = [_HEADER.pack(MAGIC, len(messages))]
+    for message in messages:
+        parts += [_LENGTH.pack(len(message)), message]
+    return b"".join(parts)
+
+
+def unbundled(content: bytes) -> list[bytes]:
+    """The messages in it; what is no bundle is one message."""
+    if content[: len(MAGIC)] != MAGIC:
+        return [content]
+    if len(content) < _HEADER.size:
+        raise WireError("the bundle is cut off")
+    _, count = _HEADER.unpack_from(content)
+    if not 1 < count <= MOST_TOGETHER:
+        raise WireError(f"expected 2 to {MOST_TOGETHER} messages together, came {count}")
+    messages, position = [], _HEADER.size
+    for _ in range(count):
+        end = position + _LENGTH.size
+        if end > len(content):
+            raise WireError("the bundle is cut off")
+        (length,) = _LENGTH.unpack_from(content, position)
+        if end + length > len(content):
+            raise WireError("the bundle is cut off")
+        messages.append(content[end : end + length])
+        position = end + length
+    if position != len(content):
+        raise WireError("bytes left over after the last message")
+    return messages

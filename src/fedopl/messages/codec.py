@@ -1,0 +1,204 @@
+"""Messages to bytes and back. No pickle; nothing is allocated before its size has been checked.
+
+    magic 4 · version u16 · code u16 · then the fields in the order of their names' declaration:
+    int i64 · float f64 · member of a list i64 · digest 32 bytes · array u8 ndim, u32 sizes, f64 …
+
+All numbers are little-endian. A message ends where its last field ends.
+"""
+
+import enum
+import math
+import struct
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.errors import WireError
+from fedopl.messages.vocabulary import MESSAGES, VERSION, Axis, Message
+
+MAGIC = b"fopl"
+DIGEST_BYTES = 32
+LARGEST_MESSAGE = 1 << 30
+_HEADER = struct.Struct("<4sHH")
+_INT = struct.Struct("<q")
+_FLOAT = struct.Struct("<d")
+_NUMBER = np.dtype("<f8")
+# Arrays of so many numbers are copied when read, to where arithmetic with them is faster.
+MOST_COPIED = 1 << 13
+
+Sizes = Mapping[Axis, range]
+# What a field holds: a plain type, or the axes of an array.
+Field = type | tuple[Axis, ...]
+# From a message and a position in it, what stands there and where that ends.
+Reader = Callable[[bytes, int], tuple[Any, int]]
+
+
+class WrongVersionError(WireError):
+    """The other side speaks another version."""
+
+
+def _content(hint: Any) -> Field:
+    metadata = getattr(hint, "__metadata__", None)
+    return tuple(metadata[0]) if metadata else hint
+
+
+def _fields_of(message: type[Message]) -> tuple[tuple[str, Field], ...]:
+    hints = typing.get_type_hints(message, include_extras=True)
+    return tuple((field.name, _content(hints[field.name])) for field in fields(message))
+
+
+# Name and content of each field of each message; arrays by their axes.
+FIELDS = {message: _fields_of(message) for message in MESSAGES.values()}
+# The names of those that are arrays.
+ARRAYS = {
+    message: tuple(name for name, content in named if isinstance(content, tuple))
+    for message, named in FIELDS.items()
+}
+_SHAPES = {
+    n_axes: struct.Struct(f"<B{n_axes}I")
+    for named in FIELDS.values()
+    for n_axes in (len(content) for _, content in named if isinstance(content, tuple))
+}
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    parts: list[bytes | memoryview] = [_HEADER.pack(MAGIC, VERSION, message.code)]
+    for name, content in FIELDS[type(message)]:
+        value = getattr(message, name)
+        if isinstance(content, tuple):
+            array = np.asarray(value, _NUMBER, order="C")
+            if array.ndim != len(content):
+                raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
+            parts.append(_SHAPES[array.ndim].pack(array.ndim, *array.shape))
+            parts.append(array.data)  # joined below, and copied only there
+        else:
+            parts.append(_encoded_scalar(content, value))
+    return b"".join(parts)
+
+
+def _encoded_scalar(content: type, value: Any) -> bytes:
+    if content is bytes:
+        if len(value) != DIGEST_BYTES:
+            raise WireError(f"expected a digest of {DIGEST_BYTES} bytes, came {len(value)}")
+        return bytes(value)
+    if content is float:
+        return _FLOAT.pack(value)
+    return _INT.pack(value.value if isinstance(value, enum.Enum) else value)
+
+
+def decode(content: bytes, sizes: Sizes, largest: int = LARGEST_MESSAGE) -> Message:
+    """The message in these bytes; refused unless every array is finite and of an agreed size."""
+    return Decoder(sizes).decode(content, largest)
+
+
+class Decoder:
+    """Reads messages of agreed sizes; how to read each kind is worked out once."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._readers: dict[type[Message], tuple[tuple[str, Reader], ...]] = {}
+
+    def decode(self, content: bytes, largest: int = LARGEST_MESSAGE) -> Message:
+        """The message in these bytes; refused unless arrays are finite and of agreed sizes."""
+        message = _kind_of(content, largest)
+        values: dict[str, Any] = {}
+        position = _HEADER.size
+        for name, read in self._readers_of(message):
+            values[name], position = read(content, position)
+        if position != len(content):
+            raise WireError("bytes left over after the last field")
+        return message(**values)
+
+    def _readers_of(self, message: type[Message]) -> tuple[tuple[str, Reader], ...]:
+        if message not in self._readers:
+            self._readers[message] = tuple(
+                (name, _reader(name, field, self._sizes)) for name, field in FIELDS[message]
+            )
+        return self._readers[message]
+
+
+def _kind_of(content: bytes, largest: int) -> type[Message]:
+    if len(content) > largest:
+        raise WireError(f"expected at most {largest:,} bytes, came {len(content):,}")
+    if len(content) < _HEADER.size:
+        raise WireError("too short to be a message")
+    magic, version, code = _HEADER.unpack_from(content)
+    if magic != MAGIC:
+        raise WireError("not a message of ours")
+    if version != VERSION:
+        raise WrongVersionError(f"expected version {VERSION}, came {version}")
+    if code not in MESSAGES:
+        raise WireError(f"unknown message {code}")
+    return MESSAGES[code]
+
+
+def _end(content: bytes, position: int, size: int) -> int:
+    end = position + size
+    if end > len(content):
+        raise WireError("the message is cut off")
+    return end
+
+
+def _reader(name: str, field: Field, sizes: Sizes) -> Reader:
+    if isinstance(field, tuple):
+        return _array_reader(name, field, tuple(sizes[axis] for axis in field))
+    if field is bytes:
+        return _read_digest
+    return _float_reader(name) if field is float else _whole_reader(name, field)
+
+
+def _read_digest(content: bytes, position: int) -> tuple[bytes, int]:
+    end = _end(content, position, DIGEST_BYTES)
+    return content[position:end], end
+
+
+def _float_reader(name: str) -> Reader:
+    def read(content: bytes, position: int) -> tuple[float, int]:
+        end = _end(content, position, _FLOAT.size)
+        (number,) = _FLOAT.unpack_from(content, position)
+        if not math.isfinite(number):
+            raise WireError(f"{name}: not a finite number")
+        return number, end
+
+    return read
+
+
+def _whole_reader(name: str, kind: type) -> Reader:
+    """Of whole numbers, and of members of closed lists."""
+
+    def read(content: bytes, position: int) -> tuple[Any, int]:
+        end = _end(content, position, _INT.size)
+        try:
+            return kind(*_INT.unpack_from(content, position)), end
+        except ValueError:
+            raise WireError(f"{name}: not one of the values it can have") from None
+
+    return read
+
+
+def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -> Reader:
+    n_axes, header = len(axes), _SHAPES[len(axes)]
+
+    def read(content: bytes, position: int) -> tuple[Any, int]:
+        _end(content, position, 1)
+        if content[position] != n_axes:
+            raise WireError(f"{name}: expected {n_axes} axes, came {content[position]}")
+        start = _end(content, position, header.size)
+        _, *shape = header.unpack_from(content, position)
+        for axis, size, agreed in zip(axes, shape, sizes, strict=True):
+            if size not in agreed:
+                raise WireError(f"{name}: {size} {axis.value} are not what the study has")
+        count = math.prod(shape)
+        end = _end(content, start, _NUMBER.itemsize * count)
+        if count <= MOST_COPIED:
+            content, start = content[start:end], 0
+        array = np.frombuffer(content, _NUMBER, count, start).reshape(shape)
+        if np.count_nonzero(np.isfinite(array)) < count:
+            raise WireError(f"{name}: not all numbers are finite")
+        return array, end
+
+    return read

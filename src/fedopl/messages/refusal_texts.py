@@ -1,0 +1,100 @@
+"""Why a client did not contribute, in words, and what can be done about it."""
+
+from dataclasses import dataclass
+
+from fedopl.messages.vocabulary import RefusalCode
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One reason: what happened, and the way out."""
+
+    why: str
+    remedy: str
+
+
+REFUSALS: dict[RefusalCode, Refused] = {
+    RefusalCode.MALFORMED: Refused(
+        "it could not make sense of the question",
+        "Let both sides install the same version of fedopl.",
+    ),
+    RefusalCode.WRONG_VERSION: Refused(
+        "it speaks another version of the protocol",
+        "Let both sides install the same version of fedopl.",
+    ),
+    RefusalCode.WRONG_STUDY: Refused(
+        "it agreed to another study, or to another version of this one",
+        "Send it this study again, and compare the hashes at the end of this report.",
+    ),
+    RefusalCode.TOO_FEW_ROWS: Refused(
+        "it has fewer rows than it is willing to speak for",
+        "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
+    ),
+    RefusalCode.SMALL_CELLS: Refused(
+        "the answer would have told of a group of rows too small to be told of",
+        "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
+    ),
+    RefusalCode.TOO_MANY_PARAMETERS: Refused(
+        "it has too few rows for as many numbers as were asked for",
+        "Use fewer features, or let the client raise its own limit 'parameter_share'.",
+    ),
+    RefusalCode.VALUES_FORBIDDEN: Refused(
+        "it does not tell what policies are worth",
+        "Agree on it before the study (requires.values), or do without this client's values.",
+    ),
+    RefusalCode.BUDGET_SPENT: Refused(
+        "it has answered as many questions of this kind as it is willing to",
+        "Let the client raise its own limit (value_queries, score_queries, slope_queries, "
+        "descriptions, count_queries, cell_queries, model_queries or classifier_queries), or agree "
+        "on a new study.",
+    ),
+    RefusalCode.NORM_TOO_LARGE: Refused(
+        "its numbers were larger than it is willing to send",
+        "Look for a column in the wrong unit, or let the client raise its own limit.",
+    ),
+    RefusalCode.NOT_FINITE: Refused(
+        "its numbers overflowed or were not numbers",
+        "Look for a column of extreme values, and for rewards that are not numbers.",
+    ),
+    RefusalCode.UNSEEN_ACTION: Refused(
+        "it never took one of the actions, and the study asks such clients to refuse",
+        "Let them borrow or mask instead (nuisances.unseen), or leave the client out.",
+    ),
+    RefusalCode.NO_PROPENSITIES: Refused(
+        "the study needs known propensities, and its table has none",
+        "Add the column, or let propensities be estimated (nuisances.propensity).",
+    ),
+    RefusalCode.NOTHING_TO_SAY: Refused(
+        "it has no rows that could answer the question",
+        "Wait for more rows, or hold out a larger share.",
+    ),
+    RefusalCode.FAILED: Refused(
+        "something went wrong on its side",
+        "Let it run `fedopl check` or `fedopl preview`; no error text crosses the door.",
+    ),
+    RefusalCode.ROWS_ON_DISK: Refused(
+        "its rows are on disk, and this question is answered from memory only",
+        "Use csoaa-exact, a tree on a grid or a finite policy, or let it keep its rows in memory "
+        '(rows = "memory" in its client.toml).',
+    ),
+    RefusalCode.BEYOND_DECLARED: Refused(
+        "it has rows beyond what the study declares of every row",
+        "Let it run `fedopl check`, which names the bound; correct the rows, or agree on a bound "
+        "that holds (declared.reward, declared.overlap).",
+    ),
+    RefusalCode.NOT_IN_STUDY: Refused(
+        "this study has no such question",
+        "Let both sides install the same version of fedopl.",
+    ),
+}
+SILENT = Refused("it did not answer", "Check that it was running and could be reached.")
+REJECTED_REMEDY = "Its answer was not used. Let the client check its version and its data."
+
+
+def in_words(reason: str) -> Refused:
+    """A reason as `Record.refusals` gives it, in words."""
+    if reason in RefusalCode.__members__:
+        return REFUSALS[RefusalCode[reason]]
+    if reason == "no answer":
+        return SILENT
+    return Refused(f"its answer was {reason}", REJECTED_REMEDY)

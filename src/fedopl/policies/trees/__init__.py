@@ -1,0 +1,1 @@
+"""Trees on a public grid: the plan, the grid, the search, and growing deeper."""

@@ -1,0 +1,103 @@
+"""The public grid that trees are searched on, and how sums over its cells are laid out."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.columns import Column, LevelColumn
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Where columns are cut; a column of labels has a bin for each level.
+
+    There is a table of cells for every two columns, and a line of bins for every one. All of them
+    lie one behind the other on one axis, so that columns with few bins take little room.
+    """
+
+    cuts: tuple[tuple[float, ...], ...]  # of each column: thresholds, or positions of levels
+    is_level: tuple[bool, ...]
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns a tree may split on."""
+        return len(self.cuts)
+
+    @cached_property
+    def n_bins(self) -> tuple[int, ...]:
+        """How many bins each column has."""
+        cut = zip(self.cuts, self.is_level, strict=True)
+        return tuple(len(cuts) + (not level) for cuts, level in cut)
+
+    @cached_property
+    def tables(self) -> dict[tuple[int, int], slice]:
+        """Where the cells of two columns lie, the lower first; those of one column are a line."""
+        found, start = {}, 0
+        for first, second in combinations_with_replacement(range(self.n_columns), 2):
+            size = self.n_bins[first] * (1 if first == second else self.n_bins[second])
+            found[first, second] = slice(start, start + size)
+            start += size
+        return found
+
+    @property
+    def n_cells(self) -> int:
+        """Of all tables and lines together."""
+        return max((table.stop for table in self.tables.values()), default=0)
+
+    def line(self, cells: FloatArray, column: int) -> FloatArray:  # (n_bins, …)
+        """What the cells hold for one column's bins."""
+        return cells[self.tables[column, column]]
+
+    def table(self, cells: FloatArray, column: int, other: int) -> FloatArray:  # (n, m, …)
+        """What the cells hold for two columns' bins; a column meets itself on the diagonal."""
+        if column == other:
+            square = np.zeros((self.n_bins[column], self.n_bins[column], *cells.shape[1:]))
+            square[np.diag_indices(self.n_bins[column])] = self.line(cells, column)
+            return square
+        first, second = sorted((column, other))
+        table = cells[self.tables[first, second]]
+        table = table.reshape(self.n_bins[first], self.n_bins[second], *cells.shape[1:])
+        return table if column < other else np.swapaxes(table, 0, 1)
+
+
+def cell_names(grid: Grid, columns: Sequence[Column]) -> Iterator[str]:
+    """What is in each cell, in the order in which cells lie."""
+    bins = [
+        [_bin_name(grid, columns, column, place) for place in range(n_bins)]
+        for column, n_bins in enumerate(grid.n_bins)
+    ]
+    for first, second in grid.tables:
+        if first == second:
+            yield from bins[first]
+        else:
+            yield from (f"{one}, {other}" for one in bins[first] for other in bins[second])
+
+
+def _bin_name(grid: Grid, columns: Sequence[Column], column: int, place: int) -> str:
+    asked, cuts = columns[column], grid.cuts[column]
+    if isinstance(asked, LevelColumn) and cuts:
+        return f"{asked.name} is {asked.levels[place] or 'missing'}"
+    if not cuts:
+        return f"any {asked.name}"
+    return f"{asked.name} ≤ {cuts[place]:.6g}" if place < len(cuts) else f"{asked.name} above"
+
+
+def grid_of(
+    columns: Sequence[Column], cuts: Sequence[Sequence[float]], asked: Collection[str] = ()
+) -> Grid:
+    """The grid with these thresholds, and labels cut at every level.
+
+    Where some columns are named, the others are not cut at all.
+    """
+    found, is_level = [], []
+    for column, own in zip(columns, cuts, strict=True):
+        may_be_asked = not asked or column.name in asked
+        level = isinstance(column, LevelColumn) and may_be_asked
+        places = range(len(column.levels)) if isinstance(column, LevelColumn) else own
+        found.append(tuple(float(cut) for cut in places) if may_be_asked else ())
+        is_level.append(level)
+    return Grid(tuple(found), tuple(is_level))

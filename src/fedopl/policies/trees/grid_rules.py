@@ -1,0 +1,77 @@
+"""From what the study says to what the search keeps to."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.columns import Column, LevelColumn
+from fedopl.policies.trees.grid import Grid, grid_of
+from fedopl.policies.trees.search import Group, Rules
+from fedopl.policies.trees.tree_plan import Restriction, TreePlan
+
+
+def agreed_grid(
+    plan: TreePlan, columns: Sequence[Column], proposed: Mapping[str, Sequence[float]]
+) -> Grid:
+    """The study's own thresholds, those proposed for other numbers, and those that tell groups."""
+    cuts = []
+    for column in columns:
+        own = set(plan.cuts.get(column.name, proposed.get(column.name, ())))
+        for group in plan.allowed:
+            threshold = group.above if group.at_most is None else group.at_most
+            if group.column == column.name and threshold is not None:
+                own.add(threshold)
+        cuts.append(sorted(own))
+    return grid_of(columns, cuts, plan.columns)
+
+
+def thresholds_of(grid: Grid) -> tuple[FloatArray, FloatArray]:
+    """How many thresholds each column has, and all of them one behind the other."""
+    own = [() if level else cuts for cuts, level in zip(grid.cuts, grid.is_level, strict=True)]
+    counts = np.array([len(cuts) for cuts in own], np.float64)
+    return counts, np.array([cut for cuts in own for cut in cuts], np.float64)
+
+
+def grid_from(
+    plan: TreePlan, columns: Sequence[Column], n_cuts: FloatArray, cuts: FloatArray
+) -> Grid:
+    """The grid of these thresholds; a ValueError unless it is one that the study allows."""
+    if (n_cuts < 0).any() or (n_cuts % 1).any() or n_cuts.sum() != len(cuts):
+        raise ValueError("the thresholds are not shared out among the columns")
+    apart = np.split(cuts, np.cumsum(n_cuts.astype(np.int64))[:-1])
+    if any((np.diff(own) <= 0).any() for own in apart):
+        raise ValueError("thresholds do not rise")
+    proposed = {column.name: own.tolist() for column, own in zip(columns, apart, strict=True)}
+    grid = agreed_grid(plan, columns, proposed)
+    if not all(map(np.array_equal, thresholds_of(grid), (n_cuts, cuts))):
+        raise ValueError("there are other thresholds than were agreed")
+    return grid
+
+
+def rules_of(
+    plan: TreePlan, columns: Sequence[Column], grid: Grid, actions: tuple[str, ...]
+) -> Rules:
+    """The rules for the whole tree."""
+    return Rules(
+        n_actions=len(actions),
+        minimum_leaf=plan.minimum_leaf,
+        split_cost=plan.split_cost,
+        groups=tuple(_group(one, columns, grid, actions) for one in plan.allowed),
+    )
+
+
+def _group(
+    restriction: Restriction, columns: Sequence[Column], grid: Grid, actions: tuple[str, ...]
+) -> Group:
+    place = [column.name for column in columns].index(restriction.column)
+    column, cuts = columns[place], np.array(grid.cuts[place])
+    if isinstance(column, LevelColumn):
+        is_theirs = cuts == column.levels.index(restriction.level)
+        possible = np.column_stack([is_theirs, ~is_theirs])
+    elif restriction.at_most is not None:  # some say yes; who says no is above the cut
+        possible = np.column_stack([np.ones(len(cuts), bool), cuts < restriction.at_most])
+    else:
+        possible = np.column_stack([cuts > restriction.above, np.ones(len(cuts), bool)])
+    forbidden = np.array([action not in restriction.actions for action in actions])
+    return Group(place, possible, forbidden)

@@ -1,0 +1,101 @@
+"""Growing trees of any depth: exact up to depth two, beyond that with a look two levels ahead.
+
+At every node the best tree of depth two is found; its first question stays, and both answers are
+looked into on the next level. On the last level all of it stays. So every tree is at least as good
+as the exact one of depth two, but beyond that depth it need not be the best of all.
+"""
+
+from collections.abc import Callable
+
+from fedopl.policies.tree import Leaf, Node, Split
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.search import Cells, Rules, best_tree
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD
+
+# In a partition, the leaves that are done; the others are counted from zero.
+DONE = -1
+EVERYBODY = Leaf(0)
+NO_TREE = (
+    "no tree keeps to the rules: lower tree.minimum_leaf, or let tree.allowed leave an action to "
+    "everybody that a leaf may hold"
+)
+
+Answer = tuple[int, float, bool]  # column, cut, whether yes
+Path = tuple[Answer, ...]
+CellsOf = Callable[[Node], list[Cells] | None]
+
+
+def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[Node, float]:
+    """The tree, and what it is worth.
+
+    `cells_of` is asked once for each level. It gets a partition: a tree whose leaves say which of
+    the open nodes a row belongs to, or DONE; it gives the sums of every open node. If it gives
+    none, the tree ends with what was seen ahead from the level above.
+    """
+    decided: dict[Path, Node] = {}
+    questions: dict[Path, Split] = {}
+    ahead: dict[Path, Node] = {}
+    value = 0.0
+    opened: list[Path] = [()]
+    while opened:
+        remaining = depth - len(opened[0])
+        partition = _built((), decided, questions, {path: n for n, path in enumerate(opened)})
+        below: list[Path] = []
+        told = cells_of(partition)
+        if told is None:
+            decided |= {path: ahead[path] for path in opened}
+            break
+        for path, cells in zip(opened, told, strict=True):
+            own = _rules_along(path, grid, rules)
+            found = best_tree(cells, grid, min(remaining, LOOK_AHEAD), own)
+            if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
+                decided[path], value = found.node, value + found.value
+                continue
+            question = found.node
+            questions[path], value = question, value - rules.split_cost
+            for yes, node in ((True, question.yes), (False, question.no)):
+                below.append((*path, (question.column, question.cut, yes)))
+                ahead[below[-1]] = node
+        opened = below
+    return simplified(_built((), decided, questions, {})), value
+
+
+def simplified(node: Node) -> Node:
+    """The same decisions without questions that change none of them.
+
+    Where cells were hidden, a question can seem to add something that it does not.
+    """
+    if isinstance(node, Leaf):
+        return node
+    yes, no = simplified(node.yes), simplified(node.no)
+    return yes if yes == no else Split(node.column, node.cut, yes, no)
+
+
+def n_levels(depth: int) -> int:
+    """How many times cells are asked for at most."""
+    return max(1, depth - LOOK_AHEAD + 1)
+
+
+def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
+    for column, cut, yes in path:
+        rules = rules.within(grid, column, grid.cuts[column].index(cut), yes=yes)
+    return rules
+
+
+def _built(
+    path: Path,
+    decided: dict[Path, Node],
+    questions: dict[Path, Split],
+    opened: dict[Path, int],
+) -> Node:
+    """The tree below a path; with open nodes, a partition, otherwise the finished tree."""
+    if path in opened:
+        return Leaf(opened[path])
+    if path in decided:
+        return Leaf(DONE) if opened else decided[path]
+    asked = questions[path]
+    yes, no = (
+        _built((*path, (asked.column, asked.cut, answer)), decided, questions, opened)
+        for answer in (True, False)
+    )
+    return Split(asked.column, asked.cut, yes, no)

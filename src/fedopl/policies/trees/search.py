@@ -1,0 +1,369 @@
+"""The best small tree from sums of scores in the cells of a grid: exact, and without a row.
+
+Columns are cut into bins. For every two columns and every two bins there is the sum of each
+action's scores over the rows of that cell. A stump's leaves are sums over one column's bins; a tree
+of depth two splits on one column, then on another in each half, so its leaves are sums over
+rectangles of two columns' cells. Hence the best of all of them can be told from these sums, in
+O(p²·B²·d) once they are there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.policies.tree import Leaf, Node, Split, nodes_of
+from fedopl.policies.trees.grid import Grid
+
+# What a leaf holds: the rows, their weight, and for each action the sum of scores and the weight
+# of the rows that have one.
+ROWS, WEIGHT, FIRST_ACTION = 0, 1, 2
+YES_NO = (0, 1)  # the sides of a split
+# Values this close, as a share of all scores, are ties: sums in another order may differ as much.
+ROUNDING = 1e-11
+# A split has to add this many times as much, so that of equal trees the smaller one is taken.
+WORTH_A_SPLIT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Sums over the rows of every cell: how many, their weight, then by action."""
+
+    numbers: FloatArray  # (n_cells, 2 + n_actions), and n_actions more where scores are missing
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """People who may not get every action, told by one column; a leaf that may hold any of them."""
+
+    column: int
+    possible: BoolArray  # (n_splits, 2) whether they may be among those who say yes, and no
+    forbidden: BoolArray  # (n_actions,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rules:
+    """What a tree has to keep to."""
+
+    n_actions: int
+    minimum_leaf: float = 1.0
+    split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
+    groups: tuple[Group, ...] = ()
+    answered: Mapping[int, BoolArray] = field(default_factory=dict)  # by column, (n_splits,)
+
+    def within(self, grid: Grid, column: int, place: int, *, yes: bool) -> Self:
+        """The rules for those who answered a question.
+
+        Some groups are no longer among them, and some questions have the same answer for all.
+        """
+        remaining = [
+            group
+            for group in self.groups
+            if group.column != column or group.possible[place, 0 if yes else 1]
+        ]
+        places = np.arange(len(grid.cuts[column]))
+        known = places == place
+        if grid.is_level[column] and yes:
+            known = np.ones(len(places), bool)
+        elif not grid.is_level[column]:
+            known = places >= place if yes else places <= place
+        known = known | self.answered.get(column, False)
+        answered = {**self.answered, column: known}
+        return replace(self, groups=tuple(remaining), answered=answered)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tree, and the sum of its leaves' scores less what its splits cost."""
+
+    node: Node
+    value: float
+
+
+Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
+
+
+def best_tree(cells: Cells, grid: Grid, depth: int, rules: Rules) -> Found:
+    """The best tree of depth 0, 1 or 2; a tie goes to fewer splits, then to what comes first."""
+    tables = _Tables(cells.numbers, grid, rules.n_actions)
+
+    def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
+        return _largest(leaf_values(leaves, allowed, rules))
+
+    found = _Search(tables, rules, worth, tie=ROUNDING * tables.size).best(depth)
+    return Found(found.node, found.value + tables.baseline)
+
+
+def largest_error(told: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
+    """How far the value of any tree can move if `told` stands for `true`, with n actions."""
+
+    def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
+        return _largest(np.abs(leaves[1 : 1 + n]))
+
+    errors = _Differences(told, true, grid, n)
+    return _Search(errors, Rules(n_actions=n), worth).best(min(depth, 2)).value
+
+
+def leaf_values(
+    leaves: FloatArray, allowed: BoolArray | None, rules: Rules
+) -> FloatArray:  # (n_actions, …)
+    """What a leaf is worth by action; −∞ where it may not be taken, or the leaf has too few rows.
+
+    Where some rows lack an action's score, they count as the others in the leaf do on average.
+    """
+    last = 1 + rules.n_actions
+    values = leaves[1:last]
+    if len(leaves) > last:
+        weight, known = leaves[last], leaves[last + 1 :]
+        share = np.divide(weight, known, where=known > 0, out=np.zeros(values.shape))
+        values = np.where(known > 0, values * share, -np.inf)
+    if allowed is not None:
+        values = np.where(allowed, values, -np.inf)
+    few = leaves[0] < rules.minimum_leaf
+    return np.where(few, -np.inf, values) if np.any(few) else values
+
+
+def _largest(values: FloatArray) -> FloatArray:  # (…)
+    """The largest over the first axis, which is short: one after the other is fastest."""
+    largest = np.array(values[0])
+    for other in values[1:]:
+        np.maximum(largest, other, out=largest)
+    return largest
+
+
+# --- what the search reads ---------------------------------------------------------------------
+
+
+class _Tables:
+    """The sums as planes: rows, then each action's scores, then weight and what scores rest on.
+
+    Scores are held against the mean of all actions. Only differences between actions decide: what
+    they have in common adds up to the same for every tree; but where cells were hidden it would
+    not quite, and the larger it is the more it would weigh. Where scores are missing, the mean of
+    all cells is taken instead of each one's. Tables are read one by one, so that no copy of all
+    the cells is made.
+    """
+
+    def __init__(self, numbers: FloatArray, grid: Grid, n_actions: int) -> None:
+        self.numbers, self.grid = numbers, grid
+        self.scores = slice(FIRST_ACTION, FIRST_ACTION + n_actions)
+        self.is_complete = numbers.shape[1] == self.scores.stop
+        self.level = 0.0 if self.is_complete else self._level()
+
+    @property
+    def size(self) -> float:
+        """The sum of all scores' sizes, in a table on average."""
+        sizes = [np.abs(self.numbers[t, self.scores]).sum() for t in self.grid.tables.values()]
+        return float(sum(sizes)) / len(sizes)
+
+    @property
+    def baseline(self) -> float:
+        """What was taken from the value of every tree."""
+        line = self.grid.line(self.numbers, 0)
+        if self.is_complete:
+            return float(line[:, self.scores].mean(axis=1).sum())
+        return self.level * float(line[:, WEIGHT].sum())
+
+    def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
+        """One column's bins."""
+        return self._planes(self.grid.line(self.numbers, column))
+
+    def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
+        """Two columns' cells, the lower column first; a column meets itself on the diagonal."""
+        table = self.grid.table(self.numbers, column, other)
+        planes = self._planes(table.reshape(-1, table.shape[-1]))
+        return planes.reshape(-1, *table.shape[:2])
+
+    def _planes(self, numbers: FloatArray) -> FloatArray:  # (n_planes, n_cells)
+        scores = numbers[:, self.scores].T
+        if self.is_complete:
+            return np.concatenate([numbers[:, ROWS][None], scores - scores.mean(axis=0)])
+        known = numbers[:, self.scores.stop :].T
+        centred = scores - self.level * known
+        return np.concatenate([numbers[:, [ROWS]].T, centred, numbers[:, [WEIGHT]].T, known])
+
+    def _level(self) -> float:
+        line = self.grid.line(self.numbers, 0)
+        total = float(line[:, self.scores.stop :].sum())
+        return float(line[:, self.scores].sum()) / total if total > 0 else 0.0
+
+
+class _Differences(_Tables):
+    """By how much what is told differs from what is true."""
+
+    def __init__(self, told: FloatArray, true: FloatArray, grid: Grid, n_actions: int) -> None:
+        super().__init__(told, grid, n_actions)
+        self.true = _Tables(true, grid, n_actions)
+
+    def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
+        """One column's bins."""
+        return super().line(column) - self.true.line(column)
+
+    def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
+        """Two columns' cells."""
+        return super().table(column, other) - self.true.table(column, other)
+
+
+# --- the search --------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Half:
+    """For every split of one column, the best that can be made of the rows on one side of it."""
+
+    values: FloatArray  # (n_splits,)
+    columns: IntArray  # (n_splits,)  that is split on, −1 where nothing is
+    places: IntArray  # (n_splits,)  of the cut
+
+    def consider(
+        self, column: int, values: FloatArray, tie: float, answered: BoolArray | None
+    ) -> None:
+        """Take what another column offers where it is better; values are (n_splits, n_splits)."""
+        if not values.size:
+            return
+        if answered is not None:
+            values[:, answered] = -np.inf
+        places = _first_best(values, tie)
+        offered = values[np.arange(len(places)), places]
+        better = offered > self.values + tie
+        self.values[better] = offered[better]
+        self.columns[better], self.places[better] = column, places[better]
+
+
+def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
+    """In every line, the first place that nothing is better than."""
+    places: IntArray = (values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1)
+    return places
+
+
+class _Search:
+    """All trees on one grid's cells; `worth` says what a leaf is worth."""
+
+    def __init__(self, tables: _Tables, rules: Rules, worth: Worth, tie: float = 0.0) -> None:
+        self.tables, self.grid, self.rules, self.worth = tables, tables.grid, rules, worth
+        self.tie, self.cost = tie, rules.split_cost + WORTH_A_SPLIT * tie
+
+    def best(self, depth: int) -> Found:
+        """The best of all trees of at most this depth."""
+        everybody = self.tables.line(0).sum(axis=1)
+        best = Found(self._leaf(everybody, ()), float(self.worth(everybody, self._allowed())))
+        for column, (yes, no) in enumerate(self._halves(depth) if depth else ()):
+            values = yes.values + no.values - self.cost
+            if column in self.rules.answered:
+                values[self.rules.answered[column]] = -np.inf
+            place = int(_first_best(values[None], self.tie)[0]) if len(values) else 0
+            if len(values) and values[place] > best.value + self.tie:
+                best = Found(self._node(column, place, yes, no), float(values[place]))
+        n_splits = sum(isinstance(node, Split) for node in nodes_of(best.node))
+        return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
+
+    def _halves(self, depth: int) -> list[list[_Half]]:
+        """Of each column, both sides of every split, the side that says yes first.
+
+        The four corners of two columns' splits serve both ways of asking about them.
+        """
+        halves = [self._unsplit(column) for column in range(self.grid.n_columns)]
+        for first, second in self.grid.tables if depth > 1 else ():
+            corners = self._corners(first, second)
+            worth = {
+                (a, b): self.worth(corners[a][b], self._allowed((first, a), (second, b)))
+                for a in YES_NO
+                for b in YES_NO
+            }
+            answered = self.rules.answered
+            for a in YES_NO:
+                both = worth[a, 0] + worth[a, 1] - self.cost
+                halves[first][a].consider(second, both, self.tie, answered.get(second))
+            for b in YES_NO if first != second else ():
+                both = (worth[0, b] + worth[1, b] - self.cost).T
+                halves[second][b].consider(first, both, self.tie, answered.get(first))
+        return halves
+
+    def _unsplit(self, column: int) -> list[_Half]:
+        halves = []
+        for side, leaves in enumerate(self._sides(column)):
+            values = self.worth(leaves, self._allowed((column, side)))
+            nothing = np.full(len(values), -1)
+            halves.append(_Half(values, nothing, nothing.copy()))
+        return halves
+
+    def _sides(self, column: int) -> list[FloatArray]:  # each (n_planes, n_splits)
+        """For every split of the column, the sums of those who say yes, and of those who say no."""
+        line = self.tables.line(column)
+        yes = self._said_yes(line, column, axis=1)
+        return [yes, line.sum(axis=1, keepdims=True) - yes]
+
+    def _corners(self, first: int, second: int) -> list[list[FloatArray]]:
+        """For every split of both columns, the sums of those who say yes or no to each.
+
+        By the first column's answer, then by the second's; each (n_planes, n_splits, n_splits).
+        """
+        table = self.tables.table(first, second)
+        yes_all = self._said_yes(table.sum(axis=2, keepdims=True), first, axis=1)
+        no_all = table.sum(axis=(1, 2), keepdims=True) - yes_all
+        all_yes = self._said_yes(table.sum(axis=1, keepdims=True), second, axis=2)
+        yes_yes = self._said_yes(self._said_yes(table, first, axis=1), second, axis=2)
+        no_yes = all_yes - yes_yes
+        return [[yes_yes, yes_all - yes_yes], [no_yes, no_all - no_yes]]
+
+    def _said_yes(self, sums: FloatArray, column: int, axis: int) -> FloatArray:
+        """Sums along an axis, by split: up to each threshold, or at each level."""
+        if self.grid.is_level[column]:
+            return sums
+        places = [slice(None)] * sums.ndim
+        places[axis] = slice(len(self.grid.cuts[column]))
+        up_to: FloatArray = np.cumsum(sums, axis=axis)[tuple(places)]
+        return up_to
+
+    def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:  # (n_actions, …)
+        """Which actions a leaf behind these answers may take, for every place of their cuts."""
+        if not self.rules.groups:
+            return None
+        shape = [len(self.grid.cuts[column]) for column, _ in answers]
+        forbidden = np.zeros((self.rules.n_actions, *shape), bool)
+        for group in self.rules.groups:
+            present = np.ones(shape, bool)
+            for axis, (column, side) in enumerate(answers):
+                if column == group.column:
+                    along = [1] * len(shape)
+                    along[axis] = -1
+                    present = present & group.possible[:, side].reshape(along)
+            forbidden[group.forbidden] |= present
+        return ~forbidden
+
+    # --- what was found ------------------------------------------------------------------------
+
+    def _node(self, column: int, place: int, yes: _Half, no: _Half) -> Split:
+        below: list[Node] = []
+        for side, half in enumerate((yes, no)):
+            other, second = int(half.columns[place]), int(half.places[place])
+            if other < 0:
+                numbers = self._sides(column)[side][:, place]
+                below.append(self._leaf(numbers, ((column, side, place),)))
+            else:
+                below.append(self._stump((column, side, place), other, second))
+        return Split(column, self.grid.cuts[column][place], *below)
+
+    def _stump(self, above: tuple[int, int, int], other: int, place: int) -> Split:
+        """The split of another column below an answer (column, side, place)."""
+        column, side, first = above
+        corners = self._corners(min(column, other), max(column, other))
+        leaves = []
+        for below in YES_NO:
+            if column <= other:
+                numbers = corners[side][below][:, first, place]
+            else:
+                numbers = corners[below][side][:, place, first]
+            leaves.append(self._leaf(numbers, (above, (other, below, place))))
+        return Split(other, self.grid.cuts[other][place], *leaves)
+
+    def _leaf(self, numbers: FloatArray, path: Sequence[tuple[int, int, int]]) -> Leaf:
+        """The leaf behind these answers (column, side, place), with the best action."""
+        allowed = self._allowed(*((column, side) for column, side, _ in path))
+        if allowed is not None:
+            for _, _, place in reversed(path):
+                allowed = allowed[..., place]
+        whatever_size = replace(self.rules, minimum_leaf=-np.inf)
+        return Leaf(int(leaf_values(numbers, allowed, whatever_size).argmax()))

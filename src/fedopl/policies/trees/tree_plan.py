@@ -1,0 +1,81 @@
+"""What a study says about its tree."""
+
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from fedopl.base.schema import Label
+from fedopl.base.validation import Checked
+from fedopl.policies.tree import MOST_DEPTH
+
+# Trees are searched for exactly up to this depth, and so many levels at a time beyond it.
+LOOK_AHEAD = 2
+MOST_BINS = 256
+MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each open node
+
+
+class Restriction(Checked):
+    """Who may get some of the actions only: told by a level, or by a threshold, of one column."""
+
+    column: str = Field(description="the column that tells who")
+    level: Label | None = Field(default=None, description="those of this level")
+    at_most: float | None = Field(default=None, description="those with at most this number")
+    above: float | None = Field(default=None, description="those with a larger number than this")
+    actions: tuple[Label, ...] = Field(min_length=1, description="what they may get")
+
+    @model_validator(mode="after")
+    def _tells_who(self) -> Self:
+        told = [name for name in ("level", "at_most", "above") if getattr(self, name) is not None]
+        if len(told) != 1:
+            raise ValueError("allowed: say who by one of level, at_most and above")
+        return self
+
+
+class TreePlan(Checked):
+    """How deep a tree may be, where it may split, and what it has to keep to."""
+
+    depth: int = Field(
+        default=2, ge=1, le=MOST_DEPTH, description="questions asked at most; exact up to 2"
+    )
+    thresholds: Literal["grid", "observed"] = Field(
+        default="grid",
+        description="a public grid; or, for one party alone, between any two observed values",
+    )
+    bins: int = Field(
+        default=32, ge=2, le=MOST_BINS, description="of each number, about equally full"
+    )
+    cuts: dict[str, tuple[float, ...]] = Field(
+        default_factory=dict,
+        description="thresholds of numbers by name, where they are agreed beforehand",
+    )
+    columns: tuple[str, ...] = Field(
+        default=(), description="what may be asked about; anything if none is named"
+    )
+    minimum_leaf: int = Field(
+        default=1, ge=1, description="rows in a leaf, of all clients together"
+    )
+    split_cost: float = Field(
+        default=0.0, ge=0, description="a question has to raise the value by more than this"
+    )
+    allowed: tuple[Restriction, ...] = Field(
+        default=(), description="groups that may get some of the actions only"
+    )
+
+    @field_validator("cuts")
+    @classmethod
+    def _rise(cls, given: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+        for column, cuts in given.items():
+            if not cuts or list(cuts) != sorted(set(cuts)):
+                raise ValueError(f"those of '{column}' are not rising numbers")
+            if len(cuts) >= MOST_BINS:
+                raise ValueError(f"'{column}' has more than {MOST_BINS - 1}")
+        return given
+
+    @model_validator(mode="after")
+    def _is_possible_on_observed_thresholds(self) -> Self:
+        if self.thresholds == "observed" and (self.depth > 2 or self.cuts or self.allowed):
+            raise ValueError(
+                "thresholds: observed ones are searched to depth 2, without cuts and without "
+                "groups; use the grid"
+            )
+        return self

@@ -1,0 +1,1 @@
+"""A policy in words: coefficients, leaves, groups and support."""

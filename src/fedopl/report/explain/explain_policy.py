@@ -1,0 +1,168 @@
+"""A policy in words: what speaks for each action, and how strongly."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.schema import Encoding
+from fedopl.policies.linear import NEVER, LinearPolicy, PairwisePolicy, action_pairs
+from fedopl.report.words.numbers import listed
+
+STRONG = 0.25  # of the largest effect: what is worth a word
+MOST_WORDS = 4
+
+Against = Literal["mean", "other", "nothing"]
+Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation of every feature
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explanation:
+    """How much one step of each feature speaks for each action, or for one of a pair.
+
+    Only differences between the scores of actions decide, so each action is held against the mean
+    of all: no action is special, and what is added to every score alike drops out. Two actions
+    make one comparison.
+    """
+
+    names: tuple[str, ...]  # (n_scores,) an action, or 'a over b'
+    spoken: tuple[str, ...]  # (n_scores,) the same with quotation marks
+    features: tuple[str, ...]
+    effects: FloatArray  # (n_scores, n_features)
+    step: str  # 'standard deviation' or 'unit'
+    against: Against  # what each score is held against
+    never: tuple[str, ...]  # actions that nobody could speak for
+    typical: str | None  # the action of somebody average in everything, where that is known
+    yes_no: BoolArray  # (n_features,)
+    levels: dict[str, tuple[str, str]]  # feature → column and level, where it stands for a level
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no feature plays a part."""
+        return not self.effects.any()
+
+
+def explain(policy: LinearPolicy, standardisation: Standardisation | None = None) -> Explanation:
+    """The policy's weights per unit, or per standard deviation where these are known."""
+    usable = policy.intercepts > NEVER / 10
+    pairs, effects = _contrasts(policy, usable)
+    names = tuple(" over ".join(pair) for pair in pairs)
+    yes_no = np.zeros(len(policy.feature_names), bool)
+    typical = None
+    if standardisation:
+        centre, scale = standardisation
+        width = len(policy.feature_names)
+        effects = effects * scale[:width]
+        yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)[:width]
+        typical = str(policy.names(centre[None, :width])[0])
+    return Explanation(
+        names=names,
+        spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
+        features=policy.feature_names,
+        effects=effects,
+        step="standard deviation" if standardisation else "unit",
+        against=_against(policy, pairs),
+        never=_never(policy, usable),
+        typical=typical,
+        yes_no=yes_no,
+        levels=levels_of(policy.encoding),
+    )
+
+
+def sentences(explanation: Explanation) -> list[str]:
+    """One sentence for each action, or for each pair, then what else there is to say."""
+    if explanation.is_constant:
+        found = ["No feature plays a part: everybody gets the same."]
+    else:
+        found = _by_score(explanation)
+    found += [
+        f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
+    ]
+    if explanation.typical is not None and not explanation.is_constant:
+        found.append(f"Somebody average in every feature gets '{explanation.typical}'.")
+    return found
+
+
+def strongest(explanation: Explanation, how_many: int) -> list[tuple[str, str, float]]:
+    """For each action or pair, the features of the largest effects: (name, feature, effect)."""
+    found = []
+    for name, effects in zip(explanation.names, explanation.effects, strict=True):
+        order = np.argsort(-np.abs(effects), kind="stable")[:how_many]
+        found += [(name, explanation.features[f], float(effects[f])) for f in order if effects[f]]
+    return found
+
+
+def levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
+    """For each feature that stands for a level of a column: that column and level."""
+    if encoding is None:
+        return {}
+    return {
+        f"{column}={level}": (column, level)
+        for column, levels in encoding.categorical.items()
+        for level in levels[1:]
+    }
+
+
+def _contrasts(policy: LinearPolicy, usable: BoolArray) -> tuple[list[tuple[str, ...]], FloatArray]:
+    """What is worth comparing, an action with all or a pair, and its coefficients."""
+    weights, names = policy.coefficients, policy.action_names
+    if isinstance(policy, PairwisePolicy):
+        return [(names[a], names[b]) for a, b in action_pairs(len(names))], weights
+    if _has_blocks(policy):
+        return [(name,) for name in names], weights
+    names = tuple(name for name, use in zip(names, usable, strict=True) if use)
+    if len(names) == 2:
+        first, second = weights[usable]
+        return [names], (first - second)[None, :]
+    return [(name,) for name in names], weights[usable] - weights[usable].mean(axis=0)
+
+
+def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
+    if any(len(pair) == 2 for pair in pairs):
+        return "other"
+    return "nothing" if _has_blocks(policy) else "mean"
+
+
+def _has_blocks(policy: LinearPolicy) -> bool:
+    """Whether each feature speaks for one action only (φ(x, a) = x_a); a mean would blur that."""
+    weights = policy.coefficients
+    n_actions, n_features = weights.shape
+    if n_features % n_actions or not weights.any() or policy.intercepts.any():
+        return False
+    own = np.arange(n_features) // (n_features // n_actions)
+    return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
+
+
+def _never(policy: LinearPolicy, usable: BoolArray) -> tuple[str, ...]:
+    if isinstance(policy, PairwisePolicy):
+        return ()
+    return tuple(name for name, use in zip(policy.action_names, usable, strict=True) if not use)
+
+
+def _by_score(explanation: Explanation) -> list[str]:
+    words = {name: _words(explanation, place) for place, name in enumerate(explanation.spoken)}
+    found = [f"{name} is favoured by {listed(told)}." for name, told in words.items() if told]
+    rest = [name for name, told in words.items() if not told]
+    if rest:
+        verb = "hardly depends" if len(rest) == 1 else "hardly depend"
+        found.append(f"{listed(rest)} {verb} on the features.")
+    return found
+
+
+def _words(explanation: Explanation, place: int) -> list[str]:
+    """What favours an action most, compared with the strongest effect of all."""
+    effects = explanation.effects[place]
+    least = STRONG * float(np.abs(explanation.effects).max())
+    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    return [_word(explanation, f, effects[f] > 0) for f in order if abs(effects[f]) >= least]
+
+
+def _word(explanation: Explanation, feature: int, favours: bool) -> str:
+    name = explanation.features[feature]
+    if name in explanation.levels:
+        column, level = explanation.levels[name]
+        return f"{column} '{level}'" if favours else f"{column} other than '{level}'"
+    if explanation.yes_no[feature]:
+        return f"{name} (yes)" if favours else f"{name} (no)"
+    return f"{'higher' if favours else 'lower'} {name}"

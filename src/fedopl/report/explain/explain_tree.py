@@ -1,0 +1,95 @@
+"""A tree in words: its drawing as text, and the same for programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fedopl.policies.tree import Leaf, Node, TreePolicy
+from fedopl.report.explain.leaf_words import (
+    LeafInWords,
+    leaves_in_words,
+    on_missing,
+    second_thoughts,
+    sentences,
+)
+from fedopl.report.sections.tree_quality import how_good, is_searched
+from fedopl.report.words.numbers import listed
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.record import Record
+
+MOST_LETTERS = 84  # of values on a line
+
+
+def tree_as_text(policy: TreePolicy, record: Record | None = None) -> str:
+    """The tree, drawn; with a record, who ends in each leaf and what each action is worth there."""
+    leaves = leaves_in_words(policy, record)
+    parts = [policy.drawing([_notes(leaf) for leaf in leaves])]
+    if isinstance(policy.root, Leaf):
+        parts = [*sentences(policy, leaves), *parts]
+    parts += on_missing(policy)
+    if record and any(leaf.values for leaf in leaves):
+        parts.append(_legend(record))
+    if record and is_searched(record):
+        parts.append(how_good(record))
+    doubts = second_thoughts(leaves)
+    return "\n\n".join([*parts, "\n".join(doubts)] if doubts else parts)
+
+
+def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, Any]:
+    """The sentences, and the tree as questions within questions."""
+    leaves = leaves_in_words(policy, record)
+    words = [*sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
+    if record and is_searched(record):
+        words.append(how_good(record))
+    told: dict[str, Any] = {"sentences": words}
+    if record:
+        outcome = Outcome.of(record.study)
+        told |= {"outcome": outcome.name, "better": outcome.better.removesuffix(" is better")}
+    return {**told, "tree": _nested(policy, policy.root, iter(leaves))}
+
+
+def _legend(record: Record) -> str:
+    outcome = Outcome.of(record.study)
+    return (
+        f"Values are expected {outcome.name} per decision ± standard error on held-out rows; "
+        f"{outcome.better}."
+    )
+
+
+def _notes(leaf: LeafInWords) -> list[str]:
+    """What is written beside a leaf's action, and below it."""
+    lines: list[str] = []
+    for value in [f"{action} {leaf.value(action)}" for action in leaf.values]:
+        if lines and len(lines[-1]) + len(value) < MOST_LETTERS:
+            lines[-1] += f", {value}"
+        else:
+            lines.append(value)
+    if leaf.unknown and not lines:
+        lines = ["too few held-out rows to tell"]
+    elif leaf.unknown:
+        names = [f"'{name}'" for name in leaf.unknown]
+        lines.append(f"nobody could tell about {listed(names)}")
+    return [leaf.people, *lines]
+
+
+def _nested(policy: TreePolicy, node: Node, leaves: Iterator[LeafInWords]) -> dict[str, Any]:
+    if isinstance(node, Leaf):
+        return _leaf_as_json(next(leaves))
+    return {
+        "question": policy.question(node),
+        "yes": _nested(policy, node.yes, leaves),
+        "no": _nested(policy, node.no, leaves),
+    }
+
+
+def _leaf_as_json(leaf: LeafInWords) -> dict[str, Any]:
+    if leaf.share is None:
+        return {"action": leaf.action}
+    values = {
+        action: {
+            "value": estimate.value,
+            "standard_error": estimate.standard_error,
+            "n_rows": estimate.n_rows,
+        }
+        for action, estimate in leaf.values.items()
+    }
+    return {"action": leaf.action, "share": leaf.share, "values": values}

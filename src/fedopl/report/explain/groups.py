@@ -1,0 +1,110 @@
+"""Groups of rows: the bins of a number, yes and no, or the levels of a column."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.server.aggregate.descriptions import BINARY_CUTS, Descriptions
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Group:
+    """Rounded counts of one group's rows, by action: as the policy decides, and as logged."""
+
+    feature: str
+    name: str
+    decided: FloatArray  # (n_actions,)
+    taken: FloatArray  # (n_actions,)
+
+
+def overall(described: Descriptions) -> Group:
+    """Everybody: the intercept's bins hold all rows."""
+    return Group(
+        feature="",
+        name="everybody",
+        decided=described.decided()[-1].sum(axis=0),
+        taken=described.taken()[-1].sum(axis=0),
+    )
+
+
+def groups_of(study: Study, described: Descriptions) -> dict[str, list[Group]]:
+    """Feature or column → its groups, those without rows left out."""
+    decided, taken = described.decided(), described.taken()
+    columns = _columns(study)
+    found: dict[str, list[Group]] = {}
+    for place, feature in enumerate(study.features):
+        if feature in columns:
+            continue
+        names = bin_names(described.cuts[place])
+        found[feature] = [
+            Group(feature=feature, name=name, decided=decided[place, b], taken=taken[place, b])
+            for b, name in names.items()
+        ]
+    for column, levels in _levels(study).items():
+        found[column] = _level_groups(study, described, column, levels)
+    return {
+        feature: kept
+        for feature, groups in found.items()
+        if (kept := [g for g in groups if g.decided.sum() + g.taken.sum() > 0])
+    }
+
+
+def bin_names(cuts: FloatArray) -> dict[int, str]:
+    """Each bin that can hold a row, and what it is called."""
+    if tuple(cuts) == BINARY_CUTS:
+        return {1: "no", 2: "yes"}
+    ends = [f"{cut + 0.0:,.10g}".replace("-", "−") for cut in cuts]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    return dict(enumerate([f"up to {ends[0]}", *between, f"above {ends[-1]}"]))
+
+
+def _levels(study: Study) -> dict[str, tuple[str, ...]]:
+    return dict(study.table.categorical) if study.table else {}
+
+
+def _columns(study: Study) -> set[str]:
+    """The features that stand for a level of a column."""
+    return {
+        f"{column}={level}" for column, levels in _levels(study).items() for level in levels[1:]
+    }
+
+
+def _level_groups(
+    study: Study, described: Descriptions, column: str, levels: tuple[str, ...]
+) -> list[Group]:
+    """The levels that have a column of ones, then the first level: whoever is left."""
+    named = {level: f"{column}={level}" for level in levels[1:]}
+    missing = f"{column} is missing"
+    if missing in study.features:
+        named["missing"] = missing
+    everybody = overall(described)
+    ones = {name: _ones(study, described, feature) for name, feature in named.items()}
+    rest = [
+        np.maximum(total - sum(part[side] for part in ones.values()), 0)
+        for side, total in enumerate((everybody.decided, everybody.taken))
+    ]
+    counts = {levels[0]: (rest[0], rest[1]), **ones}
+    return [
+        Group(feature=column, name=name, decided=decided, taken=taken)
+        for name, (decided, taken) in counts.items()
+    ]
+
+
+def _ones(study: Study, described: Descriptions, feature: str) -> tuple[FloatArray, FloatArray]:
+    place = study.features.index(feature)
+    ones = int(np.searchsorted(described.cuts[place], 1.0))
+    return described.decided()[place, ones], described.taken()[place, ones]
+
+
+def difference(groups: list[Group]) -> float:
+    """How far decisions in the groups are from those for all of them: 0 alike, 1 apart."""
+    counts = np.array([group.decided for group in groups])
+    totals = counts.sum(axis=1)
+    if not totals.sum():
+        return 0.0
+    everybody = counts.sum(axis=0) / totals.sum()
+    shares = counts / np.maximum(totals, 1)[:, None]
+    return float((np.abs(shares - everybody).sum(axis=1) / 2 * totals).sum() / totals.sum())

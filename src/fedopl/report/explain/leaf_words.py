@@ -1,0 +1,206 @@
+"""The leaves of a tree in words: who ends there, what they get, and what else it might be."""
+
+import math
+from dataclasses import dataclass, replace
+
+from fedopl.base.estimates import Estimate
+from fedopl.policies.columns import LevelColumn
+from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
+from fedopl.report.explain.support_levels import THIN
+from fedopl.report.words.numbers import (
+    common_decimals,
+    count,
+    has_error,
+    listed,
+    percent,
+    plural,
+    with_error,
+)
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.record import Record
+from fedopl.server.aggregate.leaf_table import LeafRow
+
+CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a word
+CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all
+EVERYBODY = "everybody"
+
+Answer = tuple[Split, bool]  # a question, and whether the answer is yes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeafInWords:
+    """One leaf; values are as they were logged, the leaf's own action first, then the best."""
+
+    who: str
+    action: str
+    share: float | None  # of people; None where nobody told
+    values: dict[str, Estimate]
+    unknown: tuple[str, ...]  # actions that nobody could tell the value of
+    better: tuple[str, ...]  # actions that are clearly better on held-out rows
+    decimals: int  # of values, the same in all leaves
+
+    @property
+    def people(self) -> str:
+        """How many end here, or nothing where nobody told."""
+        return "" if self.share is None else f"{percent(self.share)} of people"
+
+    @property
+    def n_rows(self) -> int:
+        """How many held-out rows speak for the leaf."""
+        return max((value.n_rows for value in self.values.values()), default=0)
+
+    def value(self, action: str) -> str:
+        """What an action is worth here, with its standard error."""
+        return with_error(self.values[action], self.decimals)
+
+    @property
+    def compared(self) -> list[str]:
+        """The other actions that can be told from the leaf's own, for there are rows enough."""
+        known = [action for action, value in self.values.items() if _is_told(value)]
+        return known[1:] if known[:1] == [self.action] else []
+
+
+def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[LeafInWords]:
+    """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
+    told: dict[int, list[LeafRow]] = {}
+    for row in record.leaves if record else ():
+        told.setdefault(row.leaf, []).append(row)
+    sign = Outcome.of(record.study).sign if record else 1.0
+    estimates = [row.estimate for rows in told.values() for row in rows if row.estimate]
+    decimals = common_decimals(estimates)
+    return [
+        _leaf(
+            _who(policy, path),
+            policy.action_names[leaf.action],
+            told.get(place, []),
+            sign,
+            decimals,
+        )
+        for place, (path, leaf) in enumerate(_paths(policy.root))
+    ]
+
+
+def sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
+    """One sentence for each leaf."""
+    if isinstance(policy.root, Leaf):
+        return [f"No question is asked: everybody gets '{leaves[0].action}'."]
+    return [
+        f"Where {leaf.who}: '{leaf.action}'{f' ({leaf.people})' if leaf.people else ''}."
+        for leaf in leaves
+    ]
+
+
+def on_missing(policy: TreePolicy) -> list[str]:
+    """What a question about a number does where it is missing, if that can be."""
+    splits = [node for node in nodes_of(policy.root) if isinstance(node, Split)]
+    asked = [policy.columns[split.column] for split in splits]
+    may_be_missing = policy.encoding is not None and policy.encoding.missing == "indicator"
+    if not may_be_missing or all(isinstance(column, LevelColumn) for column in asked):
+        return []
+    return ["A number that is missing counts as 0 in these questions."]
+
+
+def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
+    """Whether held-out rows speak for another action in some leaf, as far as they can tell."""
+    compared = [leaf for leaf in leaves if leaf.compared]
+    doubtful = [leaf for leaf in leaves if leaf.better]
+    if not compared:
+        return []
+    few = ""
+    if len(compared) < len(leaves):
+        rest = plural(len(leaves) - len(compared), "leaf has", "leaves have")
+        few = f" {rest} too few held-out rows to tell."
+    if not doubtful:
+        what = "In no leaf is another action" if len(leaves) > 1 else "No other action is"
+        return [
+            f"{what} better by more than two standard errors on held-out rows, which had no say "
+            f"in the tree.{few}"
+        ]
+    where = (
+        f"In {plural(len(doubtful), 'leaf', 'leaves')} another" if len(leaves) > 1 else "Another"
+    )
+    return [
+        f"{where} action is better by more than two standard errors on held-out rows; "
+        f"leaves and their actions were chosen on other rows. {_by_chance(compared)}{few}",
+        *(f"{_where(leaf)}: {_rather(leaf)}." for leaf in doubtful),
+    ]
+
+
+def _by_chance(compared: list[LeafInWords]) -> str:
+    return (
+        f"Where two actions are as good as each other, chance alone does that in one of {CHANCE} "
+        f"comparisons; here there are {count(sum(len(leaf.compared) for leaf in compared))}."
+    )
+
+
+def _where(leaf: LeafInWords) -> str:
+    return "Everybody" if leaf.who == EVERYBODY else f"Where {leaf.who}"
+
+
+def _rather(leaf: LeafInWords) -> str:
+    others = [f"'{action}' {leaf.value(action)}" for action in leaf.better]
+    return f"{listed(others)} rather than '{leaf.action}' {leaf.value(leaf.action)}"
+
+
+def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int) -> LeafInWords:
+    known = {row.action: row.estimate for row in rows if row.estimate}
+    order = sorted(known, key=lambda name: (name != action, -known[name].value))
+    return LeafInWords(
+        who=who,
+        action=action,
+        share=rows[0].share if rows else None,
+        values={name: replace(known[name], value=sign * known[name].value) for name in order},
+        unknown=tuple(row.action for row in rows if not row.estimate),
+        better=tuple(name for name in order if _is_better(known[name], known.get(action))),
+        decimals=decimals,
+    )
+
+
+def _is_told(estimate: Estimate) -> bool:
+    """Whether there are rows enough to compare it with another."""
+    return estimate.n_rows >= THIN and has_error(estimate)
+
+
+def _is_better(other: Estimate, own: Estimate | None) -> bool:
+    """By more than two standard errors of the difference, as if the two were independent."""
+    if own is None or not (_is_told(own) and _is_told(other)):
+        return False
+    error = math.hypot(other.standard_error, own.standard_error)
+    return other.value - own.value > CLEAR * error
+
+
+def _paths(node: Node, above: tuple[Answer, ...] = ()) -> list[tuple[tuple[Answer, ...], Leaf]]:
+    """Each leaf with the answers that lead to it."""
+    if isinstance(node, Leaf):
+        return [(above, node)]
+    return [
+        *_paths(node.yes, (*above, (node, True))),
+        *_paths(node.no, (*above, (node, False))),
+    ]
+
+
+def _who(policy: TreePolicy, path: tuple[Answer, ...]) -> str:
+    """The answers in words, column by column; what follows from another answer is left out."""
+    by_column: dict[int, list[Answer]] = {}
+    for answer in path:
+        by_column.setdefault(answer[0].column, []).append(answer)
+    words = []
+    for column, answers in by_column.items():
+        is_level = isinstance(policy.columns[column], LevelColumn)
+        kept = _told_by_level(answers) if is_level else _told_by_threshold(answers)
+        asked = [policy.asked(split, yes=yes) for split, yes in kept]
+        words.append(f"{asked[0][0]} {' and '.join(relation for _, relation in asked)}")
+    return ", ".join(words) or EVERYBODY
+
+
+def _told_by_threshold(answers: list[Answer]) -> list[Answer]:
+    """The largest number that is exceeded, and the smallest that is not."""
+    noes = [answer for answer in answers if not answer[1]]
+    yeses = [answer for answer in answers if answer[1]]
+    above = sorted(noes, key=lambda answer: -answer[0].cut)[:1]
+    return above + sorted(yeses, key=lambda answer: answer[0].cut)[:1]
+
+
+def _told_by_level(answers: list[Answer]) -> list[Answer]:
+    """The level, if it is known; otherwise all that it is not."""
+    return [answer for answer in answers if answer[1]][:1] or answers

@@ -1,0 +1,67 @@
+"""How well each action is supported at each client, and when that is too thin to rest on."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.vocabulary import CHANCE_CUTS
+from fedopl.results.record import Record
+
+THIN, FAIR = 30, 100  # effective rows
+RARE = 0.05  # a propensity below this makes one row count for twenty or more
+MOST_RARE = 0.01  # of the rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Support:
+    """One action at one client."""
+
+    client: str
+    action: str
+    taken: float
+    effective_rows: float
+    chances: FloatArray  # (n_chance_bins,) shares of rows by how likely the action was
+
+    @property
+    def rare_share(self) -> float:
+        """The share of rows in which the action was unlikely."""
+        return float(self.chances[: CHANCE_CUTS.index(RARE) + 1].sum())
+
+    @property
+    def word(self) -> str:
+        """How much weight it bears."""
+        if self.effective_rows >= FAIR:
+            return "good"
+        if self.effective_rows >= THIN:
+            return "fair"
+        return "thin" if self.effective_rows else "none told"
+
+
+def supports(record: Record) -> list[Support]:
+    """Every action at every client that told, in order."""
+    if record.described is None:
+        return []
+    return [
+        Support(
+            client=client,
+            action=action,
+            taken=float(told.taken[-1, :, place].sum()),
+            effective_rows=float(told.effective_rows[place]),
+            chances=_shares(told.chances[place]),
+        )
+        for client, told in sorted(record.described.by_client.items())
+        for place, action in enumerate(record.study.actions)
+    ]
+
+
+def chance_names() -> list[str]:
+    """What the bins of propensities are called."""
+    ends = [f"{100 * cut:.0f}" for cut in CHANCE_CUTS]
+    between = [f"{low}–{high}" for low, high in pairwise(ends)]
+    return [f"<{ends[0]} %", *between, f">{ends[-1]} %"]
+
+
+def _shares(counts: FloatArray) -> FloatArray:
+    return counts / counts.sum() if counts.sum() else np.zeros(len(counts))

@@ -1,0 +1,100 @@
+"""Along a path of mixtures: values with intervals on the left, the bound in its parts right."""
+
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedopl.report.figures.drawing import (
+    ACCENT,
+    ACTIONS,
+    INK,
+    LINE,
+    QUIET,
+    WIDTH,
+    axes_at,
+    drawn,
+)
+from fedopl.report.parts import Key
+from fedopl.report.words.numbers import Span
+
+HEIGHT, FOOT, HEAD, LEFT, BETWEEN, RIGHT = 2.55, 0.5, 0.32, 0.55, 0.62, 0.15
+APART = 0.012  # of the axis: so that intervals at the same α do not cover each other
+VALUES = "value on held-out rows"
+AXIS = "α: share of the others' weight moved"
+SHIFT = Key(colour="action-2", text="shift", mark="■")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Along:
+    """What there is at one α."""
+
+    alpha: float
+    at_target: Span
+    in_base: Span
+    regret: float
+    shift: float | None  # None where nobody told
+
+
+def keys(target: str, *, shift: bool) -> tuple[Key, ...]:
+    """The legend; without the shift where nobody told it."""
+    return (
+        Key(colour="accent", text=f"value at {target}", mark="●"),
+        Key(colour="quiet", text="value in all together (n̄)", mark="□"),
+        *((SHIFT,) if shift else ()),
+        Key(colour="action-1", text="regret bound for the mixture", mark="■"),
+    )
+
+
+def path_chart(name: str, points: list[Along], constant: float) -> str:
+    """Two panels over the same α."""
+    width = (WIDTH - LEFT - BETWEEN - RIGHT) / 2
+
+    def draw(figure: Figure) -> None:
+        values = axes_at(figure, LEFT, FOOT, width, HEIGHT - FOOT - HEAD)
+        bounds = axes_at(figure, LEFT + width + BETWEEN, FOOT, width, HEIGHT - FOOT - HEAD)
+        _values(values, points)
+        _bounds(bounds, points)
+        for axes, title in ((values, VALUES), (bounds, f"bound at constant {constant:g}")):
+            axes.set_title(title, color=QUIET, pad=7)
+            axes.set_xlim(-0.05, 1.05)
+            axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+            axes.tick_params(axis="y", labelcolor=QUIET)
+            axes.grid(axis="y", color=LINE, linewidth=0.6)
+            axes.set_axisbelow(True)
+        figure.text(1 - RIGHT / WIDTH, 0.09 / HEIGHT, AXIS, ha="right", color=QUIET)
+
+    return drawn(name, HEIGHT, draw)
+
+
+def _values(axes: Axes, points: list[Along]) -> None:
+    _series(axes, points, [point.in_base for point in points], APART, (QUIET, "s", "--"))
+    _series(axes, points, [point.at_target for point in points], -APART, (ACCENT, "o", "-"))
+
+
+def _series(
+    axes: Axes, points: list[Along], spans: list[Span], aside: float, look: tuple[str, str, str]
+) -> None:
+    colour, shape, line = look
+    across = [point.alpha + aside for point in points]
+    inside = "none" if shape == "s" else colour
+    axes.plot(across, [span.value for span in spans], line, color=colour, linewidth=1)
+    axes.plot(across, [s.value for s in spans], shape, color=colour, mfc=inside, markersize=5)
+    for place, span in zip(across, spans, strict=True):
+        if span.is_known:
+            axes.plot([place, place], [span.low, span.high], color=colour, linewidth=1.6)
+
+
+def _bounds(axes: Axes, points: list[Along]) -> None:
+    across = [point.alpha for point in points]
+    regret = [point.regret for point in points]
+    total = [point.regret + (point.shift or 0.0) for point in points]
+    axes.fill_between(across, 0, regret, color=ACTIONS[0], linewidth=0)
+    axes.fill_between(across, regret, total, color=ACTIONS[1], linewidth=0)
+    axes.plot(across, regret, "--", color=QUIET, linewidth=1)
+    axes.plot(across, total, "-", color=INK, linewidth=1.4)
+    axes.plot(across, total, "o", color=INK, markersize=3.5)
+    axes.set_ylim(0, 1.08 * max(total))

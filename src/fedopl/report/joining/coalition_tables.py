@@ -1,0 +1,187 @@
+"""Who would learn with whom: coalitions, what each brings its members, and whose rows it needs."""
+
+from fedopl.base.estimates import Estimate
+from fedopl.report.joining.advising import MOST_WORDED
+from fedopl.report.joining.context import Found
+from fedopl.report.parts import Folded, Heading, Part, Points, Table, Text
+from fedopl.report.words.numbers import Span, common_decimals, decimal, listed, plural, with_error
+from fedopl.report.words.policy_labels import Outcome, verdict
+from fedopl.server.diagnosis.coalitions import Coalition, Coalitions
+
+MOST_COMPARED, MOST_SHOWN, MOST_LISTED, MOST_NAMED = 26, 12, 6, 3
+WORTH = {
+    "better": "all together need its rows",
+    "worse": "all together would do better without",
+    "unclear": "no clear difference",
+    "same": "no difference",
+}
+LEARNED = {
+    "linear": "by csoaa-exact, whatever the oracle",
+    "tree": "by the same search for a tree",
+    "finite": "as the best of the candidates",
+}
+
+
+def together(found: Found) -> tuple[Part, ...]:
+    """In short, then who gains from whom, every coalition, and whose data matter."""
+    coalitions = found.record.diagnosis.coalitions if found.record.diagnosis else None
+    if coalitions is None:
+        return ()
+    about = _about(found, coalitions)
+    return (
+        Heading(text="Who would learn with whom"),
+        Text(text=in_short(coalitions)),
+        *_pairs(found, coalitions),
+        _table(found, coalitions, about),
+        *_worth(found, coalitions),
+        Text(text=_how(found), quiet=True),
+    )
+
+
+def in_short(coalitions: Coalitions) -> str:
+    """Which coalitions nobody prefers to leave, as far as the held-out rows tell."""
+    stable = list(coalitions.stable)
+    maybe = [one for one in coalitions.compared if one.may_be_stable and not one.is_stable]
+    said = [
+        "A coalition is individually stable if no member would do better alone, by its own "
+        "held-out rows."
+    ]
+    if stable:
+        said.append(f"By the estimates, it is so of {_names_of(coalitions, stable)}.")
+    else:
+        said.append("By the estimates, no coalition is.")
+    if maybe:
+        said.append(
+            "As no member's loss there is more than chance would show, it may be so of "
+            f"{_names_of(coalitions, maybe)}."
+        )
+    elif not stable:
+        said.append("In each, some member clearly loses.")
+    return " ".join(said)
+
+
+def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
+    names = [name_of(coalitions, one) for one in some]
+    if len(names) <= MOST_LISTED:
+        return listed(names, MOST_LISTED)
+    n_all = len(coalitions.compared)
+    return f"{len(names):,} of {n_all:,} coalitions, such as {listed(names[:MOST_NAMED])}"
+
+
+def name_of(coalitions: Coalitions, coalition: Coalition) -> str:
+    """Its members, or who is missing, whichever is shorter."""
+    missing = [name for name in coalitions.clients if name not in coalition.members]
+    if not missing:
+        return "everybody together" if len(coalitions.clients) > 2 else _joined(coalition)
+    if len(missing) < min(MOST_NAMED, len(coalition.members)) and len(coalition.members) > 2:
+        return f"all but {listed(missing)}"
+    return _joined(coalition)
+
+
+def _joined(coalition: Coalition) -> str:
+    return " + ".join(coalition.members)
+
+
+def _pairs(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
+    """Who gains from whom, where two learn together."""
+    items = []
+    for one in coalitions.compared:
+        if len(one.members) != 2:
+            continue
+        for name, other in (one.members, one.members[::-1]):
+            gain = Span.of(one.gains[name])
+            if name in found.clients and verdict(gain) in ("better", "worse"):
+                verb = "gains from" if gain.value > 0 else "loses by"
+                amount = decimal(abs(gain.value), gain.fitting_decimals)
+                items.append(
+                    f"{name} {verb} learning with {other} alone: {amount} per decision "
+                    f"(95 % interval {gain.interval})."
+                )
+    if not items:
+        return (Text(text="No client clearly gains or loses by learning with one other alone."),)
+    return (Points(items=tuple(items[:MOST_WORDED])),)
+
+
+def _about(found: Found, coalitions: Coalitions) -> list[Coalition]:
+    """All, or the most telling: everybody, then stable ones, then those that may be."""
+    compared = [
+        one
+        for one in coalitions.compared
+        if found.is_about_all or set(one.members) & set(found.clients)
+    ]
+    if len(compared) <= MOST_COMPARED:
+        return compared
+    everybody = len(coalitions.clients)
+    ranked = sorted(
+        compared,
+        key=lambda one: (
+            len(one.members) != everybody,
+            not one.is_stable,
+            not one.may_be_stable,
+            -len(one.members),
+        ),
+    )
+    return ranked[:MOST_COMPARED]
+
+
+def _table(found: Found, coalitions: Coalitions, about: list[Coalition]) -> Part:
+    unit = Outcome.of(found.record.study).name
+    n_all = len(coalitions.compared)
+    some = "" if len(about) == n_all else f"; {len(about)} of {n_all:,} coalitions"
+    decimals = common_decimals([gain for one in about for gain in one.gains.values()])
+    table = Table(
+        caption=f"What learning together brings each member over its own policy, in {unit} per "
+        f"decision ± standard error{some}",
+        headers=("Together", "Stable", *coalitions.clients),
+        rows=tuple(_row(coalitions, one, decimals) for one in about),
+        text_columns=(1,),
+    )
+    if len(table.rows) <= MOST_SHOWN:
+        return table
+    return Folded(summary=f"{plural(len(about), 'coalition')}, member by member", parts=(table,))
+
+
+def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
+    stable = "yes" if one.is_stable else "may be" if one.may_be_stable else "no"
+    gains = (
+        _gain(one.gains[name], decimals) if name in one.gains else "–"
+        for name in coalitions.clients
+    )
+    return (name_of(coalitions, one), stable, *gains)
+
+
+def _gain(gain: Estimate, decimals: int) -> str:
+    alike = gain.value == gain.standard_error == 0
+    return "decide alike" if alike else with_error(gain, decimals)
+
+
+def _worth(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
+    """What all together lose without one client's rows."""
+    worth = {n: e for n, e in coalitions.worth_of_data.items() if n in found.clients}
+    if not worth:
+        return ()
+    spans = {name: Span.of(estimate) for name, estimate in worth.items()}
+    unit = Outcome.of(found.record.study).name
+    table = Table(
+        caption=f"Worth of each client's data: what all together lose without it, in {unit} per "
+        "decision",
+        headers=("Without", "Loss", "95 % interval", "In words"),
+        rows=tuple(
+            (name, span.number, span.interval, WORTH[verdict(span)]) for name, span in spans.items()
+        ),
+        text_columns=(3,),
+    )
+    return (table,)
+
+
+def _how(found: Found) -> str:
+    study = found.record.study
+    shared = (
+        " Outcome models are shared by all, so the scores rest on everybody's rows in any case."
+        if study.nuisances.kind == "federated"
+        else ""
+    )
+    return (
+        "A coalition's policy is learned from its members' sums alone, every row counting the "
+        f"same (n̄ among the members), {LEARNED[study.policy]}.{shared}"
+    )

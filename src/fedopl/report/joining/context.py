@@ -1,0 +1,68 @@
+"""What a run tells about joining: gathered once, for all who speak of it."""
+
+from dataclasses import dataclass
+
+from fedopl.analysis.advice import Advice, advise
+from fedopl.analysis.attribution import ClientShift, shifts_of
+from fedopl.analysis.modelled_gains import Modelled, modelled
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.report.words.policy_labels import valued_clients
+from fedopl.results.record import Record
+from fedopl.theory.checks import positive
+
+# Every two clients' contexts are compared; with more clients than these that takes minutes.
+MOST_APART = 100
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Found:
+    """Everything that is said of joining rests on this."""
+
+    record: Record
+    constant: float  # that the bounds take
+    clients: tuple[str, ...]  # whom it is about
+    advice: dict[str, Advice]
+    modelled: dict[str, Modelled]
+    shifts: dict[str, ClientShift]
+
+    @property
+    def is_about_all(self) -> bool:
+        """Whether nobody was picked out."""
+        return len(self.clients) == len(self.record.mixture)
+
+
+def find(record: Record, constant: float = 1.0, client: str | None = None) -> Found:
+    """What is known of all clients, or of one."""
+    positive(constant, "constant")
+    everybody = sorted(record.mixture)
+    if client is not None and client not in everybody:
+        raise OptionError(f"client: '{client}' is not one of {quoted(everybody)}")
+    shifts = _shifts(record)
+    known = modelled(record, shifts, constant)
+    advice = advise(record.gains, {name: found.information for name, found in known.items()})
+    return Found(
+        record=record,
+        constant=constant,
+        clients=tuple(everybody) if client is None else (client,),
+        advice={one.client: one for one in advice},
+        modelled=known,
+        shifts=shifts,
+    )
+
+
+def nothing_to_say(record: Record) -> str | None:
+    """Why nothing can be said about joining, in a sentence; None if something can."""
+    if len(record.mixture) < 2:
+        return "There is only one client, so there is nobody to join."
+    if not valued_clients(record):
+        return "There are no values of held-out rows, so nothing is claimed about joining."
+    return None
+
+
+def _shifts(record: Record) -> dict[str, ClientShift]:
+    """By source; with too many clients, only that they are there, so that they can be modelled."""
+    names = sorted(record.statistics.sums)
+    if len(names) <= MOST_APART:
+        return shifts_of(record)
+    return {name: ClientShift(client=name, parts={}, joint=None) for name in names}

@@ -1,0 +1,103 @@
+"""How far apart clients are: contexts at least, values of policies as measured, and at most."""
+
+from fedopl.analysis.modelled_gains import largest_score
+from fedopl.report.joining.advising import folded
+from fedopl.report.joining.context import Found
+from fedopl.report.parts import Part, Table, Text
+from fedopl.report.words.numbers import Span, decimal
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.server.diagnosis.context_classifier import Classifier
+from fedopl.server.diagnosis.diagnose import Diagnosis
+
+NOT_TOLD = "not told"
+
+
+def distances(found: Found) -> tuple[Part, ...]:
+    """Nothing where clients were not asked."""
+    diagnosis = found.record.diagnosis
+    if diagnosis is None:
+        return ()
+    shown = {title: cells for title, cells in _columns(found, diagnosis).items() if cells}
+    clients = [name for name in found.clients if any(name in cells for cells in shown.values())]
+    if not clients:
+        return ()
+    table = Table(
+        caption=f"How far apart: discrepancies in {Outcome.of(found.record.study).name} per "
+        "decision with 95 % intervals",
+        headers=("Client", *shown),
+        rows=tuple(
+            (name, *(cells.get(name, NOT_TOLD) for cells in shown.values())) for name in clients
+        ),
+    )
+    return (Text(text=_about_distances(found, list(shown)), quiet=True), folded(table))
+
+
+def _columns(found: Found, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
+    """What is known of each client, by the column's title."""
+    bound = largest_score(found.record.study)
+    return {
+        "Total variation of contexts, at least": {
+            name: _lower_bound(one) for name, one in diagnosis.classifiers.items()
+        },
+        "Discrepancy": {
+            name: f"{span.number} ({span.interval})"
+            for name, one in diagnosis.discrepancies.items()
+            for span in [Span.of(one.gap)]
+        },
+        "Largest score × total variation (U·TV), at most": {}
+        if bound is None
+        else {
+            name: decimal(bound * one.joint)
+            for name, one in found.shifts.items()
+            if one.joint is not None
+        },
+    }
+
+
+def _lower_bound(classifier: Classifier) -> str:
+    bound, error = classifier.total_variation, classifier.standard_error
+    if bound is None or error is None or bound != bound:
+        return NOT_TOLD
+    return f"{decimal(max(bound, 0.0), 2)} ± {decimal(error, 2)}"
+
+
+def _about_distances(found: Found, titles: list[str]) -> str:
+    said = []
+    if any("contexts" in title for title in titles):
+        said.append(
+            "A classifier that tells a client's contexts from the others' shows how far apart they "
+            "are at least, with its standard error; 0 is the same, 1 is entirely apart."
+        )
+    if "Discrepancy" in titles:
+        said.append(
+            "The discrepancy is how much what policies are worth to a client differs from what "
+            "they are worth in the mixture: at two policies learned to show it, and measured on "
+            "held-out rows. It is what regret can suffer from shift, as far as these policies "
+            "show; an estimate below 0 counts as none."
+        )
+    ratios = _ratios(found)
+    if ratios:
+        least, most = (_times(ratio) for ratio in (min(ratios), max(ratios)))
+        times = least if least == most else f"{least} to {most}"
+        said.append(
+            f"U·TV, which Theorem 2 has in its place, is {times} times as large: bounds by total "
+            "variation see every difference, also those that no decision depends on."
+        )
+    return " ".join(said)
+
+
+def _times(ratio: float) -> str:
+    return decimal(ratio, 0 if ratio >= 10 else 1)
+
+
+def _ratios(found: Found) -> list[float]:
+    """U·TV over the measured discrepancy, where both are known and there is one to speak of."""
+    bound, diagnosis = largest_score(found.record.study), found.record.diagnosis
+    if bound is None or diagnosis is None:
+        return []
+    measured = {n: one.regret_gap for n, one in diagnosis.discrepancies.items() if one.is_sure}
+    return [
+        bound * shift.joint / measured[name]
+        for name, shift in found.shifts.items()
+        if shift.joint is not None and name in measured and name in found.clients
+    ]

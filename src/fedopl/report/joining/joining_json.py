@@ -1,0 +1,183 @@
+"""Everything about joining, for programs."""
+
+import json
+from typing import Any
+
+from fedopl.analysis.advice import Advice
+from fedopl.analysis.attribution import SOURCES, ClientShift
+from fedopl.analysis.modelled_gains import (
+    PLAIN,
+    Modelled,
+    complexity_of,
+    global_bound,
+    largest_score,
+    second_moments,
+)
+from fedopl.base.estimates import Estimate
+from fedopl.report.joining.context import Found, nothing_to_say
+from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
+from fedopl.results.diagnosis_file import diagnosis_json, search_json
+from fedopl.server.diagnosis.coalitions import Coalition, Coalitions
+from fedopl.server.diagnosis.context_shifts import (
+    ContextShift,
+    context_moments,
+    shifts_from_mixture,
+    why_unknown,
+)
+from fedopl.server.diagnosis.contrasts import MeasuredDiscrepancy
+from fedopl.server.diagnosis.diagnose import Diagnosis
+from fedopl.server.mixtures.mixture_paths import PathPoint, SkewPath
+from fedopl.study.mixture import renormalised
+from fedopl.theory.bounds import GlobalBound
+from fedopl.theory.skew import skewness
+
+Json = dict[str, Any]
+
+
+def joining_json(found: Found) -> Json:
+    """Of all clients, or of the one that was asked about."""
+    record = found.record
+    moments = second_moments(record)
+    skew = skewness(record.mixture, record.rows)
+    return {
+        "study": record.study.name,
+        "why_nothing": nothing_to_say(record),
+        "constant": found.constant,
+        "clients": list(found.clients),
+        "rows": record.rows,
+        "mixture": renormalised(record.mixture, record.mixture.keys()),
+        "skewness": skew,
+        "effective_rows": sum(record.rows.values()) / skew,
+        "complexity": complexity_of(record.study),
+        "second_moments": moments,
+        "largest_second_moment": max(moments.values()),
+        "largest_score": largest_score(record.study),
+        "bounds": _bounds(found),
+        "advice": {n: _advice(one) for n, one in found.advice.items() if n in found.clients},
+        "modelled": {n: _modelled(one) for n, one in found.modelled.items() if n in found.clients},
+        "shifts": {n: _shift(one) for n, one in found.shifts.items() if n in found.clients},
+        "contexts": _contexts(found),
+        **_diagnosed(found, record.diagnosis),
+        "search": json.loads(search_json(record.search)) if record.search else None,
+    }
+
+
+def _bounds(found: Found) -> Json:
+    """Theorem 1 with the constants of its proof, and with the one that was asked for."""
+    plain = _bound(global_bound(found.record, PLAIN))
+    return {
+        "proof": _bound(global_bound(found.record)),
+        "constant": {name: found.constant * number for name, number in plain.items()},
+    }
+
+
+def _bound(bound: GlobalBound) -> dict[str, float]:
+    return {**vars(bound), "total": bound.total}
+
+
+def _advice(one: Advice) -> Json:
+    return {"decision": one.decision, "gain": _estimate(one.gain), "reason": one.reason}
+
+
+def _modelled(one: Modelled) -> Json:
+    parts = one.information
+    return {
+        "value": parts.value,
+        **vars(parts),
+        "shift_by": one.shift_by,
+        "break_even": one.break_even,
+    }
+
+
+def _shift(one: ClientShift) -> Json:
+    parts: Json = {s: vars(one.parts[s]) if s in one.parts else None for s in SOURCES}
+    return {**parts, "largest": one.largest, "total_variation_at_most": one.joint}
+
+
+def _contexts(found: Found) -> Json | None:
+    """Each client's contexts from the mixture's, both taken for Gaussians; null if not known."""
+    record = found.record
+    if why_unknown(record.statistics):
+        return None
+    shifts = shifts_from_mixture(context_moments(record.statistics), record.mixture)
+    return {n: _context(one) for n, one in shifts.items() if n in found.clients}
+
+
+def _context(one: ContextShift) -> Json:
+    bounds = {"at_least": one.total_variation.lower, "at_most": one.total_variation.upper}
+    return {"kl": one.kl, "chi_squared": one.chi_squared, "total_variation": bounds}
+
+
+def _diagnosed(found: Found, diagnosis: Diagnosis | None) -> Json:
+    """What clients told beyond the run; null where nobody was asked."""
+    if diagnosis is None:
+        names = ("discrepancies", "paths", "coalitions", "models", "classifiers", "unknown")
+        return dict.fromkeys(names)
+    written = json.loads(diagnosis_json(diagnosis))
+    about = set(found.clients)
+    discrepancies, paths = diagnosis.discrepancies, diagnosis.paths
+    return {
+        "discrepancies": {n: _discrepancy(one) for n, one in discrepancies.items() if n in about},
+        "paths": {n: _path(found, one) for n, one in paths.items() if n in about},
+        "coalitions": _coalitions(found, diagnosis.coalitions),
+        "models": written["models"],
+        "classifiers": {n: one for n, one in written["classifiers"].items() if n in about},
+        "unknown": diagnosis.unknown,
+    }
+
+
+def _discrepancy(one: MeasuredDiscrepancy) -> Json:
+    return {
+        "above": _estimate(one.above),
+        "below": _estimate(one.below),
+        "gap": _estimate(one.gap),
+        "is_sure": one.is_sure,
+    }
+
+
+def _path(found: Found, path: SkewPath) -> Json:
+    return {
+        "verdict": path.verdict,
+        "cannot_tell": path.cannot_tell,
+        "gap_from_rows": gap_from_rows(found, path.target),
+        "points": [_point(found, path.target, point) for point in path.points],
+    }
+
+
+def _point(found: Found, target: str, point: PathPoint) -> Json:
+    return {
+        "alpha": point.alpha,
+        "weights": point.weights,
+        "skewness": point.skewness,
+        "effective_rows": point.effective_rows,
+        "shift": shift_at(found, target, point),
+        "regret_bound": regret_bound(found, point),
+        "at_target": _estimate(point.at_target),
+        "in_base": _estimate(point.in_base),
+        "target_gain": _estimate(point.target_gain),
+        "base_gain": _estimate(point.base_gain),
+    }
+
+
+def _coalitions(found: Found, coalitions: Coalitions | None) -> Json | None:
+    if coalitions is None:
+        return None
+    about = [one for one in coalitions.compared if set(one.members) & set(found.clients)]
+    return {
+        "compared": [_coalition(one) for one in about],
+        "worth_of_data": {n: _estimate(e) for n, e in coalitions.worth_of_data.items()},
+    }
+
+
+def _coalition(one: Coalition) -> Json:
+    return {
+        "members": one.members,
+        "weights": one.weights,
+        "is_stable": one.is_stable,
+        "may_be_stable": one.may_be_stable,
+        "gains": {name: _estimate(gain) for name, gain in one.gains.items()},
+    }
+
+
+def _estimate(estimate: Estimate) -> Json:
+    return {**vars(estimate), "interval": estimate.interval()}

@@ -1,0 +1,148 @@
+"""Where clients differ: Theorem 3's three sources, and how far apart that sets policies' values."""
+
+from fedopl.analysis.attribution import SOURCES, ClientShift, Source
+from fedopl.report.figures.shift_figure import KEYS, Dots, shift_dots
+from fedopl.report.joining.advising import IN_WORDS, folded
+from fedopl.report.joining.context import MOST_APART, Found
+from fedopl.report.joining.distance_tables import NOT_TOLD, distances
+from fedopl.report.parts import Heading, Part, Picture, Table, Text
+from fedopl.report.words.numbers import Span, decimal, plural
+from fedopl.server.diagnosis.context_shifts import why_unknown
+
+MOST_DRAWN = 12
+CHANCE = "no more than chance"
+WHAT = (
+    "Clients may differ in whom they see (covariates), in how they decided so far (propensities) "
+    "and in what comes of decisions (outcomes). Each is measured against all others in the "
+    "mixture, as the mean square root of a divergence, E[√KL] of Theorem 3; 0 is no difference."
+)
+GAUSSIAN = "Contexts are taken for Gaussians with the means and covariances they have."
+
+
+def differing(found: Found) -> tuple[Part, ...]:
+    """The figure, the numbers behind it, and what they amount to; nothing where none is known."""
+    shifts = [found.shifts[name] for name in found.clients if name in found.shifts]
+    known = [shift for shift in shifts if shift.parts]
+    apart = distances(found)
+    if not known and not apart:
+        return (*_head(), Text(text=_why_not(found), quiet=True)) if shifts else ()
+    parts: tuple[Part, ...] = ()
+    if known:
+        sources = _asked_about(found, known)
+        text = Text(text=f"{WHAT} {_why_not(found)}")
+        parts = (text, _drawn(known, sources), _table(known, sources))
+    return (*_head(), *parts, *apart)
+
+
+def _head() -> tuple[Part, ...]:
+    return (Heading(text="Where clients differ"),)
+
+
+def _why_not(found: Found) -> str:
+    """Which sources are not known of anybody, and why; else how contexts were compared."""
+    n_clients = len(found.record.statistics.sums)
+    if n_clients > MOST_APART:
+        return (
+            f"How {plural(n_clients, 'client')} differ by source is not worked out: every two "
+            f"would have to be compared, which is done for up to {MOST_APART}."
+        )
+    unknown = why_unknown(found.record.statistics)
+    said = GAUSSIAN if unknown is None else f"How contexts differ is not known. {unknown}"
+    if found.record.diagnosis is None:
+        return f"{said} The other two were not asked about."
+    return said
+
+
+def _asked_about(found: Found, shifts: list[ClientShift]) -> list[Source]:
+    """All sources; where clients were not asked about models, those that are known."""
+    if found.record.diagnosis:
+        return list(SOURCES)
+    return [source for source in SOURCES if any(source in one.parts for one in shifts)]
+
+
+def _largest(shift: ClientShift) -> str:
+    if len(shift.parts) < len(SOURCES):
+        return "not all told"
+    return shift.largest or CHANCE
+
+
+def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
+    drawn = _furthest(shifts)[:MOST_DRAWN]
+    items = [
+        Dots(
+            label=one.client,
+            note=_largest(one) if len(sources) == len(SOURCES) else "",
+            spans=[_span(one, source) for source in sources],
+        )
+        for one in drawn
+    ]
+    told = "; ".join(f"{one.client}: {_most_of(one)}" for one in drawn)
+    caption = (
+        "How far each client lies from the mixture, by source, with two standard errors to either "
+        "side."
+    )
+    if len(sources) == len(SOURCES):
+        caption += " On the right: the largest source, if it is more than chance would show."
+    if len(shifts) > MOST_DRAWN:
+        caption += f" Drawn are the {MOST_DRAWN} of {len(shifts)} that differ most."
+    return Picture(
+        name="shifts",
+        svg=shift_dots("shifts", items, [SOURCES.index(source) for source in sources]),
+        label=f"Shift from the mixture by source. {told}.",
+        caption=caption,
+        keys=tuple(KEYS[SOURCES.index(source)] for source in sources),
+    )
+
+
+def _furthest(shifts: list[ClientShift]) -> list[ClientShift]:
+    """As they are named; where there are too many, those that differ most first."""
+    if len(shifts) <= MOST_DRAWN:
+        return shifts
+    return sorted(shifts, key=lambda one: (-sum(p.value for p in one.parts.values()), one.client))
+
+
+def _span(shift: ClientShift, source: Source) -> Span | None:
+    part = shift.parts.get(source)
+    if part is None:
+        return None
+    reach = 2 * part.standard_error
+    return Span(value=part.value, low=max(part.value - reach, 0.0), high=part.value + reach)
+
+
+def _most_of(shift: ClientShift) -> str:
+    numbers = ", ".join(
+        f"{source} {decimal(shift.parts[source].value, 2)}"
+        for source in SOURCES
+        if source in shift.parts
+    )
+    if len(shift.parts) < len(SOURCES):
+        return f"{numbers}, the rest is not told"
+    largest = f"most in {IN_WORDS[shift.largest]}" if shift.largest else CHANCE
+    return f"{largest} ({numbers})"
+
+
+def _table(shifts: list[ClientShift], sources: list[Source]) -> Part:
+    all_of_them = len(sources) == len(SOURCES)
+    rows = tuple(
+        (
+            one.client,
+            *(_cell(one, source) for source in sources),
+            *((_largest(one),) if all_of_them else ()),
+        )
+        for one in shifts
+    )
+    last = ("Largest source",) if all_of_them else ()
+    table = Table(
+        caption="Shift from the mixture, E[√KL], ± two standard errors",
+        headers=("Client", *(source.capitalize() for source in sources), *last),
+        rows=rows,
+        text_columns=(len(sources) + 1,),
+    )
+    return folded(table)
+
+
+def _cell(shift: ClientShift, source: Source) -> str:
+    part = shift.parts.get(source)
+    if part is None:
+        return NOT_TOLD
+    return f"{decimal(part.value, 2)} ± {decimal(2 * part.standard_error, 2)}"

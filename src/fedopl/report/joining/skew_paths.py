@@ -1,0 +1,130 @@
+"""More weight for one client: values and the bound along the path from n̄ to it alone."""
+
+from fedopl.analysis.modelled_gains import PLAIN, global_bound
+from fedopl.report.figures.path_figure import Along, keys, path_chart
+from fedopl.report.joining.context import Found
+from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
+from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.server.mixtures.mixture_paths import PathPoint, SkewPath
+from fedopl.study.mixture import Path, Skewed
+
+WHAT = (
+    "A policy for all together may serve one client less well than a policy for it alone, but "
+    "rests on more rows. Between the two lie mixtures that move a share α of the others' weight to "
+    "it: at 0 every row counts the same (n̄), at 1 only its own do."
+)
+
+
+def along(found: Found) -> tuple[Part, ...]:
+    """One client's path in full, the others' when asked for."""
+    paths = found.record.diagnosis.paths if found.record.diagnosis else {}
+    shown = {name: path for name, path in paths.items() if name in found.clients}
+    if not shown:
+        return ()
+    first = target(found, shown)
+    others = [name for name in sorted(shown) if name != first]
+    parts = (
+        Heading(text="More weight for one client"),
+        Text(text=WHAT),
+        *_path(found, shown[first], "path"),
+    )
+    if not others:
+        return parts
+    folded: list[Part] = []
+    for place, name in enumerate(others, start=1):
+        folded += [Heading(text=f"Toward {name}"), *_path(found, shown[name], f"path-{place}")]
+    summary = f"The same for {plural(len(others), 'other client')}"
+    return (*parts, Folded(summary=summary, parts=tuple(folded)))
+
+
+def target(found: Found, paths: dict[str, SkewPath]) -> str:
+    """The client the mixture names, else the one whose values differ most from everybody's."""
+    plan = found.record.study.mixture
+    if isinstance(plan, Skewed | Path) and plan.toward in paths:
+        return plan.toward
+    return max(sorted(paths), key=lambda name: gap_from_rows(found, name) or 0.0)
+
+
+def gap_from_rows(found: Found, client: str) -> float | None:
+    """How far the client's values lie from those in n̄, where every path begins."""
+    diagnosis = found.record.diagnosis
+    if diagnosis is None or client not in diagnosis.from_rows:
+        return None
+    return diagnosis.from_rows[client].regret_gap
+
+
+def regret_bound(found: Found, point: PathPoint) -> float:
+    """Theorem 1's term at this point of a path, at the constant that was asked for."""
+    return found.constant * global_bound(found.record, PLAIN, point.weights).total
+
+
+def shift_at(found: Found, client: str, point: PathPoint) -> float | None:
+    """From λ(α) = (1 − α)·n̄ + α·δ_c a client's values lie 1 − α times as far as from n̄."""
+    gap = gap_from_rows(found, client)
+    return None if gap is None else (1 - point.alpha) * gap
+
+
+def _path(found: Found, path: SkewPath, name: str) -> tuple[Part, ...]:
+    return (Text(text=path.verdict), _drawn(found, path, name), _table(found, path))
+
+
+def _drawn(found: Found, path: SkewPath, name: str) -> Picture:
+    outcome = Outcome.of(found.record.study)
+    points = [
+        Along(
+            alpha=point.alpha,
+            at_target=Span.of(point.at_target, sign=outcome.sign),
+            in_base=Span.of(point.in_base, sign=outcome.sign),
+            regret=regret_bound(found, point),
+            shift=shift_at(found, path.target, point),
+        )
+        for point in path.points
+    ]
+    first, last = points[0], points[-1]
+    both = f"from {first.at_target.number} at α = 0 to {last.at_target.number} at α = 1"
+    untold = "" if first.shift is not None else " The shift was not told."
+    return Picture(
+        name=name,
+        svg=path_chart(name, points, found.constant),
+        label=f"Value at {path.target} along α, {both}, and the regret bound in its parts. "
+        f"{path.verdict}",
+        caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "
+        f"({outcome.better}), with 95 % intervals. Right: what more weight changes in the bound: "
+        f"less shift, but fewer rows in effect.{untold}",
+        keys=keys(path.target, shift=first.shift is not None),
+    )
+
+
+def _table(found: Found, path: SkewPath) -> Table:
+    outcome = Outcome.of(found.record.study)
+    values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
+    gains = alike([Span.of(point.target_gain) for point in path.points])
+    rows = []
+    for point, value, gain in zip(path.points, values, gains, strict=True):
+        shift, regret = shift_at(found, path.target, point), regret_bound(found, point)
+        rows.append(
+            (
+                plain(point.alpha),
+                decimal(point.skewness, 2),
+                count(point.effective_rows),
+                "not told" if shift is None else decimal(shift),
+                decimal(regret + (shift or 0.0)),
+                value.number,
+                f"{gain.number} ({gain.interval})" if point.alpha else "–",
+            )
+        )
+    return Table(
+        caption=f"From all together to {path.target} alone: {outcome.name} per decision, and the "
+        f"bound at constant {plain(found.constant)}",
+        headers=(
+            "α",
+            "Skewness",
+            "Effective rows",
+            "Shift",
+            "Bound",
+            f"Value there ({outcome.better})",
+            "Gain over α = 0 (95 % interval)",
+        ),
+        rows=tuple(rows),
+    )

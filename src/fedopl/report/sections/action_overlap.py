@@ -1,0 +1,84 @@
+"""Overlap: whether each action was taken often enough, by enough kinds of people."""
+
+from itertools import pairwise
+
+from fedopl.report.explain.support_levels import FAIR, THIN, Support, chance_names, supports
+from fedopl.report.figures.strips import Strip, strips
+from fedopl.report.parts import Folded, Part, Picture, Section, Table, Text
+from fedopl.report.words.numbers import count, listed, percent, plural
+from fedopl.results.record import Record
+
+MOST_DRAWN = 24
+
+
+def overlap(record: Record) -> Section:
+    """The section, or one sentence where nobody told."""
+    found = supports(record)
+    parts: tuple[Part, ...] = (Text(text="The clients did not say how likely actions were."),)
+    if found:
+        parts = (Text(text=_intro()), Text(text=_words(found)), _picture(found), _table(found))
+    return Section(name="overlap", title="Does the past support it?", parts=parts)
+
+
+def _intro() -> str:
+    return (
+        "What an action would have done can only be learned from people who got it. Those who got "
+        "it although it was unlikely speak for many who did not, so they count for much and make "
+        "estimates shaky. Effective rows say how many ordinary rows an action's estimate is worth: "
+        f"{FAIR} or more are good, fewer than {THIN} are thin."
+    )
+
+
+def _words(found: list[Support]) -> str:
+    thin = [f"'{s.action}' at {s.client}" for s in found if s.effective_rows < THIN]
+    least = min(found, key=lambda s: s.effective_rows)
+    if not thin:
+        return (
+            f"Every action is supported at every client that told. The weakest is '{least.action}' "
+            f"at {least.client}, with {count(least.effective_rows)} effective rows."
+        )
+    how_many = plural(len(thin), "combination of action and client is", "combinations are")
+    return f"{how_many} thin: {listed(thin)}. There the estimates lean on models and on others."
+
+
+def _picture(found: list[Support]) -> Picture:
+    weakest = sorted(found, key=lambda s: s.effective_rows)[:MOST_DRAWN]
+    drawn = [s for s in found if s in weakest]
+    headings = [
+        drawn[0].client,
+        *(b.client if b.client != a.client else "" for a, b in pairwise(drawn)),
+    ]
+    items = [
+        Strip(label=s.action, shares=s.chances, note=count(s.effective_rows), heading=heading)
+        for s, heading in zip(drawn, headings, strict=True)
+    ]
+    axis = "% of rows, by how likely the action was"
+    svg = strips("overlap", items, chance_names(), axis, "eff. rows")
+    caption = (
+        "How likely each action was for a client's rows, in per cent of the rows (darker is more), "
+        "and its effective rows."
+    )
+    if len(drawn) < len(found):
+        caption += f" Drawn are the {len(drawn)} of {len(found)} with the fewest effective rows."
+    return Picture(name="overlap", svg=svg, label=f"{caption} {_words(found)}", caption=caption)
+
+
+def _table(found: list[Support]) -> Part:
+    rows = [
+        (
+            s.client,
+            s.action,
+            count(s.taken),
+            count(s.effective_rows),
+            percent(s.rare_share),
+            s.word,
+        )
+        for s in found
+    ]
+    table = Table(
+        caption="Support of each action at each client (rows that took it are rounded)",
+        headers=("Client", "Action", "Took it", "Effective rows", "Chance below 5 %", "In words"),
+        rows=tuple(rows),
+        text_columns=(1, 5),
+    )
+    return table if len(rows) <= MOST_DRAWN else Folded(summary="All as a table", parts=(table,))

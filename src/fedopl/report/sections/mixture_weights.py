@@ -1,0 +1,62 @@
+"""The mixture: how much each client counts, how that was found, and what it costs."""
+
+from fedopl.report.parts import Folded, Part, Section, Table, Text
+from fedopl.report.sections.weights_found import weights_found
+from fedopl.report.words.numbers import count, decimal
+from fedopl.results.record import Record
+from fedopl.study.mixture import renormalised
+from fedopl.theory.skew import skewness
+
+MOST_SHOWN = 30
+AGREED = "How much each client counts was agreed before anything ran"
+TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
+KINDS = {
+    "empirical": f"{AGREED}: every row counts the same, wherever it lies.",
+    "uniform": f"{AGREED}: every client counts the same, however many rows it has.",
+    "given": f"{AGREED}: the weights were decided on beforehand.",
+    "skewed": f"{AGREED}: part of everybody's weight was moved to one client.",
+    "path": f"{TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
+    "minimax": f"{TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
+}
+
+
+def weighing(record: Record) -> Section:
+    """The section."""
+    total = sum(record.rows.values())
+    skew = skewness(record.mixture, record.rows)
+    parts: tuple[Part, ...] = (
+        Text(text=KINDS[record.study.mixture.kind]),
+        Text(text=_meaning(skew, total)),
+        _table(record, total),
+        *weights_found(record),
+    )
+    return Section(name="mixture", title="How much each client counts", parts=parts)
+
+
+def _meaning(skew: float, total: int) -> str:
+    number = f"The skewness of this weighing is {decimal(skew, 2)}"
+    if skew < 1.005:
+        return f"{number}, the least there can be: all {count(total)} rows count in full."
+    return (
+        f"{number}: the {count(total)} rows carry as much as {count(total / skew)} rows that "
+        "are weighed by their number. That is the price of counting some clients for more than "
+        "their share of rows."
+    )
+
+
+def _table(record: Record, total: int) -> Part:
+    weights = renormalised(record.mixture, record.mixture.keys())
+    rows = tuple(
+        (name, count(record.rows[name]), _share(record.rows[name] / total), _share(weights[name]))
+        for name in sorted(weights)
+    )
+    table = Table(
+        caption="Share of rows and weight of each client",
+        headers=("Client", "Rows learned from", "Share of rows (n̄)", "Weight (λ)"),
+        rows=rows,
+    )
+    return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,171 @@
+"""A tree: its drawing, and its leaves."""
+
+from fedopl.policies.tree import Leaf, TreePolicy
+from fedopl.report.action_colours import colour_places
+from fedopl.report.explain.leaf_words import (
+    LeafInWords,
+    leaves_in_words,
+    on_missing,
+    second_thoughts,
+    sentences,
+)
+from fedopl.report.figures.drawing import WIDTH
+from fedopl.report.figures.tree_figure import Ending, tree_chart
+from fedopl.report.parts import Folded, Part, Picture, Points, Table, Text
+from fedopl.report.sections.tree_quality import search_parts
+from fedopl.report.words.numbers import count, percent, whole_percent
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.record import Record
+
+MOST_ACTIONS = 4  # with a column each; more are in a table of their own
+MOST_SHOWN = 16
+MOST_WORDED = 8
+NOT_TOLD = "–"
+
+
+def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
+    """The questions, where they end, and how they were found."""
+    leaves = leaves_in_words(policy, record)
+    return (
+        Text(text=_reading(policy, leaves)),
+        *_drawn(record, policy, leaves),
+        *_tables(record, leaves),
+        *_judged(record, leaves),
+        *search_parts(record),
+    )
+
+
+def _reading(policy: TreePolicy, leaves: list[LeafInWords]) -> str:
+    if isinstance(policy.root, Leaf):
+        return " ".join(sentences(policy, leaves))
+    asks = "one question. It ends"
+    if policy.depth > 1:
+        asks = f"{policy.depth} questions at most, one after the other. They end"
+    words = f"The policy asks {asks} in {len(leaves)} leaves; in each, everybody gets the same."
+    return " ".join([words, *on_missing(policy)])
+
+
+# --- the drawing ---------------------------------------------------------------------------------
+
+
+def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tuple[Picture, ...]:
+    if isinstance(policy.root, Leaf):
+        return ()
+    places = colour_places(record)
+    svg, width = tree_chart(
+        "tree",
+        policy,
+        [
+            Ending(action=leaf.action, note=_people(leaf), colour=places[leaf.action])
+            for leaf in leaves
+        ],
+    )
+    caption = "The questions from left to right; each leaf has the colour of its action"
+    caption += ", and its share of people." if leaves[0].share is not None else "."
+    told = sentences(policy, leaves)
+    more = f" {len(told) - MOST_WORDED} more leaves are in the table." * (len(told) > MOST_WORDED)
+    return (
+        Picture(
+            name="tree",
+            svg=svg,
+            label=f"A tree of questions. {' '.join(told[:MOST_WORDED])}{more}",
+            caption=caption + " What is cut off is written out in the table." * ("…" in svg),
+            width=round(width, 2) if width > WIDTH else None,
+        ),
+    )
+
+
+def _people(leaf: LeafInWords) -> str:
+    return "" if leaf.share is None else whole_percent(leaf.share)
+
+
+# --- the leaves ----------------------------------------------------------------------------------
+
+
+def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
+    if leaves[0].share is None:
+        told = Text(text=f"Nobody told how people divide between the leaves{_why_not(record)}.")
+        return (told, _folded_if_long(_plain_table(leaves)))
+    few = record.study.n_actions <= MOST_ACTIONS
+    parts: list[Part] = [_folded_if_long(_table(record, leaves, every_action=few))]
+    if not few:
+        whole = _table(record, leaves, every_action=True)
+        parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
+    note = Text(
+        text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
+        "people are weighed by the mixture; what a client hid because it was small is divided "
+        f"by rounded counts. {NOT_TOLD} stands where nobody could tell a value, and ? where rows "
+        "are too few, or too alike, to tell its error.",
+        quiet=True,
+    )
+    return (*parts, note)
+
+
+def _why_not(record: Record) -> str:
+    if not record.study.evaluation_share:
+        return ": no rows were held out"
+    return "" if record.study.describe else ": they were not asked"
+
+
+def _folded_if_long(table: Table) -> Part:
+    if len(table.rows) <= MOST_SHOWN:
+        return table
+    return Folded(summary=f"All {len(table.rows)} leaves as a table", parts=(table,))
+
+
+def _plain_table(leaves: list[LeafInWords]) -> Table:
+    return Table(
+        caption="The leaves, and what people get there",
+        headers=("Who", "Gets"),
+        rows=tuple((_unbroken(leaf.who), leaf.action) for leaf in leaves),
+        text_columns=(1,),
+        long_names=True,
+    )
+
+
+def _table(record: Record, leaves: list[LeafInWords], *, every_action: bool) -> Table:
+    outcome, actions = Outcome.of(record.study), record.study.actions
+    columns = actions if every_action else ("Its value", "Best other")
+    rows = [
+        (
+            _unbroken(leaf.who),
+            percent(leaf.share or 0.0),
+            count(leaf.n_rows),
+            leaf.action,
+            *([_value(leaf, a) for a in actions] if every_action else _chosen_and_other(leaf)),
+        )
+        for leaf in leaves
+    ]
+    return Table(
+        caption=f"The leaves: expected {outcome.name} per decision ({outcome.better}) "
+        "± standard error",
+        headers=("Who", "Share of people", "Held-out rows", "Gets", *columns),
+        rows=tuple(rows),
+        text_columns=(3,),
+        long_names=True,
+    )
+
+
+def _unbroken(who: str) -> str:
+    """No line ends between a sign and its number."""
+    return who.replace("≤ ", "≤\u00a0").replace("> ", ">\u00a0")
+
+
+def _value(leaf: LeafInWords, action: str) -> str:
+    return leaf.value(action) if action in leaf.values else NOT_TOLD
+
+
+def _chosen_and_other(leaf: LeafInWords) -> tuple[str, str]:
+    other = next((action for action in leaf.values if action != leaf.action), None)
+    best = NOT_TOLD if other is None else f"{other}\n{_value(leaf, other)}"
+    return _value(leaf, leaf.action), best
+
+
+def _judged(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
+    told = second_thoughts(leaves)
+    if not told:
+        return ()
+    first, *more = told
+    if more and record.study.tree.allowed:
+        first += " Some of these actions may not have been allowed there."
+    return (Text(text=first), *((Points(items=tuple(more)),) if more else ()))

@@ -1,0 +1,139 @@
+"""How a tree was found: on what grid, by what rules, and what hiding small cells can have cost."""
+
+from fedopl.messages.vocabulary import SumCells
+from fedopl.policies.trees.tree_plan import Restriction
+from fedopl.report.parts import Folded, Heading, Part, Points, Table
+from fedopl.report.words.numbers import count, listed, percent, plain, plural
+from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.record import Record
+from fedopl.server.oracles.tree_search import TreeStatistics
+from fedopl.server.policy_comparison import LEARNED
+from fedopl.study.mixture import renormalised
+from fedopl.study.study import Study
+
+
+def search_parts(record: Record) -> tuple[Part, ...]:
+    """What is known about the search; nothing, if the tree was there before."""
+    if not is_searched(record):
+        return ()
+    items, tree = [how_good(record)], record.tree
+    if tree:
+        items.append(_grid(record.study, tree))
+    items += _rules(record.study)
+    if tree:
+        items += _lost(record, tree)
+    return (
+        Heading(text="How the tree was found"),
+        Points(items=tuple(items)),
+        *_lost_by_client(record),
+    )
+
+
+def is_searched(record: Record) -> bool:
+    """Whether the tree was found by this run, and was not there before."""
+    return record.study.policy == "tree" and record.chosen == LEARNED
+
+
+def how_good(record: Record) -> str:
+    """Of which trees it is the best, if that can be said."""
+    depth = record.study.tree.depth
+    if record.tree is None:
+        return (
+            f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "
+            "thresholds between any two values there; that can be told because there is one "
+            "party only."
+        )
+    if record.tree.is_exact:
+        told = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
+        return f"It is the best of all trees of depth ≤ {depth} on the grid{told}."
+    return (
+        "Each question was found with a look two levels ahead. That is not exact: of all trees of "
+        f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
+    )
+
+
+def _ended_early(record: Record) -> str:
+    """Whether a level was asked for that too few clients told."""
+    levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
+    enough = record.study.quorum * len(levels[-1].asked) if levels else 0
+    if not levels or len(levels[-1].answered) >= max(1, enough):
+        return ""
+    return (
+        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} told the "
+        "sums for its last level, so it ends with what could be seen from the level above."
+    )
+
+
+def _grid(study: Study, tree: TreeStatistics) -> str:
+    """How many questions there are to choose from."""
+    numbers = [len(cuts) for cuts, level in _cut(tree) if not level]
+    levels = [len(cuts) for cuts, level in _cut(tree) if level]
+    told = []
+    if numbers:
+        told.append(
+            f"{plural(sum(numbers), 'threshold')} of {plural(len(numbers), 'column')} of numbers"
+        )
+    if levels:
+        told.append(f"{plural(sum(levels), 'level')} of {plural(len(levels), 'column')} of labels")
+    agreed = ""
+    if study.cut_columns:
+        agreed = " Thresholds were agreed from rounded counts; none of them is anybody's value."
+    return f"The grid has {listed(told) or 'nothing to ask about'}.{agreed}"
+
+
+def _cut(tree: TreeStatistics) -> list[tuple[tuple[float, ...], bool]]:
+    return [one for one in zip(tree.grid.cuts, tree.grid.is_level, strict=True) if one[0]]
+
+
+def _rules(study: Study) -> list[str]:
+    plan, unit = study.tree, Outcome.of(study).name
+    told = []
+    if plan.columns:
+        told.append(f"It may ask about {listed(list(plan.columns), joint='or')} only.")
+    if plan.minimum_leaf > 1:
+        told.append(
+            f"A leaf holds at least {count(plan.minimum_leaf)} rows, of all clients together."
+        )
+    if plan.split_cost:
+        told.append(
+            f"A question has to be worth more than {plain(plan.split_cost)} {unit} per decision."
+        )
+    return told + [_allowed(group) for group in plan.allowed]
+
+
+def _allowed(group: Restriction) -> str:
+    who = f"is '{group.level}'"
+    if group.at_most is not None:
+        who = f"≤ {plain(group.at_most)}"
+    elif group.above is not None:
+        who = f"> {plain(group.above)}"
+    actions = [f"'{action}'" for action in group.actions]
+    return f"Where {group.column} {who}, only {listed(actions, joint='or')} may be chosen."
+
+
+def _lost(record: Record, tree: TreeStatistics) -> list[str]:
+    loss = tree.possible_loss(record.mixture)
+    if not loss:
+        return []
+    return [
+        "Clients hid cells with few rows. In the mixture, that can move what any tree seems worth "
+        f"by at most {plain(loss, 3)} {Outcome.of(record.study).name} per decision, so a better "
+        "tree may have been passed over. Values on held-out rows are not touched by it."
+    ]
+
+
+def _lost_by_client(record: Record) -> tuple[Part, ...]:
+    if record.tree is None or not record.tree.possible_loss(record.mixture):
+        return ()
+    lost = record.tree.lost
+    weights = renormalised(record.mixture, lost.keys())
+    table = Table(
+        caption="How far hiding small cells can move what any tree seems worth, in "
+        f"{Outcome.of(record.study).name} per decision",
+        headers=("Client", "Weight (λ)", "At most"),
+        rows=tuple(
+            (name, percent(weights[name]), plain(lost[name], 3) if lost[name] else "nothing")
+            for name in sorted(lost)
+        ),
+    )
+    return (Folded(summary="What hiding small cells can have cost, by client", parts=(table,)),)

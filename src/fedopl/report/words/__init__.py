@@ -1,0 +1,1 @@
+"""How the report spells names, numbers and messages."""

@@ -1,0 +1,157 @@
+"""Numbers as people write them: as many digits as the uncertainty leaves, and a real minus."""
+
+import math
+from dataclasses import dataclass, replace
+from statistics import median
+
+from fedopl.base.estimates import Estimate
+
+MOST_DECIMALS = 6
+UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A number and the interval it lies in, both as they are shown."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+    decimals: int | None = None  # where not those that the interval leaves
+
+    @classmethod
+    def of(cls, estimate: Estimate, level: float = 0.95, sign: float = 1.0) -> "Span":
+        """The estimate with its interval; a sign of −1 turns both round."""
+        low, high = estimate.interval(level)
+        ends = sorted((sign * low, sign * high))
+        return cls(value=sign * estimate.value, low=ends[0], high=ends[1], level=level)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there were rows enough for an interval."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether two policies never differed."""
+        return self.value == self.low == self.high == 0
+
+    @property
+    def number(self) -> str:
+        """The number alone."""
+        return decimal(self.value, self.fitting_decimals)
+
+    @property
+    def interval(self) -> str:
+        """The interval alone."""
+        if not self.is_known:
+            return "too few rows to tell"
+        places = self.fitting_decimals
+        return f"{decimal(self.low, places)} to {decimal(self.high, places)}"
+
+    def __str__(self) -> str:
+        return f"{self.number} ({percent(self.level)} interval {self.interval})"
+
+    @property
+    def fitting_decimals(self) -> int | None:
+        """Two digits of the uncertainty, and more where an end would become zero that is not."""
+        if self.decimals is not None:
+            return self.decimals
+        reach = (self.high - self.low) / 2
+        if not self.is_known or reach == 0:
+            return None
+        least = 1 - math.floor(math.log10(reach))
+        ends = [end for end in (self.low, self.high) if end]
+        for decimals in range(least, MOST_DECIMALS):
+            if all(round(end, decimals) for end in ends):
+                return decimals
+        return max(least, MOST_DECIMALS)
+
+
+def alike(spans: list[Span]) -> list[Span]:
+    """The spans with as many decimals as the most precise of them, for columns."""
+    known = [span.fitting_decimals for span in spans]
+    decimals = max((places for places in known if places is not None), default=None)
+    return [replace(span, decimals=decimals) for span in spans]
+
+
+def decimal(value: float, decimals: int | None = None) -> str:
+    """The number with this many decimals (tens and hundreds below zero), or with three digits."""
+    if not math.isfinite(value):
+        return "not known"
+    if decimals is None:
+        size = math.floor(math.log10(abs(value))) if value else 0
+        decimals = max(0, 2 - size)
+    rounded = round(value, decimals)
+    text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= MOST_DECIMALS else f"{value:.3g}"
+    if not any(digit in text for digit in "123456789"):
+        text = text.removeprefix("-")
+    return text.replace("-", "−")
+
+
+def has_error(estimate: Estimate) -> bool:
+    """Whether rows differed enough for a standard error; a few rows with the same value do not."""
+    return estimate.standard_error > 1e-6 * abs(estimate.value)
+
+
+def with_error(estimate: Estimate, decimals: int = 0) -> str:
+    """The value and its standard error, with a digit of the error and at least these decimals."""
+    if not has_error(estimate):
+        return f"{decimal(estimate.value, decimals)} ± ?"
+    decimals = max(decimals, -math.floor(math.log10(estimate.standard_error)))
+    return f"{decimal(estimate.value, decimals)} ± {decimal(estimate.standard_error, decimals)}"
+
+
+def common_decimals(estimates: list[Estimate]) -> int:
+    """As many decimals as leave two digits of the ordinary standard error."""
+    errors = [estimate.standard_error for estimate in estimates if has_error(estimate)]
+    return 1 - math.floor(math.log10(median(errors))) if errors else 2
+
+
+def plain(number: float, digits: int = 6) -> str:
+    """A number that somebody set, without digits that say nothing."""
+    return f"{number:,.{digits}g}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share of one as per cent, with a decimal only where it says something."""
+    number = 100 * share
+    shown = round(number, 1)
+    if 0 < number < 0.1:
+        return "under 0.1 %"
+    return f"{shown:.0f} %" if shown == round(shown) or number >= 99.95 else f"{shown:.1f} %"
+
+
+def whole_percent(share: float) -> str:
+    """A share of one as whole per cent, for columns."""
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def count(number: float) -> str:
+    """A whole number."""
+    return f"{number:,.0f}"
+
+
+def size(n_bytes: int) -> str:
+    """A number of bytes."""
+    amount = float(n_bytes)
+    for unit in UNITS:
+        if amount < 1000 or unit == UNITS[-1]:
+            break
+        amount /= 1000
+    return f"{n_bytes:,} bytes" if unit == "bytes" else f"{amount:.3g} {unit}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """'1 client', '3 clients'."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(texts: list[str], most: int = 5, joint: str = "and") -> str:
+    """'a, b and c'; after the most, how many are left."""
+    if len(texts) > most:
+        texts = [*texts[: most - 1], f"{len(texts) - most + 1:,} more"]
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} {joint} {texts[-1]}"

@@ -1,0 +1,97 @@
+"""What is compared with what: names, units and directions, in words."""
+
+from dataclasses import dataclass
+
+from fedopl.base.labels import GLOBAL
+from fedopl.report.words.numbers import Span, decimal
+from fedopl.results.record import Record
+from fedopl.server.policy_comparison import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.study.study import Study
+
+SO_FAR = "what was done so far"
+OWN = "each client's own policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What decisions are made for: its name, and whether less of it is better.
+
+    Where less is better, rewards were negated on reading; values are shown as they were logged,
+    and gains stay gains: positive is better.
+    """
+
+    name: str
+    lower_is_better: bool
+
+    @classmethod
+    def of(cls, study: Study) -> "Outcome":
+        """The reward of the study's table, or just 'reward'."""
+        if study.table is None:
+            return cls(name="reward", lower_is_better=False)
+        return cls(name=study.table.reward, lower_is_better=study.table.direction == "lower")
+
+    @property
+    def sign(self) -> float:
+        """What values are multiplied by to read as they were logged."""
+        return -1.0 if self.lower_is_better else 1.0
+
+    @property
+    def better(self) -> str:
+        """Which way is better, in words."""
+        return f"{'lower' if self.lower_is_better else 'higher'} is better"
+
+    def change(self, gain: Span) -> str:
+        """What a gain or a loss does per decision, after 'expected to'."""
+        amount = decimal(abs(gain.value)) if not gain.is_known else gain.number.lstrip("−")
+        if self.lower_is_better:
+            verb = "lower" if gain.value >= 0 else "raise"
+            return f"{verb} {self.name} by {amount} per decision"
+        return f"{'gain' if gain.value >= 0 else 'lose'} {amount} {self.name} per decision"
+
+
+def verdict(gain: Span) -> str:
+    """'better', 'worse', 'same' where two policies never differ, or 'unclear'."""
+    if gain.is_nothing:
+        return "same"
+    if gain.low > 0:
+        return "better"
+    return "worse" if gain.high < 0 else "unclear"
+
+
+def is_arm(study: Study, name: str) -> bool:
+    """Whether this is what a constant arm is called."""
+    return name in {arm_name(action) for action in study.actions}
+
+
+def label(study: Study, name: str) -> str:
+    """What a policy of the tables is called on the page."""
+    known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: OWN}
+    known |= {arm_name(action): f"everybody gets '{action}'" for action in study.actions}
+    return known.get(name, f"'{name}'")
+
+
+def opened(text: str) -> str:
+    """The text with a capital letter, as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None:
+    """What the learned policy gains over another, or None where nobody told."""
+    for row in record.gains.rows:
+        if (row.against, row.client) == (against, client):
+            return Span.of(row.estimate)
+    return None
+
+
+def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
+    """What a policy is worth in the outcome's own units, or None where nobody told."""
+    for row in record.values.rows:
+        if (row.policy, row.client) == (policy, client):
+            return Span.of(row.estimate, row.level, Outcome.of(record.study).sign)
+    return None
+
+
+def valued_clients(record: Record) -> list[str]:
+    """Who told what policies are worth, in order."""
+    names = {row.client for row in record.values.rows} - {GLOBAL}
+    return sorted(names)

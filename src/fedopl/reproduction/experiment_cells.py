@@ -1,0 +1,184 @@
+"""One cell of an experiment: every policy the paper compares, on one draw of one size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.learn import learn
+from fedopl.policies.linear import LinearPolicy
+from fedopl.simulation.hieropo import hier_opo
+from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
+from fedopl.simulation.worlds import Policy
+from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
+from fedopl.study.study import NuisancePlan, TrainingPlan
+
+Pipeline = Literal["default", "paper"]
+
+# The paper's own: least squares and logistic regression inside each client, then rounds of online
+# cost-sensitive classification. It does not say how many; see docs/reproduction.md.
+PIPELINES: dict[Pipeline, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "nuisances": NuisancePlan(kind="local", outcome="ols", propensity="logistic"),
+        "oracle": "csoaa-sgd",
+        "plan": TrainingPlan(rounds=20, local_steps=10, batch_size=64, average="rounds"),
+    },
+}
+ALPHA = 0.2  # the paper's skew toward client 1
+N_TEST = 10_000  # test rows from each client, as in the paper
+N_REFERENCE = 100_000  # rows behind the paper's "optimal models"
+SHOWN = CLIENTS[:2]  # the clients whose local regrets the paper shows
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Cell:
+    """What is computed at once, and kept in a file of its own."""
+
+    kind: Kind
+    reading: Reading
+    pipeline: Pipeline
+    n_rows: int
+    seed: int
+
+    @classmethod
+    def of(cls, kind: Kind, reading: Reading, pipeline: Pipeline, n_rows: int, seed: int) -> Self:
+        """A cell; in the homogeneous world all squares are one, and both readings the same."""
+        read = "variance" if kind == "homogeneous" else reading
+        return cls(kind=kind, reading=read, pipeline=pipeline, n_rows=n_rows, seed=seed)
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.kind}-{self.reading}-{self.pipeline}-{self.n_rows}-{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Regret:
+    """One number of a cell: how much a policy loses where, against what."""
+
+    mixture: str  # what the policy was trained on: "empirical", "skewed", or none for one's own
+    policy: str  # "global", "pooled", "local" or "hieropo"
+    where: str  # "global", or a client
+    against: str  # "optimum" (the best action in every context) or "reference" (100K rows)
+    regret: float
+
+
+class _Truth:
+    """Exact values on the test rows of one draw."""
+
+    def __init__(self, world: PaperWorld) -> None:
+        self.world = world
+        self.best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
+
+    def values(self, policy: Policy | None) -> dict[str, float]:
+        """Q_c of a policy at every client; of the best action in every context, if none."""
+        if policy is None:
+            return self.best
+        return {client: self.world.value(policy, client, N_TEST) for client in CLIENTS}
+
+
+def compute(cell: Cell) -> list[Regret]:
+    """Train everything on this draw and look up what it loses."""
+    world = paper_world(cell.kind, reading=cell.reading, seed=cell.seed)
+    truth = _Truth(world)
+    rows = world.all_logged(cell.n_rows)
+    found: list[Regret] = []
+    for mixture, weights, policy in _global_policies(cell, rows):
+        reference = _reference(world, _shares(weights))
+        found += _losses(truth, policy, reference, weights, mixture=mixture, policy_name="global")
+        if mixture == "empirical":
+            pooled = _learn({"everybody": _pooled(rows)}, PIPELINES[cell.pipeline])
+            found += _losses(
+                truth, pooled, reference, weights, mixture=mixture, policy_name="pooled"
+            )
+    noise = {client: world.reward_sd[client] ** 2 for client in CLIENTS}
+    for client in SHOWN:
+        own = {client: world.logged(client, cell.n_rows, draw=1)}
+        reference = _reference(world, {client: N_REFERENCE})
+        policies: dict[str, Policy] = {
+            "local": _learn(own, PIPELINES[cell.pipeline]),
+            "hieropo": hier_opo(rows, client, noise_variances=noise),
+        }
+        for name, trained in policies.items():
+            found += _losses(truth, trained, reference, {client: 1.0}, policy_name=name)
+    return sorted(found)
+
+
+def _global_policies(
+    cell: Cell, rows: Mapping[str, LoggedData]
+) -> list[tuple[str, Weights, LinearPolicy]]:
+    """The federated policy for each mixture the paper tries."""
+    sizes = {client: data.n_rows for client, data in rows.items()}
+    mixtures: dict[str, AnyMixture] = {"empirical": empirical()}
+    if cell.kind == "heterogeneous":
+        mixtures["skewed"] = skewed(CLIENTS[0], ALPHA)
+    return [
+        (name, mixture.weights(sizes), _learn(rows, PIPELINES[cell.pipeline], mixture))
+        for name, mixture in mixtures.items()
+    ]
+
+
+def _pooled(rows: Mapping[str, LoggedData]) -> LoggedData:
+    """All rows in one table: what nobody may do, and what federation is measured against."""
+    parts = [rows[client] for client in sorted(rows)]
+    return LoggedData(
+        np.vstack([part.contexts for part in parts]),
+        np.concatenate([part.actions for part in parts]),
+        np.concatenate([part.rewards for part in parts]),
+        action_names=parts[0].action_names,
+        feature_names=parts[0].feature_names,
+    )
+
+
+def _learn(
+    rows: Mapping[str, LoggedData], options: Mapping[str, Any], mixture: object = "empirical"
+) -> LinearPolicy:
+    run = learn(
+        rows,
+        features="blocks",
+        evaluation_share=0,
+        describe=False,
+        quorum=0.01,
+        mixture=mixture,
+        **options,
+    )
+    if not isinstance(run.policy, LinearPolicy):
+        raise TypeError("a linear study always ends with a policy")
+    return run.policy
+
+
+def _reference(world: PaperWorld, sizes: Mapping[str, int]) -> LinearPolicy:
+    """The paper's "optimal model": the same policy class, learned from very many rows."""
+    rows = {client: world.logged(client, size, draw=2) for client, size in sizes.items()}
+    return _learn(rows, {"nuisances": NuisancePlan(propensity="marginal")})
+
+
+def _shares(weights: Weights) -> dict[str, int]:
+    """λ_c·100K rows for each client, so that the reference is optimal for the mixture itself."""
+    return {client: max(round(weight * N_REFERENCE), 1) for client, weight in weights.items()}
+
+
+def _losses(
+    truth: _Truth,
+    policy: Policy,
+    reference: Policy,
+    weights: Weights,
+    *,
+    policy_name: str,
+    mixture: str = "",
+) -> list[Regret]:
+    achieved = truth.values(policy)
+    found = []
+    for against, best in (("optimum", None), ("reference", reference)):
+        lost = {c: value - achieved[c] for c, value in truth.values(best).items()}
+        where = {client: lost[client] for client in SHOWN if client in weights}
+        if len(weights) > 1:
+            where["global"] = float(sum(weights[client] * lost[client] for client in weights))
+        found += [
+            Regret(mixture=mixture, policy=policy_name, where=w, against=against, regret=value)
+            for w, value in where.items()
+        ]
+    return found

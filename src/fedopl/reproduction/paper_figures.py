@@ -1,0 +1,162 @@
+"""The paper's figures: regret against the number of rows, mean and one-sd band over seeds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.reproduction.experiment_cells import Cell, Pipeline
+from fedopl.reproduction.run_cells import Table
+from fedopl.simulation.paper import Kind, Reading
+
+# Blue, orange, green, purple: told apart in print and by the colour-blind (Okabe & Ito 2008).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure of the paper."""
+
+    name: str
+    title: str
+    kind: Kind
+    mixture: str
+    client: str
+    grid: tuple[int, ...]
+
+
+HOMOGENEOUS_GRID = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
+HETEROGENEOUS_GRID = (250, 500, 1000, 2000, 4000, 6000, 8000, 10_000)
+FIGURES = {
+    "homogeneous": [
+        Figure(
+            name="homogeneous",
+            title="Homogeneous clients, client 1",
+            kind="homogeneous",
+            mixture="empirical",
+            client="client 1",
+            grid=HOMOGENEOUS_GRID,
+        )
+    ],
+    "heterogeneous": [
+        Figure(
+            name="heterogeneous",
+            title="Heterogeneous clients, λ = n̄, client 1",
+            kind="heterogeneous",
+            mixture="empirical",
+            client="client 1",
+            grid=HETEROGENEOUS_GRID,
+        )
+    ],
+    "skewed": [
+        Figure(
+            name="skewed",
+            title="Heterogeneous clients, λ = n̄ + ε̄ (α = 0.2), client 1",
+            kind="heterogeneous",
+            mixture="skewed",
+            client="client 1",
+            grid=HETEROGENEOUS_GRID,
+        )
+    ],
+    "client-2": [
+        Figure(
+            name=f"client-2-{mixture}",
+            title=f"Heterogeneous clients, λ = {formula}, client 2",
+            kind="heterogeneous",
+            mixture=mixture,
+            client="client 2",
+            grid=HETEROGENEOUS_GRID,
+        )
+        for mixture, formula in (("empirical", "n̄"), ("skewed", "n̄ + ε̄"))
+    ],
+}
+
+
+def curves(
+    table: Table, figure: Figure, reading: Reading, pipeline: Pipeline, against: str
+) -> dict[str, tuple[IntArray, FloatArray]]:
+    """For each line of the figure: the sizes, and regrets by size and seed."""
+    c = figure.client.removeprefix("client ")
+    wanted = {
+        "$R_\\lambda(\\hat\\pi_\\lambda)$ global regret, global policy": (
+            figure.mixture,
+            "global",
+            "global",
+        ),
+        f"$R_{c}(\\hat\\pi_\\lambda)$ local regret, global policy": (
+            figure.mixture,
+            "global",
+            figure.client,
+        ),
+        f"$R_{c}(\\hat\\pi_{c})$ local regret, local policy": ("", "local", figure.client),
+        f"$R_{c}(\\hat\\pi_H)$ local regret, HierOPO": ("", "hieropo", figure.client),
+    }
+    return {
+        label: _curve(table, figure, reading, pipeline, (*key, against))
+        for label, key in wanted.items()
+    }
+
+
+def _curve(
+    table: Table, figure: Figure, reading: Reading, pipeline: Pipeline, key: tuple[str, ...]
+) -> tuple[IntArray, FloatArray]:
+    by_size: dict[int, list[float]] = {}
+    for cell, regrets in table.items():
+        if cell != Cell.of(figure.kind, reading, pipeline, cell.n_rows, cell.seed):
+            continue
+        for r in regrets:
+            if (r.mixture, r.policy, r.where, r.against) == key and cell.n_rows in figure.grid:
+                by_size.setdefault(cell.n_rows, []).append(r.regret)
+    sizes = sorted(by_size)
+    return np.array(sizes, np.int64), np.array([by_size[size] for size in sizes])
+
+
+def draw(
+    table: Table,
+    figure: Figure,
+    reading: Reading,
+    pipeline: Pipeline,
+    folder: Path,
+    against: str = "optimum",
+) -> Path:
+    """Draw one figure as PNG and SVG; the path of the PNG comes back."""
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
+    axes = canvas.subplots()
+    lines = curves(table, figure, reading, pipeline, against)
+    floor = _floor(lines)
+    for (label, (sizes, regrets)), colour in zip(lines.items(), COLOURS, strict=True):
+        if len(sizes):
+            _line(axes, sizes, regrets, floor, label, colour)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=floor)
+    axes.set_xlabel("total number of rows n")
+    axes.set_ylabel(f"regret against the {against}")
+    axes.set_title(f"{figure.title}\n{pipeline} pipeline, reading “{reading}”", fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8)
+    path = folder / f"{figure.name}-{reading}-{pipeline}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(path, dpi=150)
+    canvas.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    return path
+
+
+def _line(
+    axes: Any, sizes: IntArray, regrets: FloatArray, floor: float, label: str, colour: str
+) -> None:
+    mean = regrets.mean(axis=1)
+    spread = regrets.std(axis=1, ddof=1) if regrets.shape[1] > 1 else np.zeros_like(mean)
+    low, high = np.maximum(mean - spread, floor), mean + spread
+    axes.plot(sizes, np.maximum(mean, floor), label=label, color=colour, marker="o", markersize=3)
+    axes.fill_between(sizes, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _floor(lines: dict[str, tuple[IntArray, FloatArray]]) -> float:
+    """Where the axis and the bands end: a logarithmic scale has no place for zero."""
+    means = [regrets.mean(axis=1) for _, regrets in lines.values() if len(regrets)]
+    positive = [mean[mean > 0].min() for mean in means if (mean > 0).any()]
+    return float(min(positive, default=1e-3)) / 3

@@ -1,0 +1,105 @@
+"""What a run leaves behind."""
+
+from dataclasses import dataclass
+from html import escape
+
+from fedopl.base.errors import OptionError
+from fedopl.policies.kinds import Policy
+from fedopl.server.aggregate.aggregation import agreed_weights
+from fedopl.server.aggregate.descriptions import Descriptions
+from fedopl.server.aggregate.evaluation import GainTable, ValueTable
+from fedopl.server.aggregate.leaf_table import LeafRow
+from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.server.diagnosis.diagnose import Diagnosis
+from fedopl.server.exchange.conversation import Round
+from fedopl.server.mixtures.weight_search import Search
+from fedopl.server.oracles.tree_search import TreeStatistics
+from fedopl.server.policy_comparison import LEARNED, arm_name
+from fedopl.study.mixture import FOUND, Weights, as_mixture
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record:
+    """A finished run: the policy, what it is worth, and how it came about."""
+
+    study: Study
+    policy: Policy | None  # None where the best candidate is a rule in code
+    chosen: str  # what the learned policy is called in the tables
+    best_arm: str
+    mixture: Weights
+    rows: dict[str, int]  # training rows each client enrolled with
+    values: ValueTable
+    gains: GainTable
+    rounds: tuple[Round, ...]
+    statistics: Statistics
+    described: Descriptions | None  # None where nobody was asked, or nobody told
+    tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
+    leaves: tuple[LeafRow, ...] = ()  # of the learned tree, from those who told
+    search: Search | None = None  # how the mixture was found, where it was not agreed
+    diagnosis: Diagnosis | None = None  # None where nobody was asked
+
+    @property
+    def refusals(self) -> tuple[tuple[int, str, str], ...]:
+        """Every (exchange, client, why) where a client did not contribute."""
+        return tuple(
+            (latest.exchange, name, why)
+            for latest in self.rounds
+            for name, why in sorted(
+                {
+                    **latest.refused,
+                    **{name: f"rejected: {why}" for name, why in latest.rejected.items()},
+                    **dict.fromkeys(latest.silent, "no answer"),
+                }.items()
+            )
+        )
+
+    def resolve(self, mixture: object) -> Policy:
+        """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
+        wanted = as_mixture(mixture)
+        if wanted.kind in FOUND:
+            raise OptionError(
+                f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "
+                "with it"
+            )
+        weights = agreed_weights(wanted, self.rows)
+        if self.tree and self.tree.is_exact:
+            return self.tree.solve(weights)
+        if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
+            raise OptionError(
+                "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
+                "1 and 2 on a grid"
+            )
+        return self.statistics.solve(weights)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the learned policy beats the best constant arm, in one plain sentence."""
+        if not self.study.evaluation_share:
+            return "No rows were held out, so nothing is claimed about the policy's value."
+        if not self.gains.rows:
+            return "No client told values of held-out rows, so nothing is claimed about them."
+        against = arm_name(self.best_arm)
+        if self.chosen == against:
+            return f"The best candidate is a constant arm: {against}."
+        gain = self.gains.over(against)
+        low, high = gain.interval()
+        found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+        what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
+        if low > 0:
+            return f"{what} beats the best constant arm, {against}, by {found}."
+        if high < 0:
+            return f"{what} is worse than the best constant arm, {against}: {found}."
+        return f"{what} does not demonstrably beat the best constant arm, {against}: {found}."
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><strong>{escape(self.verdict)}</strong></p>"]
+        if self.values.rows:
+            parts += [self.values._repr_html_(), self.gains._repr_html_()]
+        return "".join(parts)
+
+    def __str__(self) -> str:
+        parts = [self.verdict]
+        if self.values.rows:
+            parts += ["", str(self.values), "", str(self.gains)]
+        return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""Totals, models and tables from everybody's answers, weighed by the mixture."""

@@ -1,0 +1,82 @@
+"""How the learned policy's decisions split over groups, and how well each client supports them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.faults import fault_in_counts
+from fedopl.messages.vocabulary import N_CUTS, Describe, Description
+from fedopl.server.exchange.conversation import Answers, Conversation, Question
+from fedopl.server.oracles.setting import Setting
+
+# A feature is cut at its mean and one standard deviation to either side; yes or no in between.
+CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
+BINARY_CUTS = (-0.5, 0.5, 1.5)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Descriptions:
+    """Rounded counts of training rows by feature, bin and action, from every client that told."""
+
+    cuts: FloatArray  # (n_features + 1, n_cuts)
+    by_client: dict[str, Description]
+
+    def decided(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that the learned policy would give each action."""
+        return _total([answer.decided for answer in self.by_client.values()])
+
+    def taken(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that were given each action."""
+        return _total([answer.taken for answer in self.by_client.values()])
+
+
+def _total(counts: list[FloatArray]) -> FloatArray:
+    total: FloatArray = np.sum(counts, axis=0)  # whole numbers: their order does not matter
+    return total
+
+
+def describing(setting: Setting, fields: Mapping[str, FloatArray]) -> Question:
+    """Ask about one policy, given as the fields that carry it."""
+    return Question(Describe, Description, {"cuts": public_cuts(setting), **fields})
+
+
+def described(
+    setting: Setting, conversation: Conversation, answers: Answers[Description] | None
+) -> Descriptions | None:
+    """What was told, if anybody told anything that can be true."""
+    if answers is None:
+        return None
+    usable = conversation.drop_by_name(
+        answers, lambda name, answer: _fault_in(answer, setting.rows[name])
+    )
+    return Descriptions(cuts=public_cuts(setting), by_client=dict(usable)) if usable else None
+
+
+def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
+    """Where features are cut: round numbers near mean and standard deviation in the mixture."""
+    centre, scale = setting.statistics.standardisation(setting.weights)
+    cuts = np.empty((len(centre), N_CUTS))
+    for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
+        is_binary = math.isclose(middle**2 + spread**2, middle, rel_tol=1e-9)
+        raw = [middle + step * spread for step in CUTS_IN_DEVIATIONS]
+        cuts[feature] = BINARY_CUTS if is_binary else [_round_number(c, spread) for c in raw]
+    return cuts
+
+
+def _round_number(number: float, spread: float) -> float:
+    """The number to a tenth of the spread's power of ten."""
+    return round(number, 1 - math.floor(math.log10(spread)))
+
+
+def _fault_in(description: Description, n_rows: int) -> str | None:
+    """Counts are whole, not negative, and add up to the rows, but for rounding."""
+    for counts in (description.decided, description.taken):
+        fault = fault_in_counts(counts.reshape(len(counts), -1), n_rows)
+        if fault:
+            return fault
+    if (description.chances < 0).any() or (description.effective_rows < 0).any():
+        return "a count is negative"
+    return None

@@ -1,0 +1,119 @@
+"""Thresholds that clients agree on without anybody's value: from rounded counts in public bins."""
+
+import math
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.faults import fault_in_counts
+from fedopl.messages.vocabulary import N_FINE_BINS, BinCounts, CountBins
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.server.aggregate.aggregation import plain_sum
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.oracles.setting import Setting
+from fedopl.study.mixture import Empirical
+
+# The first bins reach this many standard deviations to either side of the mean.
+REACH = 4.0
+# How many times rows are counted at most: the second time where the first bins were too coarse.
+MOST_COUNTS = 2
+
+
+def agree_on_grid(setting: Setting, conversation: Conversation) -> Grid:
+    """The study's thresholds, and for other numbers about equally full bins."""
+    study = setting.study
+    proposed: dict[str, list[float]] = {}
+    if study.cut_columns:
+        proposed = _quantiles(setting, conversation)
+    return agreed_grid(study.tree, study.columns, proposed)
+
+
+def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[float]]:
+    study = setting.study
+    # By rows, whatever the mixture: so the same grid serves all of them.
+    by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
+    centre, scale = setting.statistics.standardisation(by_rows)
+    features = [column.feature for column in study.cut_columns]
+    steps = np.linspace(-REACH, REACH, N_FINE_BINS - 1)
+    cuts = _rounded(centre[features, None] + scale[features, None] * steps)
+    counts = _ask(setting, conversation, cuts)
+    finer = [_finer(*one, study.tree.bins) for one in zip(cuts, counts, strict=True)]
+    if any(one is not None for one in finer):
+        kept = zip(cuts, finer, strict=True)
+        cuts = np.array([own if more is None else _rounded(more) for own, more in kept])
+        counts = _ask(setting, conversation, cuts)
+    return {
+        column.name: thresholds(own, told, study.tree.bins)
+        for column, own, told in zip(study.cut_columns, cuts, counts, strict=True)
+    }
+
+
+def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:
+    answers = conversation.ask(CountBins, setting.weights, BinCounts, cuts=cuts)
+    answers = conversation.drop_by_name(
+        answers, lambda name, answer: fault_in_counts(answer.counts, setting.rows[name])
+    )
+    usable = conversation.require_quorum(answers)
+    return plain_sum({name: answer.counts for name, answer in usable.items()})
+
+
+def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]:
+    """Round numbers between the fine cuts that make bins about equally full.
+
+    Cuts with no row in between divide rows alike: the threshold is in the middle of them, so that
+    numbers which come in steps are cut between two steps.
+    """
+    total = counts.sum()
+    if not total:
+        return []
+    below = np.cumsum(counts)[:-1] / total  # at each cut
+    shares = np.unique(below[(below > 0) & (below < 1)])
+    if not len(shares):
+        return []
+    chosen = shares
+    if len(shares) >= n_bins:
+        wanted = np.arange(1, n_bins) / n_bins
+        chosen = np.unique(shares[np.abs(shares[None] - wanted[:, None]).argmin(axis=1)])
+    found = []
+    for share in chosen:
+        alike = cuts[below == share]
+        found.append(_round_number(float(alike[0]), float(alike[-1])))
+    return found
+
+
+def _finer(cuts: FloatArray, counts: FloatArray, n_bins: int) -> FloatArray | None:
+    """Cuts that divide the fullest bins, where bins side by side hold too many rows."""
+    inner = counts[1:-1]
+    shares = inner / max(counts.sum(), 1.0)
+    busy: BoolArray = counts > 0
+    heavy = (shares > 1 / n_bins) & (busy[:-2] | busy[2:])
+    if not heavy.any():
+        return None
+    edges = np.array([cuts[0], cuts[-1], *cuts[:-1][heavy], *cuts[1:][heavy]])
+    edges = np.unique(edges)
+    weight = np.interp(edges, cuts, np.cumsum(counts)[:-1])
+    n_more = N_FINE_BINS - 1 - len(edges)
+    levels = np.linspace(weight[0], weight[-1], n_more + 2)[1:-1]
+    rising = weight + np.arange(len(weight)) * 1e-9 * max(weight[-1], 1.0)
+    return np.sort(np.concatenate([edges, np.interp(levels, rising, edges)]))
+
+
+def _rounded(cuts: FloatArray) -> FloatArray:  # shaped as cuts
+    """Cuts that lie apart as before, with no more digits than that takes."""
+    apart = np.diff(cuts)
+    least = np.min(apart, axis=-1, keepdims=True, where=apart > 0, initial=np.inf)
+    step = 10.0 ** np.floor(np.log10(np.where(np.isfinite(least), least, 1.0)))
+    inverse = np.round(1 / np.minimum(step, 1.0))  # exact, as negative powers of ten are not
+    fine = np.round(cuts / step) * np.maximum(step, 1.0) / inverse
+    return fine + 0.0  # not −0.0
+
+
+def _round_number(low: float, high: float) -> float:
+    """A number with few digits in the middle between low and high."""
+    if low == high:
+        return low
+    middle = (low + high) / 2
+    digits = -math.floor(math.log10(high - low))
+    rounded = (round(middle, digits + more) + 0.0 for more in range(4))
+    return next((number for number in rounded if low <= number <= high), middle)

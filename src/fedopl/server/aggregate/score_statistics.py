@@ -1,0 +1,131 @@
+"""What the server keeps of the clients' score sums: enough to solve for any mixture again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.messages.vocabulary import ScoreSums
+from fedopl.policies.linear import LinearPolicy
+from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.solvers import least_squares
+from fedopl.solvers.linear_solvers import residual_variances, solve_scores
+from fedopl.study.mixture import Weights, renormalised
+from fedopl.study.study import Study
+
+# Grams, products, squares and shares.
+Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statistics:
+    """Every client's mean squares and products, by name."""
+
+    study: Study
+    sums: dict[str, ScoreSums]
+    _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
+
+    def solve(self, weights: Weights) -> LinearPolicy:
+        """The exact CSOAA policy for these weights; nobody is asked anything."""
+        intercept = self.study.has_intercept
+        parameters = solve_scores(*self._means(weights), intercept=intercept)
+        if self.study.precision == "clients":
+            again = self._by_precision(weights, parameters)
+            parameters = solve_scores(*again, intercept=intercept)
+        wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
+        return LinearPolicy(wide, self.study.actions, self.study.features)
+
+    def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
+        """The value of each constant arm on training rows; NaN where nobody has a score."""
+        _, products, _, shares = self._means(weights)
+        return np.where(shares > 0, products[:, -1], np.nan)
+
+    def unknown(self, weights: Weights) -> BoolArray:  # (n_actions,)
+        """The actions that nobody has a score for."""
+        return np.isnan(self.arm_values(weights))
+
+    def loss(self, weights: Weights) -> Callable[[FloatArray], float]:
+        """Mean (Γ̂(a) − φᵀθ_a)² over the actions that have scores, as a function of θ."""
+        grams, products, squares, shares = self._means(weights)
+        known = shares > 0
+
+        def of(parameters: FloatArray) -> float:
+            own = least_squares.narrow(parameters, self.blocks)
+            return float(residual_variances(grams, products, squares, own)[known].mean())
+
+        return of
+
+    def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of every feature, then 0 and 1 for the intercept.
+
+        Without an intercept to make up for it nothing may be centred: zero and root mean square.
+        """
+        study = self.study
+        grams, _, _, _ = self._means(weights)
+        centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
+        columns = self.blocks or [np.arange(study.n_features)]
+        known = grams[:, -1, -1] > 0
+        if self.blocks is None:
+            grams, known = grams[known], known[known]  # any action's rows will do
+        for own, gram, is_known in zip(columns, grams, known, strict=False):
+            if not is_known:
+                continue
+            if study.has_intercept:
+                centre[own] = gram[:-1, -1]
+            variance = np.diagonal(gram)[:-1] - centre[own] ** 2
+            scale[own] = np.sqrt(np.where(variance > 1e-14 * np.diagonal(gram)[:-1], variance, 1.0))
+        return centre, scale
+
+    @property
+    def blocks(self) -> list[IntArray] | None:
+        """Each action's own columns, where the policy has them."""
+        if self.study.policy_features != "blocks":
+            return None
+        width = self.study.n_features // self.study.n_actions
+        return [np.arange(a * width, (a + 1) * width) for a in range(self.study.n_actions)]
+
+    def _means(self, weights: Weights) -> Pooled:
+        """Mixture means; kept for the latest weights, as several things are asked of the same."""
+        own = renormalised(weights, self.sums.keys())
+        key = tuple(own.values())
+        found = self._latest.get(key)
+        if found is None:
+            found = self._pooled(own)
+            self._latest.clear()
+            self._latest[key] = found
+        return found
+
+    def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
+        """Mixture means; a client's part in an action is as large as its share of scored rows."""
+        per_action = any(len(sums.grams) > 1 for sums in self.sums.values()) or emphasis is not None
+        parts: dict[str, dict[str, FloatArray]] = {
+            name: {} for name in ("grams", "products", "squares", "shares")
+        }
+        for name, sums in self.sums.items():
+            share = sums.shares * (1.0 if emphasis is None else emphasis[name])
+            gram_share = share if per_action else share[:1]
+            parts["grams"][name] = gram_share[:, None, None] * sums.grams
+            parts["products"][name] = share[:, None] * sums.products
+            parts["squares"][name] = share * sums.squares
+            parts["shares"][name] = share
+        summed = {part: weighted_sum(weights, arrays) for part, arrays in parts.items()}
+        shares = summed["shares"]
+        safe = np.where(shares > 0, shares, 1.0)
+        return (
+            frozen(summed["grams"] / safe[: len(summed["grams"]), None, None]),
+            frozen(summed["products"] / safe[:, None]),
+            frozen(summed["squares"] / safe),
+            frozen(shares),
+        )
+
+    def _by_precision(self, weights: Weights, parameters: FloatArray) -> Pooled:
+        """Generalised least squares: a client with noisy scores about the first fit counts less.
+
+        The objective becomes Σ_c λ_c/v_c(a) · mean (Γ̂(a) − φᵀθ)², no longer the λ-mixture's own.
+        """
+        emphasis = {}
+        for name, sums in self.sums.items():
+            variances = residual_variances(sums.grams, sums.products, sums.squares, parameters)
+            emphasis[name] = 1 / np.maximum(variances, 1e-300 + 1e-12 * np.maximum(sums.squares, 0))
+        return self._pooled(renormalised(weights, self.sums.keys()), emphasis)

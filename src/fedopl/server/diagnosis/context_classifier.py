@@ -1,0 +1,225 @@
+"""Whom clients saw: classifiers that tell a client's contexts from all others' (Theorem 3).
+
+Every target has a logistic classifier of its own contexts against the mixture of the others', half
+the weight each. All take their steps together: everybody is asked about all of them at once, and
+nobody is told which classifier is for it. How often a classifier is right on held-out rows bounds
+the total variation of contexts from below.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.messages.faults import fault_in_classifier_shares, fault_in_classifier_sums
+from fedopl.messages.vocabulary import MOST_TARGETS, ClassifierSums, ClassifyContexts, Split
+from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.study.mixture import Weights, renormalised
+
+# With a last look at held-out rows, as many queries as a client answers by default.
+MOST_ROUNDS = 7
+# A step that would lower the loss by less than half its square changes nothing that can be seen.
+SMALLEST_STEP = 1e-4
+# Keeps contexts that can be told apart with certainty from growing parameters without end.
+RIDGE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """Tells the target's contexts from the others'; the intercept is the last parameter."""
+
+    parameters: tuple[float, ...]
+    n_steps: int
+    converged: bool
+    total_variation: float | None  # at least; 2·accuracy − 1 on held-out rows, None if not told
+    standard_error: float | None
+
+
+def tell_apart(
+    conversation: Conversation, targets: Sequence[str], weights: Mapping[str, float]
+) -> dict[str, Classifier]:
+    """A classifier for each target, by Newton's method: one step for each round of sums.
+
+    Whoever tells nothing of a target in the first round is left out of its classifier. A target is
+    done where steps are small or where somebody's sums would rest on too few rows; then the last
+    parameters that all gave sums for are the classifier's. Held-out rows say how good they are.
+    """
+    if not 1 <= len(set(targets)) == len(targets) <= MOST_TARGETS:
+        raise OptionError(
+            f"targets: expected 1 to {MOST_TARGETS} different clients, came {len(targets)}"
+        )
+    width = conversation.study.n_features + 1
+    searches = {name: _Search(name, _half_each(name, weights), width) for name in targets}
+    for _ in range(MOST_ROUNDS):
+        going = [search for search in searches.values() if search.goes_on]
+        if not going:
+            break
+        told = _sums(conversation, going)
+        for place, search in enumerate(going):
+            search.step(_of_target(told, place))
+    bounds = _bounds(conversation, searches)
+    return {
+        name: Classifier(
+            parameters=tuple(search.parameters.tolist()),
+            n_steps=search.n_steps,
+            converged=search.size < SMALLEST_STEP,
+            total_variation=bounds[name][0],
+            standard_error=bounds[name][1],
+        )
+        for name, search in searches.items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What one client told of one target."""
+
+    pulls: FloatArray  # (n_features + 1,)
+    hessian: FloatArray  # (n_features + 1, n_features + 1)
+
+
+class _Search:
+    """Newton's method for one target."""
+
+    def __init__(self, target: str, shares: Weights, width: int) -> None:
+        self.target, self.shares = target, shares
+        self.parameters = self.following = np.zeros(width)
+        self.n_steps, self.size = 0, math.inf
+        self.goes_on = True
+        self._rounds = 0
+
+    def step(self, sums: Mapping[str, _Sums]) -> None:
+        """Take the parameters that sums were told for, and go on from there."""
+        sums = {name: sums[name] for name in self.shares if name in sums}
+        if self._rounds == 0:
+            self._begin(sums)
+        elif len(sums) < len(self.shares):
+            self.goes_on = False
+        if not self.goes_on:
+            return
+        self.parameters, self.n_steps = self.following, self._rounds
+        gradient, hessian = self._mixed(sums)
+        step, self.size = _newton_step(
+            gradient + self._penalty * self.parameters, hessian + np.diag(self._penalty)
+        )
+        self.goes_on = self.size >= SMALLEST_STEP
+        self.following = self.parameters + step / max(1.0, self.size)
+        self._rounds += 1
+
+    def _begin(self, sums: Mapping[str, _Sums]) -> None:
+        """At θ = 0 pulls are half the mean context; whoever tells none takes no part."""
+        if self.target not in sums or len(sums) < 2:
+            self.goes_on, self.shares = False, {}
+            return
+        self.shares = _half_each(self.target, {name: self.shares[name] for name in sums})
+        self._target_mean = 2 * sums[self.target].pulls
+        self._penalty = _penalty(self._mixed(sums)[1])
+
+    def _mixed(self, sums: Mapping[str, _Sums]) -> tuple[FloatArray, FloatArray]:
+        """Gradient and Hessian of the loss: the label of the target's rows is 1, else 0."""
+        pulls = weighted_sum(self.shares, {name: sums[name].pulls for name in sums})
+        hessian = weighted_sum(self.shares, {name: sums[name].hessian for name in sums})
+        return pulls - self.shares[self.target] * self._target_mean, hessian
+
+
+def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
+    """Half of all weight for the target; the others share the rest as in the mixture."""
+    others = [name for name in sorted(weights) if name != target and weights[name] > 0]
+    if target not in weights or not others:
+        raise OptionError(f"target: expected '{target}' and another client with weight")
+    rest = renormalised(dict(weights), others)
+    return {target: 0.5, **{name: 0.5 * rest[name] for name in others}}
+
+
+def _sums(conversation: Conversation, going: Sequence[_Search]) -> dict[str, ClassifierSums]:
+    """What everybody says of the next parameters, asked at once."""
+    parameters = np.stack([search.following for search in going])
+    answers = conversation.ask(
+        ClassifyContexts,
+        _asked(going),
+        ClassifierSums,
+        split=Split.TRAINING,
+        parameters=parameters,
+    )
+    return conversation.drop(answers, lambda sums: fault_in_classifier_sums(sums, parameters))
+
+
+def _asked(searches: Iterable[_Search]) -> set[str]:
+    """Everybody who counts for any of these targets."""
+    return set().union(*(search.shares for search in searches))
+
+
+def _of_target(told: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
+    """What clients told of one target, without those that told nothing."""
+    return {
+        name: _Sums(sums.pulls[place], sums.hessian[place])
+        for name, sums in told.items()
+        if sums.told[place]
+    }
+
+
+def _penalty(hessian: FloatArray) -> FloatArray:  # (n_features + 1,)
+    """A ridge penalty on slopes, in units of each feature's variance; none on the intercept."""
+    weight = max(float(hessian[-1, -1]), np.finfo(float).tiny)
+    variances = np.diagonal(hessian) / weight - (hessian[-1] / weight) ** 2
+    penalty: FloatArray = RIDGE * weight * np.maximum(variances, 0.0)
+    penalty[-1] = 0.0
+    return penalty
+
+
+def _newton_step(gradient: FloatArray, hessian: FloatArray) -> tuple[FloatArray, float]:
+    """The step to the minimum of the quadratic, and its length in units of the loss."""
+    diagonal = np.diagonal(hessian)
+    scales = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    slope = gradient / scales
+    step = -np.linalg.lstsq(hessian / np.outer(scales, scales), slope, rcond=1e-12)[0]
+    return step / scales, math.sqrt(max(0.0, float(-slope @ step)))
+
+
+# --- held-out rows -------------------------------------------------------------------------------
+
+
+def _bounds(
+    conversation: Conversation, searches: Mapping[str, _Search]
+) -> dict[str, tuple[float | None, float | None]]:
+    """What held-out rows say of each classifier that there is, asked at once."""
+    found: dict[str, tuple[float | None, float | None]] = dict.fromkeys(searches, (None, None))
+    begun = [search for search in searches.values() if search.shares]
+    if begun:
+        answers = conversation.ask(
+            ClassifyContexts,
+            _asked(begun),
+            ClassifierSums,
+            split=Split.EVALUATION,
+            parameters=np.stack([search.parameters for search in begun]),
+        )
+        told = conversation.drop(answers, lambda a: fault_in_classifier_shares(a, len(begun)))
+        for place, search in enumerate(begun):
+            found[search.target] = _bound(search, told, place)
+    return found
+
+
+def _bound(
+    search: _Search, told: Mapping[str, ClassifierSums], place: int
+) -> tuple[float | None, float | None]:
+    """TV ≥ P_target(taken for the target) − P_others(the same) = 2·accuracy − 1, and its error."""
+    there = {
+        name: share
+        for name, share in search.shares.items()
+        if name in told and told[name].told[place]
+    }
+    if search.target not in there or len(there) < 2:
+        return None, None
+    signed = {
+        name: 2 * share * (1 if name == search.target else -1)
+        for name, share in _half_each(search.target, there).items()
+    }
+    bound = sum(signed[name] * told[name].target_share[place] for name in sorted(signed))
+    variance = sum(
+        signed[name] ** 2 * told[name].target_share_variance[place] for name in sorted(signed)
+    )
+    return float(bound), math.sqrt(variance)

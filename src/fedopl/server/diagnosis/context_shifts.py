@@ -1,0 +1,186 @@
+"""How far clients' contexts lie apart, as if they were Gaussian: moments from the score sums."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.messages.vocabulary import ScoreSums
+from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.study.mixture import Weights, renormalised
+from fedopl.theory.gaussian import (
+    Gaussian,
+    gaussian_chi_squared,
+    gaussian_kl,
+    gaussian_tv_interval,
+)
+from fedopl.theory.inequalities import Interval
+
+# An action that so many rows have a score for has them all.
+ALL_ROWS = 1 - 1e-9
+# A feature varies if its variance is more than this part of its mean square.
+LEAST_VARIANCE = 1e-12
+# A direction counts if it has this part of the largest variance of scaled features, and if each of
+# two clients has this part of the variance they have on average.
+LEAST_SPREAD, LEAST_PART = 1e-9, 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moments:
+    """Mean and covariance of contexts."""
+
+    mean: FloatArray  # (n_features,)
+    covariance: FloatArray  # (n_features, n_features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextShift:
+    """Divergences of one from another, both taken for Gaussians with the moments they have.
+
+    Directions in which either has no variance are left out: features that are constant, or told
+    by others, and those that only say whose row it is, for which divergences are infinite.
+    """
+
+    kl: float
+    chi_squared: float  # infinite where the other is much narrower
+    total_variation: Interval
+    n_directions: int
+    n_left_out: int
+
+
+def why_unknown(statistics: Statistics) -> str | None:
+    """Why contexts cannot be told from the sums, in a sentence; None if they can."""
+    if statistics.study.policy_features == "blocks":
+        return "Clients told sums of each action's own features, not of all together."
+    partial = sorted(name for name, sums in statistics.sums.items() if _whole(sums) is None)
+    if partial:
+        return (
+            f"No action of {', '.join(partial)} has a score on all rows, so the sums leave out "
+            "some contexts."
+        )
+    return None
+
+
+def context_moments(statistics: Statistics) -> dict[str, Moments]:
+    """Mean and covariance of every client's contexts, over training rows."""
+    unknown = why_unknown(statistics)
+    if unknown:
+        raise OptionError(f"contexts: {unknown}")
+    return {name: _moments(sums) for name, sums in sorted(statistics.sums.items())}
+
+
+def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments:
+    """Mean and covariance of the mixture: what varies within clients, and between them."""
+    shares = renormalised(weights, moments.keys())
+    mean = sum((shares[name] * moments[name].mean for name in shares), start=np.zeros(1))
+    covariance: FloatArray = np.zeros((len(mean), len(mean)))
+    for name, share in shares.items():
+        away = moments[name].mean - mean
+        covariance = covariance + share * (moments[name].covariance + np.outer(away, away))
+    return Moments(mean=mean, covariance=covariance)
+
+
+def context_shift(own: Moments, other: Moments) -> ContextShift:
+    """The divergences of one's contexts from another's."""
+    gap, variances, others = _apart(own, other)
+    n_left_out = len(own.mean) - len(gap)
+    if not len(gap):
+        nothing = Interval(lower=0.0, upper=0.0)
+        return ContextShift(
+            kl=0.0, chi_squared=0.0, total_variation=nothing, n_directions=0, n_left_out=n_left_out
+        )
+    p = Gaussian(mean=gap, covariance=np.diag(variances))
+    q = Gaussian(mean=np.zeros(len(gap)), covariance=np.diag(others))
+    return ContextShift(
+        kl=gaussian_kl(p, q),
+        chi_squared=gaussian_chi_squared(p, q),
+        total_variation=gaussian_tv_interval(p, q),
+        n_directions=len(gap),
+        n_left_out=n_left_out,
+    )
+
+
+def shifts_from_mixture(
+    moments: Mapping[str, Moments], weights: Weights
+) -> dict[str, ContextShift]:
+    """Every client's contexts from a Gaussian with the mixture's moments."""
+    everybody = mixture_moments(moments, weights)
+    return {name: context_shift(moments[name], everybody) for name in sorted(moments)}
+
+
+def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
+    """The KL that samples of one and the same Gaussian show on average, to first order.
+
+    ½·(D + D(D + 1)/2)·(1/n + 1/m): one term for each mean, variance and covariance.
+    """
+    n_moments = n_directions + n_directions * (n_directions + 1) / 2
+    return 0.5 * n_moments * (1 / rows + 1 / other_rows)
+
+
+def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tuple[float, float]:
+    """KL of one Gaussian from another with sample moments, less what chance adds; and its error.
+
+    The error is by the delta method, where a sample covariance S of n rows has Var tr(AS) =
+    2·tr(AΣAΣ)/n; and by the spread of a χ², which is all there is where both are the same.
+    """
+    gap, variances, others = _apart(own, other)
+    ratios = variances / others
+    kl = 0.5 * float(np.sum(ratios - 1 - np.log(ratios) + gap**2 / others))
+    pull = gap / others
+    by_own = 0.5 * (1 / others - 1 / variances)
+    by_other = 0.5 * (np.diag(1 / others - variances / others**2) - np.outer(pull, pull))
+    scaled = by_other * others  # AΣ
+    n_moments = len(gap) + len(gap) * (len(gap) + 1) / 2
+    variance = (
+        np.sum(pull**2 * (variances / rows + others / other_rows))
+        + 2 * np.sum((by_own * variances) ** 2) / rows
+        + 2 * np.trace(scaled @ scaled) / other_rows
+        + 0.5 * n_moments * (1 / rows + 1 / other_rows) ** 2
+    )
+    by_chance = kl_by_chance(len(gap), rows, other_rows)
+    return max(kl - by_chance, 0.0), float(np.sqrt(variance))
+
+
+def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
+    """The squares over all rows: those of an action that all rows have a score for."""
+    if len(sums.grams) == 1:
+        return np.asarray(sums.grams[0])
+    whole = np.flatnonzero(sums.shares >= ALL_ROWS)
+    return np.asarray(sums.grams[whole[0]]) if whole.size else None
+
+
+def _moments(sums: ScoreSums) -> Moments:
+    gram = _whole(sums)
+    if gram is None:
+        raise OptionError("contexts: the sums leave out some rows")
+    mean = gram[-1, :-1]
+    covariance = gram[:-1, :-1] - np.outer(mean, mean)
+    # What rounding leaves of a constant feature is no variance.
+    varies = np.diagonal(covariance) > LEAST_VARIANCE * np.diagonal(gram)[:-1]
+    return Moments(mean=mean, covariance=np.where(np.outer(varies, varies), covariance, 0.0))
+
+
+def _apart(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The gap of the means and both variances, in directions in which both are uncorrelated.
+
+    In the coordinates in which the average of two covariances is the identity, the eigenvectors of
+    one are those of the other. Divergences do not depend on coordinates.
+    """
+    whitening = _whitening((own.covariance + other.covariance) / 2)
+    variances, directions = np.linalg.eigh(whitening.T @ own.covariance @ whitening)
+    others = 2 - variances
+    both = (variances > 2 * LEAST_PART) & (others > 2 * LEAST_PART)
+    gap = directions.T @ (whitening.T @ (own.mean - other.mean))
+    return gap[both], variances[both], others[both]
+
+
+def _whitening(covariance: FloatArray) -> FloatArray:  # (n_features, n_directions)
+    """W with WᵀΣW = I, on the directions that Σ spans."""
+    variance = np.diagonal(covariance)
+    scales = np.sqrt(np.where(variance > 0, variance, 1.0))
+    eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
+    spanned = eigenvalues > LEAST_SPREAD * max(float(eigenvalues.max(initial=0.0)), 1e-300)
+    whitening: FloatArray = vectors[:, spanned] / np.sqrt(eigenvalues[spanned]) / scales[:, None]
+    return whitening

@@ -1,0 +1,178 @@
+"""The questions with which a study that diagnoses ends: where clients differ, and what it costs.
+
+Each part is optional: what clients will not tell is left out, and why is written down.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TypeVar
+
+from fedopl.base.errors import FedoplError, OptionError
+from fedopl.messages.derived_sizes import most_candidates
+from fedopl.messages.vocabulary import MOST_TARGETS, N_OWN_CANDIDATES, Values
+from fedopl.server.diagnosis import coalitions as joint
+from fedopl.server.diagnosis.coalitions import Coalitions, compare_coalitions
+from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, Classifier, tell_apart
+from fedopl.server.diagnosis.contrasts import MeasuredDiscrepancy, measure_discrepancies
+from fedopl.server.diagnosis.model_differences import ModelShift, ask_for_models, compare
+from fedopl.server.diagnosis.second_moments import SecondMoments, ask_for_moments
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.mixtures.any_statistics import AnyStatistics
+from fedopl.server.mixtures.ask_values import asking
+from fedopl.server.mixtures.finite_statistics import picking
+from fedopl.server.mixtures.mixture_paths import ALPHAS, SkewPath, skew_paths
+from fedopl.server.mixtures.valued_groups import Ask
+from fedopl.server.oracles.setting import Setting
+from fedopl.study.mixture import Empirical, Weights, renormalised
+from fedopl.study.study import Study
+
+# With more clients than these, paths lead to those that differ most, and models are not compared.
+MOST_PATHS, MOST_COMPARED, MOST_DISCREPANCIES = 10, 100, 200
+# Clients value at most this share of their held-out rows in policies, unless they say otherwise.
+USUAL_SHARE, FEWEST = 0.5, 4
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Diagnosis:
+    """What clients told beyond a run. Everything is by client, and of those who told."""
+
+    clients: tuple[str, ...]  # who told values of held-out rows
+    discrepancies: dict[str, MeasuredDiscrepancy]  # from the mixture
+    from_rows: dict[str, MeasuredDiscrepancy]  # from n̄, where every path begins
+    paths: dict[str, SkewPath]  # from n̄ toward each client
+    coalitions: Coalitions | None
+    models: ModelShift | None
+    classifiers: dict[str, Classifier]
+    moments: dict[str, SecondMoments]
+    unknown: dict[str, str]  # part → why it is not known
+
+
+@dataclass(eq=False, kw_only=True)
+class _Diagnosing:
+    conversation: Conversation
+    statistics: AnyStatistics
+    rows: dict[str, int]
+    weights: Weights
+    ask: Ask
+    most: int
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def part(self, name: str, found: Callable[[], Found], otherwise: Found) -> Found:
+        """What is found, or why it cannot be."""
+        try:
+            return found()
+        except FedoplError as error:
+            self.unknown[name] = str(error)
+            return otherwise
+
+    def discrepancies(self, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
+        if len(weights) > MOST_DISCREPANCIES:
+            raise OptionError(f"discrepancies: of at most {MOST_DISCREPANCIES} clients")
+        return measure_discrepancies(self.statistics, weights, self.ask, most=self.most)
+
+    def paths(self, targets: Sequence[str]) -> dict[str, SkewPath]:
+        return skew_paths(self.statistics, self.rows, targets, self.ask, most=self.most)
+
+    def coalitions(self) -> Coalitions:
+        return compare_coalitions(self.statistics, self.rows, self.ask, most=self.most)
+
+    def models(self) -> ModelShift:
+        if len(self.rows) > MOST_COMPARED:
+            raise OptionError(f"models: those of at most {MOST_COMPARED} clients are compared")
+        return compare(self.conversation, ask_for_models(self.conversation, self.rows))
+
+
+def diagnose(
+    conversation: Conversation,
+    setting: Setting,
+    statistics: AnyStatistics | None,
+    answers: Mapping[str, Values],
+    names: Sequence[str],
+) -> Diagnosis:
+    """Ask on, among those who told values; `names` are of the candidates in their answers."""
+    clients = tuple(sorted(answers))
+    if statistics is None or len(clients) < 2:
+        return _nothing(clients, "There is nobody to join: values were told by one client only.")
+    is_finite = setting.study.policy == "finite"
+    rows = {name: setting.rows[name] for name in clients}
+    asking_on = _Diagnosing(
+        conversation=conversation,
+        statistics=statistics,
+        rows=rows,
+        weights=renormalised(setting.weights, clients),
+        ask=picking(names, answers) if is_finite else asking(conversation, clients),
+        most=_room(setting.study, answers),
+    )
+    return _diagnosis(asking_on, clients)
+
+
+def _diagnosis(on: _Diagnosing, clients: tuple[str, ...]) -> Diagnosis:
+    none: dict[str, MeasuredDiscrepancy] = {}
+    base = Empirical().weights(on.rows)
+    measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
+    same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
+    from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
+    furthest = _furthest(clients, from_rows)
+    conversation = on.conversation
+    return Diagnosis(
+        clients=clients,
+        discrepancies=measured,
+        from_rows=from_rows,
+        paths=on.part("paths", lambda: on.paths(furthest[:MOST_PATHS]), {}),
+        coalitions=on.part("coalitions", on.coalitions, None),
+        models=on.part("models", on.models, None),
+        classifiers=on.part(
+            "classifiers",
+            lambda: tell_apart(conversation, furthest[:MOST_TARGETS], on.weights),
+            {},
+        ),
+        moments=on.part("moments", lambda: ask_for_moments(conversation, clients), {}),
+        unknown=on.unknown,
+    )
+
+
+def _nothing(clients: tuple[str, ...], why: str) -> Diagnosis:
+    return Diagnosis(
+        clients=clients,
+        discrepancies={},
+        from_rows={},
+        paths={},
+        coalitions=None,
+        models=None,
+        classifiers={},
+        moments={},
+        unknown={"everything": why},
+    )
+
+
+def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepancy]) -> list[str]:
+    """Those whose policies' values differ most from everybody's first; all, where that is known."""
+    gaps = {name: measured[name].regret_gap if name in measured else 0.0 for name in clients}
+    return sorted(clients, key=lambda name: (-gaps[name], name))
+
+
+def _room(study: Study, answers: Mapping[str, Values]) -> int:
+    """How many policies fit in one query, as far as clients' rows and usual limits go."""
+    fewest = min(told.n_rows for told in answers.values())
+    usual = int(USUAL_SHARE * fewest) - N_OWN_CANDIDATES
+    return max(min(most_candidates(study), usual), FEWEST)
+
+
+def diagnosing_exchanges(study: Study, n_clients: int) -> int:
+    """How many exchanges diagnosing takes, if there is room for all policies of a query."""
+    if n_clients < 2:
+        return 0
+    about_models = 3 + MOST_ROUNDS + 1
+    if study.policy == "finite":
+        return about_models
+    room = most_candidates(study)
+    few = n_clients <= joint.MOST_CLIENTS
+    n_coalitions = (1 << n_clients) - n_clients if few else n_clients + 1
+    n_on_paths = min(n_clients, MOST_PATHS) * len(ALPHAS)
+    per_query = [2 * min(n_clients, MOST_DISCREPANCIES), n_on_paths, n_coalitions]
+    if study.mixture.kind != "empirical":
+        per_query.append(per_query[0])
+    return about_models + sum(ceil(n_policies / (room - 1)) for n_policies in per_query)

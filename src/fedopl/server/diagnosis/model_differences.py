@@ -1,0 +1,105 @@
+"""Where clients differ: how they chose actions, what came of them, and whom they saw (Theorem 3).
+
+Every client tells its own models, and compares all clients' with its own on its own contexts. That
+gives the propensity and outcome parts of Theorem 3 for every two clients. Whom they saw is told by
+`classifier`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.messages.faults import fault_in_model_shifts, fault_in_models
+from fedopl.messages.vocabulary import (
+    MOST_CLIENTS,
+    CompareModels,
+    Models,
+    ModelShifts,
+    TellModels,
+)
+from fedopl.server.exchange.conversation import Answers, Conversation
+
+# One number for every two clients, None where nobody told it.
+Table = tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """One part of Theorem 3 for every two clients: of the first, at its contexts, from the second.
+
+    Estimates are about right on average, so that those of small shifts may be negative. A client
+    from itself is 0.
+    """
+
+    names: tuple[str, ...]
+    estimates: Table
+    standard_errors: Table
+
+    def divergences(self, client: str) -> FloatArray:  # (n_clients,)
+        """Of one client from each, none below 0 and NaN where nobody told, as bounds take them."""
+        found = np.array(self.estimates[self.names.index(client)], np.float64)
+        return np.maximum(found, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShift:
+    """How clients' models differ."""
+
+    names: tuple[str, ...]
+    propensity_kl: Shift
+    propensity_tv: Shift
+    outcome_kl: Shift  # over the actions that both clients have models of
+
+
+def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
+    """Every client's own models, without those that cannot be."""
+    return conversation.drop(conversation.ask(TellModels, clients, Models), fault_in_models)
+
+
+def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
+    """Have every client compare all models with its own; who does not answer is None."""
+    names = tuple(sorted(models))
+    if not 1 < len(names) <= MOST_CLIENTS:
+        raise OptionError(
+            f"models: expected those of 2 to {MOST_CLIENTS:,} clients to compare, came {len(names)}"
+        )
+    fields = {
+        field: np.stack([getattr(models[name], field) for name in names])
+        for field in ("propensities", "outcomes", "variances", "supported")
+    }
+    answers = conversation.drop(
+        conversation.ask(CompareModels, names, ModelShifts, **fields),
+        lambda answer: fault_in_model_shifts(answer, len(names)),
+    )
+    supported = fields["supported"]
+    have_both = supported @ supported.T > 0  # some action that both have a model of
+    everything = np.ones_like(have_both)
+    return ModelShift(
+        names=names,
+        propensity_kl=_assembled(names, answers, "propensity_kl", everything),
+        propensity_tv=_assembled(names, answers, "propensity_tv", everything),
+        outcome_kl=_assembled(names, answers, "outcome_kl", have_both),
+    )
+
+
+def _assembled(
+    names: tuple[str, ...], answers: Mapping[str, ModelShifts], field: str, known: FloatArray
+) -> Shift:
+    estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
+    for place, name in enumerate(names):
+        if name in answers:
+            told = (answers[name].compared > 0) & known[place]
+            estimates[place, told] = getattr(answers[name], field)[told]
+            errors[place, told] = np.sqrt(getattr(answers[name], f"{field}_variance")[told])
+    np.fill_diagonal(estimates, 0.0)
+    np.fill_diagonal(errors, 0.0)
+    return Shift(names=names, estimates=_table(estimates), standard_errors=_table(errors))
+
+
+def _table(numbers: FloatArray) -> Table:
+    return tuple(
+        tuple(None if np.isnan(number) else float(number) for number in row) for row in numbers
+    )

@@ -1,0 +1,46 @@
+"""How large clients' scores are: what bounds on regret take for their variance (Theorem 1)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedopl.base.estimates import Estimate
+from fedopl.messages.faults import fault_in_score_moments
+from fedopl.messages.vocabulary import ScoreMoments, TellMoments
+from fedopl.server.exchange.conversation import Conversation
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondMoments:
+    """Mean squares of one client's scores on training rows, None where it told none.
+
+    The envelope E[max_a Γ̂(a)²] is at least E[Γ̂(π(X))²] of any policy, and so at least V_c.
+    """
+
+    envelope: Estimate | None
+    by_action: tuple[Estimate | None, ...]
+
+
+def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:
+    """Every client's second moments, without those that cannot be."""
+    answers = conversation.drop(
+        conversation.ask(TellMoments, clients, ScoreMoments), fault_in_score_moments
+    )
+    return {name: _moments(answer) for name, answer in answers.items()}
+
+
+def _moments(answer: ScoreMoments) -> SecondMoments:
+    envelope, *by_action = (_estimate(answer, place) for place in range(len(answer.told)))
+    return SecondMoments(envelope=envelope, by_action=tuple(by_action))
+
+
+def _estimate(answer: ScoreMoments, place: int) -> Estimate | None:
+    if not answer.told[place]:
+        return None
+    free = int(answer.degrees_of_freedom[place])
+    return Estimate(
+        value=float(answer.means[place]),
+        standard_error=math.sqrt(answer.variances[place]) if free else math.inf,
+        n_rows=int(answer.rows[place]),
+        degrees_of_freedom=free,
+    )

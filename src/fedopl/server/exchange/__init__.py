@@ -1,0 +1,1 @@
+"""Asking clients: transports, conversations whose answers are checked, and the journal."""

@@ -1,0 +1,280 @@
+"""Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from fedopl.base.arrays import largest_size, perhaps_beyond
+from fedopl.base.errors import FederationError, WireError
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import decoder_of
+from fedopl.messages.refusal_texts import in_words
+from fedopl.messages.vocabulary import ANSWERS, Message, Refusal
+from fedopl.server.exchange.journal import Journal, Replies
+from fedopl.server.exchange.transport import Transport
+from fedopl.study.study import Study
+
+# Larger numbers than this cannot be squared and added up.
+LARGEST_NUMBER = 1e100
+# How many clients' reasons an error tells.
+MOST_REASONS = 10
+
+Answer = TypeVar("Answer", bound=Message)
+Progress = Callable[["Round"], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One exchange with the clients, as it went."""
+
+    exchange: int
+    trip: int  # exchanges of the same trip travelled together
+    query: str
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    refused: dict[str, str]  # client → code
+    rejected: dict[str, str]  # client → what was wrong with its answer
+    silent: tuple[str, ...]
+    bytes_sent: int
+    received: dict[str, int]  # client → bytes
+    loss: float | None = None  # the oracle's objective after this round, where it has one
+    value: float | None = None  # the policy's estimated value, where it was asked for
+
+    @property
+    def bytes_received(self) -> int:
+        """From all clients together."""
+        return sum(self.received.values())
+
+
+class Answers(dict[str, Answer]):
+    """Answers by client, in sorted order, and the exchange they belong to."""
+
+    def __init__(self, exchange: int) -> None:
+        super().__init__()
+        self.exchange = exchange
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query to be made, the answer that it wants, and its fields."""
+
+    make: Callable[..., Message]
+    answer: type[Message]
+    fields: Mapping[str, object]
+
+
+@dataclass
+class Conversation:
+    """The run's exchanges, one after the other."""
+
+    study: Study
+    transport: Transport
+    journal: Journal
+    progress: Progress | None = None
+    rounds: list[Round] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._decoder, self._digest = decoder_of(self.study), self.study.digest
+
+    def ask(
+        self,
+        make: Callable[..., Message],
+        clients: Iterable[str],
+        answer: type[Answer],
+        **fields: object,
+    ) -> Answers[Answer]:
+        """Put the same query to these clients; their answers come back by name, in sorted order."""
+        (answers,) = self.ask_together(clients, Question(make, answer, fields))
+        return answers
+
+    def ask_together(self, clients: Iterable[str], *questions: Question) -> list[Answers[Any]]:
+        """Put several queries to the same clients on one trip; the answers to each come back."""
+        trip = self.rounds[-1].trip + 1 if self.rounds else 0
+        first = len(self.rounds)
+        queries = [
+            question.make(study=self._digest, exchange=first + place, **question.fields)
+            for place, question in enumerate(questions)
+        ]
+        encoded = [codec.encode(query) for query in queries]
+        asked = tuple(sorted(clients))
+        replies = _apart(self._replies(trip, dict.fromkeys(asked, bundled(encoded))), len(queries))
+        found = []
+        for place, question in enumerate(questions):
+            answers, latest = self._sort_out(
+                queries[place], question.answer, asked, replies[place], len(encoded[place])
+            )
+            self.rounds.append(replace(latest, trip=trip))
+            found.append(answers)
+            if self.progress:
+                self.progress(self.rounds[-1])
+        return found
+
+    def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
+        replayed = self.journal.replay(trip, queries)
+        if replayed is not None:
+            return replayed
+        # Sorted: what is journalled must not depend on the order in which answers arrive.
+        replies = sorted(self.transport.exchange(queries))
+        self.journal.keep(trip, queries, replies)
+        return replies
+
+    def _sort_out(
+        self,
+        query: Message,
+        expected: type[Answer],
+        asked: tuple[str, ...],
+        replies: Replies,
+        query_bytes: int,
+    ) -> tuple[Answers[Answer], Round]:
+        answers: Answers[Answer] = Answers(query.exchange)
+        refused: dict[str, str] = {}
+        rejected: dict[str, str] = {}
+        times = Counter(name for name, _ in replies)
+        expecting = set(asked)
+        for name, content in replies:
+            if name not in expecting:
+                rejected[name] = "was not asked"
+            elif times[name] > 1:
+                rejected[name] = f"answered {times[name]} times"
+            else:
+                try:
+                    message = self._checked(query, expected, content)
+                except WireError as error:
+                    rejected[name] = str(error)
+                    continue
+                if isinstance(message, Refusal):
+                    refused[name] = message.reason.name
+                else:
+                    answers[name] = message
+        latest = Round(
+            exchange=query.exchange,
+            trip=0,
+            query=type(query).__name__,
+            asked=asked,
+            answered=tuple(answers),
+            refused=refused,
+            rejected=rejected,
+            silent=tuple(name for name in asked if name not in times),
+            bytes_sent=query_bytes * len(asked),
+            received=_sizes(replies),
+        )
+        return answers, latest
+
+    def _checked(self, query: Message, expected: type[Answer], content: bytes) -> Answer | Refusal:
+        message = self._decoder.decode(content)
+        if message.study != self._digest:
+            raise WireError("answers for another study")
+        if isinstance(message, Refusal):
+            return message
+        _check_size(message)
+        if message.exchange != query.exchange:
+            raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
+        if not isinstance(message, expected) or type(message) is not ANSWERS[type(query)]:
+            raise WireError(f"answers with {type(message).__name__}")
+        return message
+
+    def measure(
+        self, exchange: int, *, loss: float | None = None, value: float | None = None
+    ) -> None:
+        """Record what an exchange came to."""
+        self.rounds[exchange] = replace(self.rounds[exchange], loss=loss, value=value)
+        if self.progress:
+            self.progress(self.rounds[exchange])
+
+    def reject(self, exchange: int, name: str, reason: str) -> None:
+        """Record that a client's answer could be read and still not be used."""
+        self._reject(exchange, {name: reason})
+
+    def _reject(self, exchange: int, reasons: Mapping[str, str]) -> None:
+        known = self.rounds[exchange]
+        answered = tuple(name for name in known.answered if name not in reasons)
+        rejected = {**known.rejected, **reasons}
+        self.rounds[exchange] = replace(known, answered=answered, rejected=rejected)
+
+    def drop(
+        self, answers: Answers[Answer], fault_in: Callable[[Answer], str | None]
+    ) -> Answers[Answer]:
+        """The answers without fault; the others are rejected by name."""
+        return self.drop_by_name(answers, lambda _name, answer: fault_in(answer))
+
+    def drop_by_name(
+        self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
+    ) -> Answers[Answer]:
+        """The same, where what is a fault depends on whose answer it is."""
+        kept: Answers[Answer] = Answers(answers.exchange)
+        faults: dict[str, str] = {}
+        for name, answer in answers.items():
+            fault = fault_in(name, answer)
+            if fault:
+                faults[name] = fault
+            else:
+                kept[name] = answer
+        if faults:
+            self._reject(answers.exchange, faults)
+        return kept
+
+    def has_quorum(
+        self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
+    ) -> bool:
+        """Whether enough clients gave an answer: the study's share of all, unless said."""
+        n_clients = len(self.transport.clients) if of is None else of
+        share = self.study.quorum if share is None else share
+        return len(answers) >= max(1, share * n_clients)
+
+    def require_quorum(
+        self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
+    ) -> Answers[Answer]:
+        """The answers, if enough clients gave one: the study's share of all, unless said."""
+        n_clients = len(self.transport.clients) if of is None else of
+        share = self.study.quorum if share is None else share
+        if not self.has_quorum(answers, of=n_clients, share=share):
+            latest = self.rounds[answers.exchange]
+            self.journal.forget(latest.trip)
+            reasons = [
+                f"{name} refused ({code}): {in_words(code).why}. {in_words(code).remedy}"
+                for name, code in sorted(latest.refused.items())
+            ]
+            reasons += [f"{name}: {why}" for name, why in sorted(latest.rejected.items())]
+            reasons += [f"{name}: no answer" for name in latest.silent]
+            needed = f"; the quorum is {share:.0%}" if share else ""
+            told = "".join(f"\n  {reason}" for reason in reasons[:MOST_REASONS])
+            told += "\n  …" if len(reasons) > MOST_REASONS else ""
+            raise FederationError(
+                f"{latest.query}: {len(answers)} of {n_clients} clients gave an answer that can be "
+                f"used{needed}{told}"
+            )
+        return answers
+
+
+def _apart(replies: Replies, n_questions: int) -> list[Replies]:
+    """The replies to each question; what cannot be taken apart is an answer to none of them."""
+    apart: list[Replies] = [[] for _ in range(n_questions)]
+    for name, content in replies:
+        try:
+            parts = unbundled(content)
+        except WireError:
+            parts = []
+        if len(parts) != n_questions:
+            parts = [b""] * n_questions
+        for place, part in enumerate(parts):
+            apart[place].append((name, part))
+    return apart
+
+
+def _sizes(replies: Replies) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for name, content in replies:
+        sizes[name] += len(content)
+    return dict(sizes)
+
+
+def _check_size(message: Message) -> None:
+    arrays = {name: getattr(message, name) for name in codec.ARRAYS[type(message)]}
+    if not perhaps_beyond(arrays.values(), LARGEST_NUMBER):
+        return
+    for name, array in arrays.items():
+        largest = largest_size(array)
+        if largest > LARGEST_NUMBER:
+            raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")

@@ -1,0 +1,1 @@
+"""Mixtures found from data: paths toward one client, and minimax over clients."""

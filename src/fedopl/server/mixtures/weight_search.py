@@ -1,0 +1,72 @@
+"""Mixtures that are found while a study runs: along a path, or for the client that loses most."""
+
+from dataclasses import replace
+
+from fedopl.messages.derived_sizes import most_candidates
+from fedopl.messages.faults import fault_in_score_sums
+from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting
+from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.mixtures import minimax
+from fedopl.server.mixtures.any_statistics import AnyStatistics
+from fedopl.server.mixtures.ask_values import asking
+from fedopl.server.mixtures.finite_statistics import FiniteStatistics
+from fedopl.server.mixtures.mixture_paths import SkewPath, skew_paths
+from fedopl.server.mixtures.valued_groups import Ask
+from fedopl.server.oracles.setting import Setting
+from fedopl.server.oracles.tree_search import TreeStatistics
+from fedopl.study.mixture import Minimax, Path, Weights
+
+# How a mixture was found: the path that was tried, or the ascent.
+Search = SkewPath | minimax.Minimax
+
+
+def weights_of(search: Search) -> Weights:
+    """The weights that were found."""
+    return search.chosen.weights if isinstance(search, SkewPath) else search.weights
+
+
+def follow_path(
+    setting: Setting, plan: Path, fitting: AnyStatistics, kept_back: Ask, *, most: int
+) -> SkewPath:
+    """What is fitted without the first fold, valued on the first fold."""
+    taking_part = {name: setting.rows[name] for name in setting.weights}
+    paths = skew_paths(
+        fitting, taking_part, [plan.toward], kept_back, most=most, alphas=plan.alphas
+    )
+    return paths[plan.toward]
+
+
+def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path) -> SkewPath:
+    """The path of linear policies: sums of the rows to fit, then values on those kept back."""
+    study = setting.study
+    told = conversation.ask(SumFitting, setting.weights, ScoreSums)
+    usable = conversation.drop(told, lambda answer: fault_in_score_sums(answer, study))
+    sums = conversation.require_quorum(usable)
+    weights = {name: setting.weights[name] for name in sums}
+    kept_back = asking(conversation, sorted(sums), Split.VALIDATION)
+    fitting = Statistics(study=study, sums=sums)
+    return follow_path(
+        replace(setting, weights=weights), plan, fitting, kept_back, most=most_candidates(study)
+    )
+
+
+def climb(
+    setting: Setting, conversation: Conversation, plan: Minimax, statistics: AnyStatistics
+) -> minimax.Minimax | None:
+    """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
+    if len(setting.weights) < 2:
+        return None
+    regrets = _regrets(setting, conversation, statistics)
+    return minimax.minimax_weights(statistics, setting.weights, regrets, most_steps=plan.steps)
+
+
+def _regrets(
+    setting: Setting, conversation: Conversation, statistics: AnyStatistics
+) -> minimax.Regrets:
+    if isinstance(statistics, TreeStatistics):
+        return minimax.regrets_from_cells(statistics)
+    if isinstance(statistics, FiniteStatistics):
+        return minimax.regrets_of_candidates(statistics)
+    ask = asking(conversation, sorted(setting.weights), Split.TRAINING)
+    return minimax.regrets_by_asking(statistics, ask, most=most_candidates(setting.study))

@@ -1,0 +1,161 @@
+"""Policies to be compared: asked about all at once, on the same rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.messages.derived_sizes import most_candidates, no_policies
+from fedopl.messages.faults import fault_in_values
+from fedopl.messages.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
+from fedopl.policies.kinds import Policy
+from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
+from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
+from fedopl.server.aggregate.descriptions import Descriptions, described, describing
+from fedopl.server.aggregate.evaluation import GainTable, ValueTable, gain_table, value_table
+from fedopl.server.aggregate.leaf_table import LeafRow, leaf_rows, valuing_leaves
+from fedopl.server.exchange.conversation import Answers, Conversation, Question
+from fedopl.server.oracles.setting import Setting
+from fedopl.study.study import Study
+
+# The kinds of policy that a value query has a field for, in the order in which clients answer.
+FIELDS = {LinearPolicy.kind: "linear", PairwisePolicy.kind: "pairwise", TreePolicy.kind: "trees"}
+LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What came of the last trip."""
+
+    values: ValueTable
+    gains: GainTable
+    answers: Answers[Values] | None = None  # what the tables are made of
+    described: Descriptions | None = None
+    leaves: tuple[LeafRow, ...] = ()
+
+
+def arm_name(action: str) -> str:
+    """What a constant arm is called in the tables."""
+    return f"everybody gets {action}"
+
+
+class Candidates:
+    """Policies to be compared: those with parameters, and rules that only clients can apply."""
+
+    def __init__(self, study: Study, policies: Mapping[str, Policy]) -> None:
+        self.study = study
+        self.policies: dict[str, Policy] = {}
+        self.rules: list[str] = []
+        if study.policy != "finite":
+            return
+        for action in study.actions:
+            self.add_arm(action)
+        for name in study.candidates:
+            if name in policies:
+                self.add(name, policies[name])
+            else:
+                self.rules.append(name)
+
+    def add(self, name: str, policy: Policy) -> None:
+        """Compare with this policy."""
+        self.policies[name] = policy
+
+    def add_arm(self, action: str) -> None:
+        """Compare with everybody getting this action."""
+        arm = constant_policy(action, self.study.actions, self.study.features)
+        self.add(arm_name(action), arm)
+
+    def ask(self, setting: Setting, conversation: Conversation, split: Split) -> Answers[Values]:
+        """What all candidates are worth to every client, on rows of this split."""
+        (told,) = conversation.ask_together(setting.weights, self._question(split))
+        return conversation.require_quorum(self._checked(conversation, told))
+
+    def evaluate(
+        self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
+    ) -> Evaluated:
+        """Values on rows that nothing was learned from, and how decisions split, on one trip.
+
+        No values are claimed where no rows were held out.
+        """
+        tree, questions = self.policies.get(chosen), {}
+        if self.study.evaluation_share:
+            questions["values"] = self._question(Split.EVALUATION)
+        if describe:
+            questions["described"] = describing(setting, self._fields([chosen]))
+        if describe and self.study.values_leaves and isinstance(tree, TreePolicy):
+            questions["leaves"] = valuing_leaves(tree)
+        if not questions:
+            return Evaluated(values=ValueTable(()), gains=GainTable(()))
+        found = conversation.ask_together(setting.weights, *questions.values())
+        told = dict(zip(questions, found, strict=True))
+        answers = told.get("values")
+        answers = None if answers is None else self._checked(conversation, answers)
+        values, gains = self._tables(setting, conversation, answers, chosen)
+        leaves: tuple[LeafRow, ...] = ()
+        if isinstance(tree, TreePolicy):
+            leaves = leaf_rows(tree, conversation, told.get("leaves"), setting.weights)
+        return Evaluated(
+            values=values,
+            gains=gains,
+            answers=answers,
+            described=described(setting, conversation, told.get("described")),
+            leaves=leaves,
+        )
+
+    def _tables(
+        self,
+        setting: Setting,
+        conversation: Conversation,
+        answers: Answers[Values] | None,
+        chosen: str,
+    ) -> tuple[ValueTable, GainTable]:
+        if not answers:
+            return ValueTable(()), GainTable(())
+        names = [*self.names(), LOGGING, LOCAL]
+        # Several candidates at once: intervals that hold for all of them together (Bonferroni).
+        level = 1 - 0.05 / len(names) if self.study.policy == "finite" else 0.95
+        values = value_table(answers, setting.weights, names, level)
+        conversation.measure(answers.exchange, value=values.of(chosen).value)
+        return values, gain_table(answers, setting.weights, names, chosen)
+
+    def _by_field(self) -> dict[str, dict[str, Policy]]:
+        """The policies, apart for each field of the query that carries them."""
+        by_field: dict[str, dict[str, Policy]] = {field: {} for field in FIELDS.values()}
+        for name, policy in self.policies.items():
+            if policy.kind not in FIELDS:
+                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
+            by_field[FIELDS[policy.kind]][name] = policy
+        return by_field
+
+    def names(self) -> list[str]:
+        """In the order in which clients answer: linear, pairwise, trees, rules."""
+        return [name for part in self._by_field().values() for name in part] + self.rules
+
+    def _fields(self, names: list[str]) -> dict[str, FloatArray]:
+        """The fields that carry these candidates."""
+        fields = no_policies(self.study)
+        for field, policies in self._by_field().items():
+            carried = [policy_numbers(policy) for name, policy in policies.items() if name in names]
+            if carried:
+                fields[field] = np.stack(carried)
+        rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
+        return {**fields, "rules": np.array(rules, np.float64)}
+
+    def _question(self, split: Split) -> Question:
+        names, most = self.names(), most_candidates(self.study)
+        if len(names) > most:
+            raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
+        return Question(EstimateValues, Values, {"split": split, **self._fields(names)})
+
+    def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
+        n_expected = len(self.names()) + N_OWN_CANDIDATES
+        return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
+
+
+def policy_numbers(policy: Policy) -> FloatArray:
+    """The policy as the numbers that a message carries."""
+    if isinstance(policy, TreePolicy):
+        return as_array(policy.root, MOST_NODES)
+    return policy.parameters

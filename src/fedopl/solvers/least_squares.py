@@ -1,0 +1,230 @@
+"""Linear models from sums alone: ordinary least squares, and ridge by generalised cross-validation.
+
+A *sum of squares* here is Σ w·z zᵀ over rows, with z = (x₁ … x_p, 1, y). It holds all that least
+squares needs to know, it adds up over folds and over clients, and no row can be read off it.
+Every function works on a stack of them at once: any leading axes, then (p + 2, p + 2).
+
+Features are standardised inside, so that a penalty means the same for grams and for kilograms;
+the coefficients that come out are for the features as they went in.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+
+# Relative to features of variance one and to rows of average weight one.
+PENALTIES = np.logspace(-6, 4, 41)
+# Eigenvalues of a correlation matrix below this are directions that the rows do not span.
+RANK_TOLERANCE = 1e-11
+# Ridge stays clear of interpolation, where generalised cross-validation compares noise with noise.
+LARGEST_SHARE_OF_FREEDOM = 0.9
+# Two points can be fitted equally well at every penalty: errors this close are the same.
+TIE_TOLERANCE = 1e-6
+# A stack with more numbers is solved part by part: 32 MB, of which some copies are needed.
+NUMBERS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearModels:
+    """A stack of fitted linear models; one that had no row to learn from predicts NaN."""
+
+    coefficients: FloatArray  # (..., n_features)
+    intercepts: FloatArray  # (...)
+    penalties: FloatArray  # (...)
+
+    @property
+    def supported(self) -> BoolArray:  # (...)
+        """Which models had any row to learn from."""
+        return np.isfinite(self.intercepts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standardised:
+    """Least squares in the eigenbasis of the features' correlation matrix."""
+
+    weight: FloatArray  # (...)
+    means: FloatArray  # (..., n_features)
+    scales: FloatArray  # (..., n_features)
+    reward_mean: FloatArray  # (...)
+    reward_variance: FloatArray  # (...)
+    eigenvalues: FloatArray  # (..., n_features)
+    eigenvectors: FloatArray  # (..., n_features, n_features)
+    loadings: FloatArray  # (..., n_features)  covariance with the reward, in the eigenbasis
+
+
+def ordinary(sums: FloatArray) -> LinearModels:
+    """Least squares; of all solutions, the smallest in standardised features."""
+    if _is_large(sums):
+        return _one_after_the_other([ordinary(part) for part in sums])
+    return ordinary_of(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
+
+
+def ordinary_of(grams: FloatArray, products: FloatArray, squares: FloatArray) -> LinearModels:
+    """The same from Σ w·xxᵀ, Σ w·x·y and Σ w·y² with x = (x₁ … x_p, 1).
+
+    Rewards that share their rows may share one Gram matrix, which is taken apart once.
+    """
+    basis = _standardise(grams, products, squares)
+    spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
+    inverse = np.divide(1.0, basis.eigenvalues, where=spanned, out=np.zeros_like(basis.eigenvalues))
+    return _models(basis, basis.loadings * inverse, np.zeros_like(basis.reward_mean))
+
+
+def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) -> LinearModels:
+    """Ridge regression; each model's penalty minimises its generalised cross-validation error.
+
+    With `joint`, the models along the last axis are one model with one penalty.
+    """
+    if _is_large(sums):
+        parts = zip(sums, effective_rows, strict=True)
+        return _one_after_the_other([ridge(part, rows, joint=joint) for part, rows in parts])
+    basis = _standardise(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
+    penalties = _best_penalties(basis, effective_rows, joint=joint)
+    loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
+    return _models(basis, loadings, penalties)
+
+
+def _is_large(sums: FloatArray) -> bool:
+    """Whether a stack of stacks is solved part by part, as it would need many times its memory."""
+    return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE
+
+
+def _one_after_the_other(parts: list[LinearModels]) -> LinearModels:
+    return LinearModels(
+        coefficients=np.stack([part.coefficients for part in parts]),
+        intercepts=np.stack([part.intercepts for part in parts]),
+        penalties=np.stack([part.penalties for part in parts]),
+    )
+
+
+def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray:
+    """For each part along the first axis, the sum of all the others; if asked, then that of all.
+
+    What came before plus what comes after costs as little as the total minus the part, and unlike
+    it leaves no trace of the part, not even in the rounding.
+    """
+    n_parts = len(parts)
+    others = np.zeros((n_parts + and_of_all, *parts.shape[1:]))
+    np.cumsum(parts[: len(others) - 1], axis=0, out=others[1:])
+    after = np.zeros(parts.shape[1:])
+    for part in range(n_parts - 1, 0, -1):
+        after += parts[part]
+        others[part - 1] += after
+    return others
+
+
+def effective_rows(weight: FloatArray, squared_weights: FloatArray) -> FloatArray:
+    """Kish's (Σw)²/Σw²: the number of rows, if all weigh the same."""
+    rows: FloatArray = np.divide(
+        weight**2, squared_weights, out=np.zeros_like(weight), where=squared_weights > 0
+    )
+    return rows
+
+
+def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -> _Standardised:
+    weight = grams[..., -1, -1]
+    safe = np.where(weight > 0, weight, 1.0)
+    mean, reward_mean = grams[..., -1, :-1] / safe[..., None], products[..., -1] / safe
+    covariance = grams[..., :-1, :-1] / safe[..., None, None]
+    varies, scales = _spread(np.diagonal(covariance, axis1=-2, axis2=-1), mean)
+    covariance -= mean[..., :, None] * mean[..., None, :]
+    # Whatever does not vary explains nothing, exactly.
+    inverse = np.where(varies, 1 / scales, 0.0)
+    covariance *= inverse[..., :, None]
+    covariance *= inverse[..., None, :]
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    reward_varies, reward_scale = _spread(squares / safe, reward_mean)
+    moments = products[..., :-1] / safe[..., None] - mean * reward_mean[..., None]
+    moments = np.where(reward_varies[..., None], moments * inverse, 0.0)
+    return _Standardised(
+        weight=np.broadcast_to(weight, reward_mean.shape),
+        means=mean,
+        scales=scales,
+        reward_mean=reward_mean,
+        reward_variance=np.where(reward_varies, reward_scale**2, 0.0),
+        eigenvalues=np.maximum(eigenvalues, 0.0),
+        eigenvectors=eigenvectors,
+        loadings=np.einsum("...ij,...i->...j", eigenvectors, moments),
+    )
+
+
+def _spread(square: FloatArray, mean: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Which quantities vary, and their standard deviations, or one where they do not.
+
+    A constant has a variance of rounding error only.
+    """
+    variance = square - mean**2
+    varies: BoolArray = variance > 1e-14 * square
+    return varies, np.sqrt(np.where(varies, variance, 1.0))
+
+
+def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: bool) -> FloatArray:
+    """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979)."""
+    freedom = np.empty((*basis.weight.shape, len(PENALTIES)))
+    residual = np.empty_like(freedom)
+    squared = basis.loadings**2
+    for position, penalty in enumerate(PENALTIES):
+        shrunk = basis.eigenvalues + penalty
+        freedom[..., position] = 1 + (basis.eigenvalues / shrunk).sum(axis=-1)
+        explained = (squared * (shrunk + penalty) / shrunk**2).sum(axis=-1)
+        residual[..., position] = basis.weight * np.maximum(basis.reward_variance - explained, 0.0)
+    rows = effective_rows[..., None]
+    if joint:
+        freedom = np.where(rows > 0, freedom, 0.0).sum(axis=-2, keepdims=True)
+        residual = residual.sum(axis=-2, keepdims=True)
+        rows = rows.sum(axis=-2, keepdims=True)
+    share = freedom / np.maximum(rows, 0.5)
+    admissible = share <= LARGEST_SHARE_OF_FREEDOM
+    admissible[..., -1] = True
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(admissible, residual / (1 - share) ** 2, np.inf)
+    # The largest penalty among equals: where the data cannot tell, the simpler model, and not the
+    # one that rounding happens to favour.
+    equals = error <= error.min(axis=-1, keepdims=True) * (1 + TIE_TOLERANCE)
+    best = len(PENALTIES) - 1 - np.argmax(equals[..., ::-1], axis=-1)
+    return np.broadcast_to(PENALTIES[best], basis.weight.shape)
+
+
+def _models(basis: _Standardised, loadings: FloatArray, penalties: FloatArray) -> LinearModels:
+    standardised = np.einsum("...ij,...j->...i", basis.eigenvectors, loadings)
+    coefficients = standardised / basis.scales
+    intercepts = basis.reward_mean - (coefficients * basis.means).sum(axis=-1)
+    nothing = basis.weight <= 0
+    return LinearModels(
+        coefficients=np.where(nothing[..., None], 0.0, coefficients),
+        intercepts=np.where(nothing, np.nan, intercepts),
+        penalties=np.where(nothing, np.nan, penalties),
+    )
+
+
+def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
+    """The same models for features and reward measured from zero instead of from `origin`."""
+    moved = models.intercepts + origin[-1] - models.coefficients @ origin[:-1]
+    return LinearModels(
+        coefficients=models.coefficients, intercepts=moved, penalties=models.penalties
+    )
+
+
+def narrow(
+    parameters: FloatArray, columns: list[IntArray] | None
+) -> FloatArray:  # (n_actions, n_columns)
+    """Parameters on all columns, as parameters on each action's own; the intercept stays last."""
+    if columns is None:
+        return parameters
+    own = [parameters[action, mine] for action, mine in enumerate(columns)]
+    return np.column_stack([np.stack(own), parameters[:, -1]])
+
+
+def widen(
+    parameters: FloatArray, columns: list[IntArray] | None, n_features: int
+) -> FloatArray:  # (..., n_actions, n_features + 1)
+    """Parameters on each action's own columns, the intercept last, as parameters on all columns."""
+    if columns is None:
+        return parameters
+    wide = np.zeros((*parameters.shape[:-1], n_features + 1))
+    for action, own in enumerate(columns):
+        wide[..., action, own] = parameters[..., action, :-1]
+    wide[..., -1] = parameters[..., -1]
+    return wide

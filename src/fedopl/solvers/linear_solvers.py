@@ -1,0 +1,62 @@
+"""Policies solved from mean squares and products, for one client or for a whole federation."""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.linear import NEVER
+from fedopl.solvers import least_squares
+
+
+def solve_scores(
+    grams: FloatArray,
+    products: FloatArray,
+    squares: FloatArray,
+    shares: FloatArray,
+    *,
+    intercept: bool,
+) -> FloatArray:  # (n_actions, n_columns)
+    """CSOAA: regress each action's score on its features, θ_a = argmin mean (Γ̂(a) − φᵀθ)².
+
+    The last column is the intercept's; without one, as in the paper's φ(x, a) = x_a, it stays zero.
+    An action with a share of zero, for which nobody has a score, is never chosen.
+    """
+    if intercept:
+        models = least_squares.ordinary_of(grams, products, squares)
+        parameters = np.column_stack([models.coefficients, models.intercepts])
+    else:
+        parameters = np.zeros_like(products)
+        parameters[:, :-1] = _through_zero(grams[:, :-1, :-1], products[:, :-1])
+    unknown = shares <= 0
+    parameters[unknown] = 0.0
+    parameters[unknown, -1] = NEVER
+    return parameters
+
+
+def residual_variances(
+    grams: FloatArray, products: FloatArray, squares: FloatArray, parameters: FloatArray
+) -> FloatArray:  # (n_actions,)
+    """Mean (Γ̂(a) − φᵀθ_a)², from the same means."""
+    explained = (products * parameters).sum(axis=1)
+    turned = parameters @ grams[0] if len(grams) == 1 else (parameters[:, None] @ grams)[:, 0]
+    variances: FloatArray = np.maximum(
+        squares - 2 * explained + (turned * parameters).sum(axis=1), 0.0
+    )
+    return variances
+
+
+def solve_pairs(grams: FloatArray, products: FloatArray) -> FloatArray:  # (n_pairs, n_columns)
+    """Weighted all pairs: regress which of two actions is better on x, weighted by how much."""
+    return _through_zero(grams, products)
+
+
+def _through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  # shaped as products
+    """Least squares from raw mean squares; of all solutions, the smallest in scaled features."""
+    squares = np.diagonal(grams, axis1=-2, axis2=-1)
+    scales = np.sqrt(np.where(squares > 0, squares, 1.0))
+    scaled = grams / (scales[..., :, None] * scales[..., None, :])
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[..., -1:]
+    inverse = np.divide(1.0, eigenvalues, where=spanned, out=np.zeros_like(eigenvalues))
+    loadings = np.einsum("...ij,...i->...j", vectors, products / scales) * inverse
+    solved: FloatArray = np.einsum("...ij,...j->...i", vectors, loadings) / scales
+    return solved

@@ -1,0 +1,177 @@
+"""Mixtures λ: how much each client counts. They are the server's, agreed before anything runs."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedopl.base.errors import OptionError
+from fedopl.base.validation import Checked
+from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.mixture`
+
+Weights = dict[str, float]
+
+
+class Empirical(Checked):
+    """λ = n̄: every row counts the same, wherever it lies."""
+
+    kind: Literal["empirical"] = "empirical"
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client, given the rows it enrolled with."""
+        total = sum(rows.values())
+        return {name: rows[name] / total for name in sorted(rows)}
+
+
+class Uniform(Checked):
+    """λ_c = 1/C: every client counts the same, however many rows it has."""
+
+    kind: Literal["uniform"] = "uniform"
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client."""
+        return {name: 1 / len(rows) for name in sorted(rows)}
+
+
+class Given(Checked):
+    """Weights somebody decided on; they must add up to one."""
+
+    kind: Literal["given"] = "given"
+    shares: dict[str, float] = Field(description="by client; they add up to 1")
+
+    @model_validator(mode="after")
+    def _is_a_distribution(self) -> Self:
+        bad = sorted(name for name, share in self.shares.items() if not 0 <= share <= 1)
+        if bad:
+            raise ValueError(f"mixture: expected shares from 0 to 1; not so for {', '.join(bad)}")
+        total = math.fsum(self.shares.values())
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"mixture: expected shares that add up to 1, they add up to {total:g}")
+        return self
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client; a client without a share is an error."""
+        if set(self.shares) != set(rows):
+            raise OptionError(
+                f"mixture: shares for {', '.join(sorted(self.shares))}, "
+                f"but the clients are {', '.join(sorted(rows))}"
+            )
+        return {name: self.shares[name] for name in sorted(rows)}
+
+
+class Skewed(Checked):
+    """λ = n̄ + ε̄ with ε̄_c = −α·n̄_c, and α·(1 − n̄_t) for the target t, as in the experiments."""
+
+    kind: Literal["skewed"] = "skewed"
+    toward: str = Field(description="the target client")
+    alpha: float = Field(ge=0, le=1, description="of everybody else's weight that goes to it")
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """The weight of each client."""
+        if self.toward not in rows:
+            raise OptionError(
+                f"mixture: skewed toward '{self.toward}', "
+                f"but the clients are {', '.join(sorted(rows))}"
+            )
+        shares = Empirical().weights(rows)
+        return {
+            name: share + self.alpha * ((name == self.toward) - share)
+            for name, share in shares.items()
+        }
+
+
+class Path(Checked):
+    """λ = n̄ + ε̄ with the α that serves the target best, on rows kept back for that choice."""
+
+    kind: Literal["path"] = "path"
+    toward: str = Field(description="the target client")
+    alphas: tuple[float, ...] = Field(
+        default=(0.1, 0.25, 0.5, 0.75, 1.0),
+        min_length=1,
+        max_length=100,
+        description="those to choose among; 0 is always one of them",
+    )
+
+    @model_validator(mode="after")
+    def _are_shares(self) -> Self:
+        if not all(0 < alpha <= 1 for alpha in self.alphas):
+            raise ValueError("mixture: expected alphas above 0 and at most 1; 0 is always there")
+        return self
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """Where the path begins; how far to go on it, rows decide."""
+        return Skewed(toward=self.toward, alpha=0.0).weights(rows)
+
+
+class Minimax(Checked):
+    """The λ for the client that loses most: mirror ascent on regrets (Mohri et al. 2019)."""
+
+    kind: Literal["minimax"] = "minimax"
+    steps: int = Field(default=15, ge=1, le=10_000, description="of the ascent, at most")
+
+    def weights(self, rows: Mapping[str, int]) -> Weights:
+        """Where the ascent begins; how it goes on, regrets decide."""
+        return Empirical().weights(rows)
+
+
+AnyMixture = Empirical | Uniform | Given | Skewed | Path | Minimax
+Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
+# Those whose weights are found while a study runs.
+FOUND = ("path", "minimax")
+
+
+def empirical() -> Empirical:
+    """λ = n̄."""
+    return Empirical()
+
+
+def uniform() -> Uniform:
+    """λ_c = 1/C."""
+    return Uniform()
+
+
+def given(shares: Mapping[str, float]) -> Given:
+    """These weights."""
+    return Given(shares=dict(shares))
+
+
+def skewed(toward: str, alpha: float) -> Skewed:
+    """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
+    return Skewed(toward=toward, alpha=alpha)
+
+
+def path(toward: str, alphas: Sequence[float] = Path.model_fields["alphas"].default) -> Path:
+    """λ = n̄ + ε̄, with α chosen among these by what the policy is worth to one client."""
+    return Path(toward=toward, alphas=tuple(alphas))
+
+
+def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:
+    """The weights for the client that loses most."""
+    return Minimax(steps=steps)
+
+
+def as_mixture(spec: object) -> AnyMixture:
+    """A mixture from its name, from shares by client, or as it is."""
+    if isinstance(spec, AnyMixture):
+        return spec
+    if spec == "empirical":
+        return Empirical()
+    if spec == "uniform":
+        return Uniform()
+    if spec == "minimax":
+        return Minimax()
+    if isinstance(spec, Mapping):
+        return given(spec)
+    raise OptionError(
+        "mixture: expected 'empirical', 'uniform', 'minimax', shares by client, "
+        f"fedopl.mixture.skewed(toward, alpha) or fedopl.mixture.path(toward), came {spec!r}"
+    )
+
+
+def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weights:
+    """The weights of those who are left, λ_c / Σ_{c ∈ S} λ_c; all equal if they weigh nothing."""
+    total = math.fsum(weights[name] for name in sorted(names))
+    if total <= 0:
+        return {name: 1 / len(names) for name in sorted(names)}
+    return {name: weights[name] / total for name in sorted(names)}

@@ -1,1 +1,0 @@
-"""What may cross between client and server: a closed vocabulary, and its bytes."""

@@ -1,0 +1,385 @@
+import numpy as np
+import pytest
+from test_door import (
+    ACTIONS,
+    FEATURES,
+    LOCAL,
+    MARGINAL,
+    ask,
+    decoded,
+    door_to,
+    encoded_query,
+    reason,
+    scored,
+    study_of,
+)
+
+import fedopl
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import FolderStore
+from fedopl.client.door import Door
+from fedopl.client.scoring import chances, scoring
+from fedopl.messages.vocabulary import (
+    CHANCE_CUTS,
+    Describe,
+    Description,
+    EstimateValues,
+    Refusal,
+    Split,
+)
+from fedopl.study.study import Grants, NuisancePlan
+
+KNOWN = NuisancePlan(propensity="known")
+LEARNED = np.random.default_rng(3).standard_normal((3, 6))
+PAIRS = np.random.default_rng(4).standard_normal((3, 6))
+CUTS = np.sort(np.random.default_rng(5).standard_normal((6, 3)), axis=1)
+NOBODY = np.empty((0, 3, 6))
+
+
+def severe_first(contexts):
+    return 2 * (contexts[:, 0] > 0.5)
+
+
+# What a query says of one policy, and the policy itself.
+POLICIES = {
+    "linear": (
+        {"linear": LEARNED[None]},
+        fedopl.LinearPolicy(LEARNED, ACTIONS, FEATURES).decide,
+    ),
+    "pairwise": (
+        {"linear": NOBODY, "pairwise": PAIRS[None]},
+        fedopl.PairwisePolicy(PAIRS, ACTIONS, FEATURES).decide,
+    ),
+    "a rule in code": ({"linear": NOBODY, "rules": np.zeros(1)}, severe_first),
+}
+every_policy = pytest.mark.parametrize(("fields", "decide"), POLICIES.values(), ids=POLICIES)
+
+
+def describing(data, *, limits=None, **changes):
+    """A door that has scored its rows, to a study that names a rule."""
+    study = study_of(candidates=("severe first",), **changes)
+    return scored(door_to(data, study, limits=limits, rules={"severe first": severe_first}))
+
+
+def counted(contexts, codes, cuts):
+    """Rows by feature, bin and action, one row at a time; a row on a cut is below it."""
+    counts = np.zeros((len(cuts), len(cuts[0]) + 1, len(ACTIONS)))
+    for row, code in zip(contexts, codes, strict=True):
+        for feature, value in enumerate([*row, 1.0]):
+            counts[feature, sum(value > cut for cut in cuts[feature]), code] += 1
+    return counts
+
+
+def training_rows(door):
+    space = door._space
+    return space.data.contexts[space.training], space.data.actions[space.training]
+
+
+# --- what is told -------------------------------------------------------------------------------
+
+
+@every_policy
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_open_counts_are_those_of_a_loop_over_the_training_rows(draw, fields, decide, weighted):
+    weights = np.random.default_rng(1).uniform(0.5, 2, 200) if weighted else None
+    door = describing(draw(weights=weights))
+    contexts, actions = training_rows(door)
+    told = ask(door, Describe, cuts=CUTS, **fields)
+    np.testing.assert_array_equal(told.decided, counted(contexts, decide(contexts), CUTS))
+    np.testing.assert_array_equal(told.taken, counted(contexts, actions, CUTS))
+
+
+@pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
+def test_open_counts_of_every_feature_add_up_to_the_training_rows(draw, nuisances):
+    door = describing(draw(), nuisances=nuisances)
+    told = ask(door, Describe, linear=LEARNED[None], cuts=CUTS)
+    assert set(told.decided.sum(axis=(1, 2))) == {door._space.n_training}
+    assert told.taken.sum(axis=1).tolist() == [door._space.rows_per_action.tolist()] * 6
+    assert set(told.chances.sum(axis=1)) == {door._space.n_training}
+
+
+def test_a_row_on_a_cut_is_below_it_and_equal_cuts_have_nobody_between(draw):
+    data = draw()
+    whole = fedopl.LoggedData(
+        data.contexts.round(), data.actions, data.rewards, action_names=ACTIONS
+    )
+    told = ask(describing(whole), Describe, cuts=np.zeros((6, 3))).taken.sum(axis=2)
+    contexts, _ = training_rows(describing(whole))
+    assert told[:5, 0].tolist() == (contexts <= 0).sum(axis=0).tolist()
+    assert told[:5, 3].tolist() == (contexts > 0).sum(axis=0).tolist()
+    assert not told[:, 1:3].any()
+
+
+@pytest.mark.parametrize("n_rows", [60, 200])
+@pytest.mark.parametrize("minimum_cell", [2, 5, 7, 20])
+def test_guarded_counts_are_multiples_of_the_smallest_cell_and_near_the_truth(
+    draw, minimum_cell, n_rows
+):
+    data = draw(n_rows, known=True, confounded=True)
+    limits = Limits(minimum_rows=1, parameter_share=10, minimum_cell=minimum_cell)
+    query = {"linear": LEARNED[None], "cuts": CUTS}
+    exact = ask(describing(data, nuisances=KNOWN), Describe, **query)
+    told = ask(describing(data, nuisances=KNOWN, limits=limits), Describe, **query)
+    for name in ("decided", "taken", "chances"):
+        counts = getattr(told, name)
+        assert not (counts % minimum_cell).any()
+        assert np.abs(counts - getattr(exact, name)).max() < minimum_cell
+        assert (getattr(exact, name) % minimum_cell).any()
+
+
+def test_contexts_of_rows_set_apart_change_no_description(draw):
+    data = draw()
+    apart = door_to(data)._space.folds.set_apart
+    told = []
+    for moved in (0.0, 1e3):
+        door = describing(data)
+        whole = door._space._rows.whole
+        contexts = whole.data.contexts + moved * apart[:, None]
+        door._space._rows.whole = whole.with_data(whole.data.with_contexts(contexts))
+        told.append(door.handle(encoded_query(door, Describe, linear=LEARNED[None], cuts=CUTS)))
+    assert told[0] == told[1]
+
+
+# --- how well actions are supported -------------------------------------------------------------
+
+
+def of_training_rows(door):
+    data, rows = door._space.data, door._space.training
+    weights = None if data.weights is None else data.weights[rows]
+    return fedopl.LoggedData(
+        data.contexts[rows],
+        data.actions[rows],
+        data.rewards[rows],
+        data.propensities[rows],
+        action_names=ACTIONS,
+        weights=weights,
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_effective_rows_are_those_of_overlap_on_training_rows(draw, weighted):
+    weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
+    data = draw(300, known=True, confounded=True, weights=weights)
+    door = describing(data, nuisances=KNOWN)
+    learned_from = of_training_rows(door)
+    nuisances = fedopl.cross_fit(learned_from, propensity="known")
+    expected = fedopl.overlap(learned_from, nuisances).effective_rows
+    np.testing.assert_allclose(ask(door, Describe).effective_rows, expected)
+
+
+def test_chances_count_training_rows_by_the_propensity_of_each_action(draw):
+    data = draw(300, known=True, confounded=True)
+    door = describing(data, nuisances=KNOWN)
+    told = ask(door, Describe).chances
+    edges = [0, *CHANCE_CUTS, 1 + 1e-9]
+    for action, known in enumerate(door._space.data.propensities[door._space.training].T):
+        assert told[action].tolist() == np.histogram(known, edges)[0].tolist()
+
+
+def test_only_the_logged_propensity_is_enough_and_counts_those_who_took_the_action(draw):
+    data = draw(300, known=True, confounded=True)
+    logged = data.propensities[np.arange(300), data.actions]
+    alone = fedopl.LoggedData(
+        data.contexts, data.actions, data.rewards, logged, action_names=ACTIONS
+    )
+    every, some = (describing(rows, nuisances=KNOWN) for rows in (data, alone))
+    told = ask(some, Describe)
+    assert told.chances.sum(axis=1).tolist() == some._space.rows_per_action.tolist()
+    assert told.effective_rows.tolist() == ask(every, Describe).effective_rows.tolist()
+
+
+@pytest.mark.parametrize("n_rare", [0, 1, 3])
+def test_no_effective_rows_are_told_of_an_action_that_few_rows_took(n_rare):
+    rng = np.random.default_rng(0)
+    actions = np.repeat([0, 1, 2], [150, 150, n_rare])
+    chances = np.full((len(actions), 3), 1 / 3)
+    data = fedopl.LoggedData(
+        rng.standard_normal((len(actions), 5)),
+        actions,
+        rng.standard_normal(len(actions)),
+        chances,
+        action_names=ACTIONS,
+    )
+    for limits in (Limits.open(), Limits()):
+        door = describing(data, nuisances=KNOWN, limits=limits)
+        told = ask(door, Describe).effective_rows
+        assert (told[2] > 0) == (n_rare > 0 and not limits.minimum_cell)
+        assert told[:2].max() > 100
+        assert (told[:2] > 100).all() == (not limits.minimum_cell or n_rare == 0)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+ANOTHER = {"linear": LEARNED[None]}
+MALFORMED = {
+    "no policy": {"linear": NOBODY},
+    "two linear ones": {"linear": np.stack([LEARNED, -LEARNED])},
+    "the same twice": {"linear": np.stack([LEARNED, LEARNED])},
+    "one of each kind": {**ANOTHER, "pairwise": PAIRS[None]},
+    "one and a rule": {**ANOTHER, "rules": np.zeros(1)},
+    "the same rule twice": {"linear": NOBODY, "rules": np.zeros(2)},
+    "falling cuts": {**ANOTHER, "cuts": CUTS[:, ::-1]},
+    "one pair of falling cuts": {**ANOTHER, "cuts": np.vstack([CUTS[:5], CUTS[5:, ::-1]])},
+}
+
+
+@pytest.mark.parametrize("limits", [Limits.open(), Limits()], ids=["open", "guarded"])
+@pytest.mark.parametrize("fields", MALFORMED.values(), ids=MALFORMED)
+def test_a_description_is_of_one_policy_by_rising_cuts(draw, fields, limits):
+    door = describing(draw(), limits=limits)
+    assert reason(ask(door, Describe, **fields)) == "MALFORMED"
+    assert not isinstance(ask(door, Describe, **ANOTHER), Refusal)
+
+
+def always_but(door, n_rows):
+    """a1 in the so many training rows that have the largest x0, else a0."""
+    contexts, _ = training_rows(door)
+    x0 = np.sort(contexts[:, 0])[::-1]
+    policy = np.zeros((1, 3, 6))
+    policy[0, 2, -1] = -1e6
+    policy[0, 1, 0] = 1.0
+    policy[0, 1, -1] = -(x0[n_rows - 1] + x0[n_rows]) / 2 if n_rows else -1e6
+    return {"linear": policy}
+
+
+VALUED = {"split": Split.TRAINING}
+ORDERS = {
+    "described, then described": ((Describe, {}), (Describe, {})),
+    "valued, then described": ((EstimateValues, VALUED), (Describe, {})),
+}
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 4, 5])
+@pytest.mark.parametrize(("first", "second"), ORDERS.values(), ids=ORDERS)
+def test_policies_that_differ_in_a_few_rows_are_not_described(draw, first, second, n_rows):
+    door = describing(draw(400), limits=Limits(minimum_cell=5))
+    for (kind, fields), n_changed in ((first, 0), (second, n_rows)):
+        answer = ask(door, kind, **fields, **always_but(door, n_changed))
+        refused = 0 < n_changed < 5
+        assert isinstance(answer, Refusal) == refused
+        assert not refused or reason(answer) == "SMALL_CELLS"
+
+
+def test_a_refusal_for_small_cells_is_paid_for_also_by_the_next_process(draw, tmp_path):
+    limits = Limits(minimum_cell=5, descriptions=2)
+    ledger, store = FileLedger(tmp_path / "ledger.jsonl"), FolderStore(tmp_path / "scores")
+    study, data = study_of(), draw(400)
+    door = scored(Door("north", data, study, limits=limits, ledger=ledger, store=store))
+    assert isinstance(ask(door, Describe, **always_but(door, 0)), Description)
+    assert reason(ask(door, Describe, **always_but(door, 2))) == "SMALL_CELLS"
+    again = Door("north", data, study, limits=limits, ledger=ledger, store=store)
+    assert reason(ask(again, Describe, **always_but(again, 3))) == "BUDGET_SPENT"
+
+
+def test_open_doors_describe_policies_that_differ_in_one_row(draw):
+    door = describing(draw(400))
+    told = [ask(door, Describe, **always_but(door, n_rows)).decided for n_rows in (0, 1)]
+    assert np.abs(told[1] - told[0]).sum(axis=(1, 2)).tolist() == [2] * 6
+
+
+def test_a_new_process_remembers_what_was_described(draw, tmp_path):
+    own = {"limits": Limits(), "store": FolderStore(tmp_path)}
+    door = scored(door_to(draw(400), **own))
+    assert not isinstance(ask(door, Describe, **always_but(door, 0)), Refusal)
+    again = door_to(draw(400), **own)
+    assert reason(ask(again, Describe, **always_but(again, 2))) == "SMALL_CELLS"
+
+
+def test_one_policy_by_other_cuts_is_another_description(draw):
+    door = describing(draw(), limits=Limits(descriptions=2))
+    for shift in (0.0, 0.1):
+        assert not isinstance(ask(door, Describe, cuts=CUTS + shift), Refusal)
+    assert reason(ask(door, Describe, cuts=CUTS + 0.2)) == "BUDGET_SPENT"
+
+
+def test_a_client_that_tells_no_values_may_still_describe(draw):
+    door = describing(draw(), limits=Limits(values=False))
+    assert not isinstance(ask(door, Describe, cuts=CUTS), Refusal)
+
+
+# --- another process ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["federated", "local"])
+@pytest.mark.parametrize("propensity", ["marginal", "logistic"])
+def test_a_new_process_describes_without_fitting_anything(
+    draw, tmp_path, monkeypatch, kind, propensity
+):
+    study = study_of(nuisances=NuisancePlan(propensity=propensity, kind=kind))
+    store = FolderStore(tmp_path)
+    first = scored(door_to(draw(), study, store=store))
+    query = encoded_query(first, Describe, linear=LEARNED[None], cuts=CUTS)
+    expected = first.handle(query)
+    assert not isinstance(decoded(first, expected), Refusal)
+    monkeypatch.setattr(chances, "fit_propensities", None)
+    for name in ("aipw_scores", "predict"):
+        monkeypatch.setattr(scoring, name, None)
+    assert door_to(draw(), study, store=store).handle(query) == expected
+
+
+# --- what a study requires ----------------------------------------------------------------------
+
+ENOUGH = Limits(
+    minimum_rows=50,
+    minimum_cell=5,
+    parameter_share=0.5,
+    values=True,
+    value_queries=20,
+    score_queries=1,
+    slope_queries=30,
+    descriptions=3,
+    count_queries=2,
+    cell_queries=5,
+    model_queries=1,
+    classifier_queries=8,
+)
+TOO_MUCH = {
+    "minimum_rows": (49, "minimum_rows is 50, the study requires 49 or less"),
+    "minimum_cell": (4, "minimum_cell is 5, the study requires 4 or less"),
+    "parameter_share": (0.6, "parameter_share is 0.5, the study requires 0.6 or more"),
+    "value_queries": (21, "value_queries is 20, the study requires 21 or more"),
+    "score_queries": (2, "score_queries is 1, the study requires 2 or more"),
+    "slope_queries": (31, "slope_queries is 30, the study requires 31 or more"),
+    "descriptions": (4, "descriptions is 3, the study requires 4 or more"),
+    "count_queries": (3, "count_queries is 2, the study requires 3 or more"),
+    "cell_queries": (6, "cell_queries is 5, the study requires 6 or more"),
+    "model_queries": (2, "model_queries is 1, the study requires 2 or more"),
+    "classifier_queries": (9, "classifier_queries is 8, the study requires 9 or more"),
+}
+
+
+def test_every_grant_is_of_a_limit_and_asks_for_nothing_unless_said():
+    assert set(Grants.model_fields) == {*TOO_MUCH, "values"}
+    assert set(Grants.model_fields) < set(Limits.model_fields)
+    forbidding = Limits(
+        minimum_rows=10**6,
+        minimum_cell=10**6,
+        parameter_share=1e-6,
+        values=False,
+        value_queries=0,
+        score_queries=0,
+        slope_queries=0,
+        descriptions=0,
+    )
+    assert forbidding.lacking(Grants()) == []
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_limits_lack_what_a_study_requires_beyond_them_and_nothing_else(name):
+    wanted, words = TOO_MUCH[name]
+    assert ENOUGH.lacking(Grants(**{name: wanted})) == [words]
+    assert ENOUGH.lacking(Grants(**{name: getattr(ENOUGH, name)})) == []
+    assert Limits.open().lacking(Grants(**{name: wanted})) == []
+
+
+def test_values_are_lacking_where_they_are_forbidden():
+    silent = Limits(values=False)
+    assert silent.lacking(Grants(values=True)) == ["values is false, the study requires true"]
+    assert silent.lacking(Grants(values=False)) == []
+    assert ENOUGH.lacking(Grants(values=True)) == []
+
+
+def test_all_that_is_lacking_is_named():
+    everything = Grants(**{name: wanted for name, (wanted, _) in TOO_MUCH.items()})
+    assert ENOUGH.lacking(everything) == [words for _, words in TOO_MUCH.values()]

@@ -1,0 +1,226 @@
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedopl
+from fedopl.client.disk import disk_array, external_sort
+from fedopl.client.disk.disk_array import DiskArray, DiskWriter
+from fedopl.client.disk.external_sort import STAYING, Sorter, by_stratum, in_order, turns_of_rows
+from fedopl.client.rows import folds
+from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart, context_keys
+from fedopl.client.table.logged_data import trusted
+
+
+def on_disk_too(data, folder):
+    """The same rows in files."""
+
+    def stored(name, kind):
+        array = getattr(data, name)
+        if array is None:
+            return None
+        with DiskWriter(folder / name, array.shape[1:], kind) as writer:
+            writer.append(array)
+            return writer.finished()
+
+    return trusted(
+        stored("contexts", np.float64),
+        stored("actions", np.uint8),
+        stored("rewards", np.float64),
+        action_names=data.action_names,
+        feature_names=data.feature_names,
+        weights=stored("weights", np.float64),
+        groups=stored("groups", np.uint32),
+    )
+
+
+@st.composite
+def tables(draw):
+    """Small tables, most of them with rows that agree, and strata that are rare or empty."""
+    n_rows = draw(st.integers(1, 60))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_actions = draw(st.integers(2, 5))
+    n_kinds = draw(st.sampled_from([1, 2, 7, 1000]))
+    actions = rng.integers(0, draw(st.integers(1, n_actions)), n_rows)
+    groups = rng.integers(0, draw(st.integers(1, 20)), n_rows) if draw(st.booleans()) else None
+    return fedopl.LoggedData(
+        rng.integers(0, n_kinds, (n_rows, draw(st.integers(1, 2)))) / 7,
+        actions,
+        rng.random(n_rows),
+        action_names=[f"a{code}" for code in range(n_actions)],
+        weights=rng.uniform(1, 2, n_rows) if draw(st.booleans()) else None,
+        groups=groups,
+    )
+
+
+@settings(max_examples=150)
+@given(
+    data=tables(),
+    n_folds=st.integers(2, 6),
+    share=st.one_of(st.sampled_from([0.0, 0.5, 0.9]), st.floats(0, 0.9)),
+    seed=st.integers(0, 5),
+    per_bucket=st.sampled_from([1, 2, 3, 8, 1000]),
+    per_slice=st.sampled_from([1, 5, 64]),
+)
+def test_folds_on_disk_are_those_in_memory(data, n_folds, share, seed, per_bucket, per_slice):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folds, "RECORDS_PER_BUCKET", per_bucket)
+        patch.setattr(folds, "BYTES_PER_SLICE", 8 * per_slice * data.n_features)
+        patch.setattr(disk_array.slices, "__defaults__", (per_slice,))
+        patch.setattr(external_sort, "MOST_BUCKETS", 4)
+        stored = on_disk_too(data, Path(folder))
+        ours = assign_folds_and_set_apart(stored, n_folds, share, seed)
+        theirs = assign_folds_and_set_apart(data, n_folds, share, seed)
+        assert isinstance(ours.of_row, DiskArray)
+        np.testing.assert_array_equal(ours.of_row[:], theirs.of_row)
+        assert ours.of_row.dtype == theirs.of_row.dtype == np.uint16
+        assert (ours.n_folds, ours.reason, ours.n_parts) == (n_folds, theirs.reason, theirs.n_parts)
+        assert ours.n_parts == n_folds + theirs.set_apart.any()
+        assert not list(Path(folder).glob(".*"))
+
+
+@settings(max_examples=100)
+@given(
+    keys=st.lists(st.sampled_from([0, 1, 5, 2**63, 2**64 - 1, 2**64 - 2]), max_size=60),
+    at_most=st.integers(1, 10),
+    most_buckets=st.sampled_from([2, 3, 256]),
+)
+def test_records_are_sorted_in_files_however_skewed(keys, at_most, most_buckets):
+    records = np.zeros(len(keys), STAYING)
+    records["key"], records["row"] = keys, np.arange(len(keys))
+    shuffled = records[np.random.default_rng(0).permutation(len(keys))]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(external_sort, "MOST_BUCKETS", most_buckets)
+        own = Path(folder) / "own"
+        sorter = Sorter(own, STAYING, len(keys), ("key", "row"), at_most=at_most)
+        for start in range(0, len(keys), 7):
+            sorter.add(shuffled[start : start + 7])
+        parts = list(sorter.ascending())
+        assert all(len(part) <= at_most for part in parts)
+        found = np.concatenate([*parts, records[:0]])
+        assert found.tolist() == records[np.lexsort((records["row"], records["key"]))].tolist()
+        assert not own.exists()
+
+
+def test_records_that_agree_in_everything_are_sorted_too(tmp_path):
+    sorter = Sorter(tmp_path / "own", STAYING, 10, ("key", "row"), at_most=3)
+    sorter.add(np.zeros(10, STAYING))
+    assert [len(part) for part in sorter.ascending()] == [3, 3, 3, 1]
+
+
+@given(st.lists(st.integers(0, 5), max_size=50))
+def test_equal_keys_stay_in_order(keys):
+    array = np.array(keys, np.uint64)
+    assert in_order(array).tolist() == np.argsort(array, kind="stable").tolist()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 2**40, 2**63, 2**63 + 1, 2**64 - 1]), st.integers(0, 3)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_items_are_sorted_by_stratum_and_key_and_position(items):
+    keys, strata = np.array(items, np.uint64).T
+    strata = strata.astype(np.int64)
+    expected = np.lexsort((np.arange(len(keys)), keys, strata))
+    assert by_stratum(keys, strata).tolist() == expected.tolist()
+
+
+def test_rows_that_agree_keep_their_order_in_large_tables():
+    """An unstable sort is stable on short arrays only."""
+    data = fedopl.LoggedData(np.ones((5000, 1)), np.arange(5000) % 2, np.arange(5000))
+    of_row = assign_folds_and_set_apart(data, 5, 0.0, 0).of_row
+    turns = [of_row[data.actions == action] for action in (0, 1)]
+    assert turns[0].tolist() == turns[1].tolist() == [0, 1, 2, 3, 4] * 500
+
+
+def test_other_numbers_of_folds_are_dealt_in_the_same_turns(draw, tmp_path, monkeypatch):
+    data = draw(200)
+    stored = on_disk_too(data, tmp_path)
+    assign_folds_and_set_apart(stored, 5, 0.25, 0)
+    expected = assign_folds_and_set_apart(data, 3, 0.25, 0)
+    monkeypatch.setattr(folds, "_hashes", None)  # no row is looked at again
+    again = assign_folds_and_set_apart(stored, 3, 0.25, 0)
+    np.testing.assert_array_equal(again.of_row[:], expected.of_row)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_folds_of_other_rows_are_not_taken_for_these(draw, tmp_path, grouped):
+    groups = np.arange(200) // 4 if grouped else None
+    for seed in range(2):
+        data = draw(200, seed=seed, groups=groups)
+        found = assign_folds_and_set_apart(on_disk_too(data, tmp_path), 5, 0.25, 0)
+        expected = assign_folds_and_set_apart(data, 5, 0.25, 0)
+        np.testing.assert_array_equal(found.of_row[:], expected.of_row)
+
+
+def test_folds_cut_short_are_dealt_again(draw, tmp_path):
+    data = draw(100)
+    stored = on_disk_too(data, tmp_path)
+    first = assign_folds_and_set_apart(stored, 5, 0.25, 0)
+    expected = first.of_row[:]
+    for path in tmp_path.glob("*-*"):
+        os.truncate(path, 3)
+    np.testing.assert_array_equal(
+        assign_folds_and_set_apart(stored, 5, 0.25, 0).of_row[:], expected
+    )
+
+
+def test_a_part_knows_its_folds_and_how_many_parts_there_are(draw, tmp_path):
+    data = draw(100)
+    for source in (data, on_disk_too(data, tmp_path)):
+        whole = assign_folds_and_set_apart(source, 4, 0.25, 0)
+        expected = assign_folds_and_set_apart(data, 4, 0.25, 0)
+        rows = slice(int(np.argmin(expected.set_apart)), int(np.argmin(expected.set_apart)) + 1)
+        part = whole.part(rows)
+        assert part.of_row.tolist() == expected.of_row[rows].tolist()
+        assert not part.set_apart.any()
+        assert part.n_parts == whole.n_parts == 5
+        assert part.learns_from(4).all()
+
+
+def test_folds_made_by_hand_count_their_parts():
+    plain = Folds(of_row=np.array([0, 1, 2], np.uint16), n_folds=2, reason="")
+    assert plain.n_parts == plain.part(slice(0, 1)).n_parts == 3
+    assert Folds(of_row=np.array([0, 1, 1], np.uint16), n_folds=2, reason="").n_parts == 2
+
+
+def test_whole_folds_on_disk_are_refused_in_words(draw, tmp_path):
+    whole = assign_folds_and_set_apart(on_disk_too(draw(50), tmp_path), 4, 0.25, 0)
+    with pytest.raises(fedopl.DataError, match="a slice at a time"):
+        _ = whole.set_apart
+
+
+def test_keys_are_those_of_memory(draw, tmp_path):
+    data = draw(100)
+    keys = context_keys(on_disk_too(data, tmp_path), 3, "folds")
+    np.testing.assert_array_equal(keys, context_keys(data, 3, "folds"))
+
+
+def test_a_deal_that_fails_leaves_nothing(draw, tmp_path, monkeypatch):
+    stored = on_disk_too(draw(100), tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    def broken(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(external_sort, "_places", broken)
+    with pytest.raises(KeyboardInterrupt):
+        assign_folds_and_set_apart(stored, 5, 0.25, 0)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_is_refused_before_dealing(tmp_path, monkeypatch):
+    class Usage:
+        free = 100
+
+    monkeypatch.setattr(disk_array.shutil, "disk_usage", lambda _: Usage)
+    counts = np.array([1000])
+    with pytest.raises(fedopl.StorageError, match="dealing rows to folds needs 52,000 bytes"):
+        next(turns_of_rows(iter([]), counts, counts // 2, tmp_path))

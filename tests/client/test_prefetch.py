@@ -1,0 +1,73 @@
+import threading
+import time
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from fedopl.client.disk.prefetch import MADE_AT_ONCE, made_ahead
+
+
+def algebra_threads():
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+def test_what_is_made_comes_in_the_order_of_the_parts():
+    def make(part):
+        time.sleep(0.001 * (part % 3))
+        return part**2
+
+    assert list(made_ahead(make, range(20))) == [part**2 for part in range(20)]
+
+
+def test_several_threads_make_them_at_once():
+    meeting = threading.Barrier(MADE_AT_ONCE, timeout=30)  # which nobody passes alone
+    assert list(made_ahead(lambda _: meeting.wait() >= 0, range(2 * MADE_AT_ONCE)))
+
+
+def test_one_part_is_made_by_whoever_asks():
+    assert list(made_ahead(lambda _: threading.current_thread(), [1])) == [
+        threading.current_thread()
+    ]
+    assert not list(made_ahead(str, []))
+
+
+def test_no_more_parts_are_made_than_memory_is_meant_to_hold():
+    asked = []
+
+    def parts():
+        for part in range(30):
+            asked.append(part)
+            yield part
+
+    ahead = [asked[-1] - part for part in made_ahead(int, parts())]
+    assert max(ahead) == MADE_AT_ONCE
+
+
+def test_what_goes_wrong_reaches_whoever_asks():
+    def make(part):
+        if part == 3:
+            raise ValueError("the third")
+        return part
+
+    made = made_ahead(make, range(9))
+    assert [next(made) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="the third"):
+        next(made)
+
+
+def test_linear_algebra_has_one_thread_until_the_last_is_done():
+    with threadpool_limits(2, user_api="blas"):  # tests may run with one
+        before = algebra_threads()
+        assert set(before) == {2}
+        check_that_algebra_has_one_thread_meanwhile()
+        assert algebra_threads() == before
+
+
+def check_that_algebra_has_one_thread_meanwhile():
+    first, second = made_ahead(int, range(9)), made_ahead(int, range(9))
+    next(first)
+    next(second)
+    assert set(algebra_threads()) == {1}
+    first.close()
+    assert set(algebra_threads()) == {1}
+    assert list(second) == list(range(1, 9))

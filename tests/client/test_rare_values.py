@@ -1,0 +1,144 @@
+"""No sum singles out the rows that have a rare value."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedopl
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.rare_values import rare_values
+from fedopl.client.door import Door
+from fedopl.client.rows.study_rows import without_rare
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import OutcomeSums, SumOutcomes
+from fedopl.study.study import NuisancePlan, Study
+
+ACTIONS, FEATURES, MINIMUM = ("a", "b"), ("x", "y", "flag"), 5
+STUDY = Study(actions=ACTIONS, features=FEATURES, nuisances=NuisancePlan(folds=2))
+
+
+def logged(flags, n_rows=400, seed=0):
+    """Two ordinary features and a flag that is 1 in these rows."""
+    rng = np.random.default_rng(seed)
+    contexts = np.column_stack([rng.standard_normal((n_rows, 2)), np.zeros(n_rows)])
+    contexts[flags, 2] = 1.0
+    return fedopl.LoggedData(
+        contexts,
+        rng.integers(0, 2, n_rows),
+        rng.standard_normal(n_rows),
+        action_names=ACTIONS,
+        feature_names=FEATURES,
+    )
+
+
+def without_rare_cells(data, rows, cells, minimum):
+    """What is rare in a cell is changed; found in parts as well as in one go."""
+    contexts = data.contexts[rows]
+    n_cells = int(cells.max()) + 1
+    rare = rare_values(lambda: [(contexts, cells)], n_cells, minimum)
+    halves = [(contexts[k::2], cells[k::2]) for k in (0, 1)]
+    again = rare_values(lambda: halves, n_cells, minimum)
+    for one, other in zip(rare, again, strict=True):
+        assert one.feature == other.feature
+        assert np.array_equal(one.usual, other.usual)
+        assert np.array_equal(one.changed, other.changed)
+    return without_rare(data, rows, rare, cells)
+
+
+def without_rare_values(data, rows, minimum):
+    return without_rare_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
+
+
+def told_by(data, limits):
+    door = Door("north", data, STUDY, limits=limits)
+    query = codec.encode(SumOutcomes(study=STUDY.digest, exchange=0))
+    return door, codec.decode(door.handle(query), axis_sizes(STUDY))
+
+
+@pytest.mark.parametrize("n_rare", [1, 2, 4])
+def test_a_value_of_a_few_rows_is_taken_for_the_usual_one(n_rare):
+    data = logged(np.arange(n_rare))
+    training = np.ones(data.n_rows, bool)
+    assert not without_rare_values(data, training, MINIMUM).contexts[:, 2].any()
+    _, sums = told_by(data, Limits())
+    assert isinstance(sums, OutcomeSums)
+    assert not sums.sums[..., 2, :].any()
+
+
+def test_a_value_of_enough_rows_stays_and_so_does_everything_where_limits_are_open():
+    data = logged(np.arange(150))
+    training = np.ones(data.n_rows, bool)
+    assert without_rare_values(data, training, MINIMUM) is data
+    assert without_rare_values(logged([0]), training, 0).contexts[0, 2] == 1
+    _, sums = told_by(logged([0]), Limits.open())
+    assert sums.sums[..., 2, -2].sum() in (0, 1)
+
+
+def test_rows_set_apart_keep_their_values():
+    data = logged([0])
+    training = np.arange(data.n_rows) > 0
+    assert without_rare_values(data, training, MINIMUM).contexts[0, 2] == 1
+
+
+@pytest.mark.parametrize("n_flagged", [6, 9, 14, 30, 370, 394])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_told_cell_and_no_difference_holds_just_a_few_rows_of_a_value(n_flagged, seed):
+    flags = np.random.default_rng(seed).choice(400, n_flagged, replace=False)
+    door, sums = told_by(logged(flags, seed=seed), Limits())
+    rows, flagged = sums.sums[..., -2, -2], sums.sums[..., 2, -2]
+    for few in (flagged, rows - flagged):
+        assert ((few == 0) | (few >= MINIMUM)).all()
+    in_all = door._space.data.contexts[door._space.training, 2].sum()
+    changed = abs(in_all - flagged.sum())
+    assert changed == 0 or changed >= MINIMUM
+
+
+def test_ordinary_features_are_told_as_they_are():
+    guarded, opened = (
+        told_by(logged(np.arange(0, 400, 2)), x)[1] for x in (Limits(), Limits.open())
+    )
+    assert np.array_equal(guarded.sums, opened.sums)
+
+
+def test_rows_that_differ_from_what_most_have_are_taken_for_it_and_numbers_are_not():
+    data = logged(np.arange(40))
+    contexts = np.array(data.contexts)
+    contexts[:3, 2] = 3.5
+    contexts[3:40, 2] = 0.0
+    changed = fedopl.LoggedData(
+        contexts, data.actions, data.rewards, action_names=ACTIONS, feature_names=FEATURES
+    )
+    kept = without_rare_values(changed, np.ones(400, bool), MINIMUM)
+    assert not kept.contexts[:, 2].any()
+    assert np.array_equal(kept.contexts[:, :2], contexts[:, :2])
+
+
+def test_actions_whose_names_are_numbers_stay_what_they_are():
+    data = logged([0])
+    named = fedopl.LoggedData(
+        data.contexts,
+        np.array(["1", "0"])[data.actions],
+        data.rewards,
+        action_names=("1", "0"),
+        feature_names=FEATURES,
+    )
+    kept = without_rare_values(named, np.ones(400, bool), MINIMUM)
+    assert kept is not named
+    assert np.array_equal(kept.actions, data.actions)
+
+
+@given(st.integers(0, 2**32), st.floats(0, 1))
+def test_in_every_cell_a_value_is_that_of_none_or_of_enough_rows(seed, share):
+    rng = np.random.default_rng(seed)
+    data = logged(np.flatnonzero(rng.random(300) < share), n_rows=300, seed=seed % 1000)
+    cells = rng.integers(0, 6, 300)
+    everybody = np.ones(300, bool)
+    data = without_rare_values(data, everybody, MINIMUM)
+    kept = without_rare_cells(data, everybody, cells, MINIMUM)
+    changed = int((kept.contexts != data.contexts).sum())
+    assert changed == 0 or changed >= MINIMUM
+    for cell in range(6):
+        flags = kept.contexts[cells == cell, 2]
+        assert all(n == 0 or n >= MINIMUM for n in (flags.sum(), (1 - flags).sum()))

@@ -1,0 +1,162 @@
+"""What `check` finds between clients, and what it foretells, is what a run meets."""
+
+import pytest
+from tiny_study import NAMES, rows, write_csv, write_tiny
+
+import fedopl
+from fedopl.base.errors import FederationError
+from fedopl.engines import run
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return write_tiny(tmp_path / "tiny")
+
+
+def check(tiny):
+    return fedopl.check(tiny.study, tiny.clients)
+
+
+def test_clients_that_are_alike_differ_in_nothing(tiny):
+    found = check(tiny)
+    assert found.is_ready
+    assert (found.differences, found.problems) == ((), ())
+
+
+@pytest.mark.parametrize("factor", [12, 1 / 12])
+def test_another_unit_is_noticed(tiny, factor):
+    tiny.change(age=[f"{float(age) * factor:.3f}" for age in rows()["age"]])
+    (told,) = check(tiny).differences
+    assert "feature 'age' is " in told
+    assert "north" in told
+    assert "is it in the same unit?" in told
+
+
+def test_an_action_never_taken_and_a_level_never_seen_are_noticed(tiny):
+    tiny.change(arm=["usual"] * 160, living=["alone"] * 160)
+    assert check(tiny).differences == (
+        "action 'new' was never taken at north",
+        "feature 'living=alone' varies, but not at north",
+    )
+
+
+def test_a_client_that_cannot_be_read_does_not_keep_others_from_being_examined(tiny):
+    tiny.table().write_text("")
+    found = check(tiny)
+    assert not found.is_ready
+    assert found.clients["north"].data is None
+    assert found.clients["south"].data.n_rows == 160
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        (
+            "reward = 1.5",
+            "rows have an outcome beyond ±1.5, which the study declares that none",
+        ),
+        ("overlap = 0.5", "an action with a propensity below 0.5, which the study declares"),
+    ],
+)
+def test_rows_beyond_what_is_declared_are_a_problem(tiny, bound, said):
+    tiny.add(f"[declared]\n{bound}\n", tiny.study)
+    found = check(tiny)
+    assert not found.is_ready
+    (problem,) = found.clients["north"].problems
+    assert said in problem
+    assert f"(declared.{bound.split()[0]})" in problem
+    assert problem[0].isdigit()
+    assert "agree on a" in problem
+
+
+def test_rows_within_what_is_declared_are_no_problem(tiny):
+    tiny.add("[declared]\nreward = 1000\noverlap = 0.01\n", tiny.study)
+    assert check(tiny).is_ready
+
+
+# --- what is foretold -----------------------------------------------------------------------------
+
+
+def with_rows(tiny, **sizes):
+    for turn, name in enumerate(NAMES):
+        write_csv(tiny.table(name), rows(sizes.get(name, 160), seed=turn))
+
+
+def limits(tiny, text, name="north"):
+    tiny.add(f"[limits]\n{text}\n", tiny.settings(name))
+
+
+SITUATIONS = {
+    "nothing special": lambda tiny: None,
+    "few rows": lambda tiny: with_rows(tiny, north=60),
+    "one row": lambda tiny: with_rows(tiny, north=1),
+    "values kept secret": lambda tiny: limits(tiny, "values = false"),
+    "large cells": lambda tiny: limits(tiny, "minimum_cell = 40"),
+    "few parameters": lambda tiny: limits(tiny, "parameter_share = 0.02"),
+    "no descriptions": lambda tiny: limits(tiny, "descriptions = 0"),
+    "a small cap": lambda tiny: limits(tiny, "norm_cap = 50"),
+    "an action never taken": lambda tiny: tiny.change(arm=["usual"] * 160),
+    "an action never taken, refused": lambda tiny: (
+        tiny.change(arm=["usual"] * 160),
+        tiny.add('unseen = "refuse"\n'),
+    ),
+    "local nuisances": lambda tiny: tiny.add('kind = "local"\n'),
+    "rounds": lambda tiny: tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 50\n'),
+    "rounds and few rows": lambda tiny: (
+        with_rows(tiny, north=110),
+        tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 50\n'),
+    ),
+    "rounds and few rows and a secret": lambda tiny: (
+        with_rows(tiny, north=110),
+        tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 50\n'),
+        tiny.edit("[data]", 'secret = "hush"\n[data]', tiny.settings()),
+    ),
+    "the best of constant arms": lambda tiny: tiny.add('[policy]\nkind = "finite"\n'),
+    "climbing": lambda tiny: tiny.add('[policy]\noracle = "direct"\n'),
+    "all pairs": lambda tiny: tiny.add('[policy]\noracle = "wap"\n'),
+    "too many folds": lambda tiny: tiny.add("folds = 10\n"),
+    "an answer to every question": lambda tiny: (
+        tiny.edit('"Tiny"', '"Tiny"\nquorum = 1.0'),
+        limits(tiny, "minimum_rows = 150"),
+    ),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
+def test_what_is_foretold_is_what_a_run_meets(tiny, situation):
+    situation(tiny)
+    found = check(tiny)
+    met: dict[str, set[tuple[str, str]]] = {name: set() for name in NAMES}
+
+    def tell(latest):
+        for name, code in latest.refused.items():
+            met[name].add((latest.query, code))
+
+    try:
+        run.run(tiny.study, tiny.clients, out=tiny.out, watch=lambda *_: Telling(tell))
+        ended = True
+    except FederationError:
+        ended = False
+    assert {name: set(told) for name, told in found.refusals.items()} == met
+    assert found.is_ready == ended
+
+
+class Telling:
+    """A watch that passes every exchange on."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def __enter__(self):
+        return self.tell
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_questions_a_client_has_answered_before_count(tiny):
+    run.run(tiny.study, tiny.clients, out=tiny.out)
+    tiny.change(gain=[f"{float(gain) + 1:.4f}" for gain in rows()["gain"]])
+    found = check(tiny)
+    assert ("SumScores", "BUDGET_SPENT") in found.refusals["north"]
+    assert not found.is_ready

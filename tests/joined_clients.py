@@ -1,0 +1,79 @@
+"""Federations after a run, with all that the server has and, for tests, all that it has not."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.door import Door
+from fedopl.engines.in_process import InProcess
+from fedopl.messages.derived_sizes import most_candidates
+from fedopl.messages.vocabulary import Split
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
+from fedopl.server.federation import run_study
+from fedopl.server.mixtures.ask_values import asking
+from fedopl.study.study import Study
+
+
+@dataclass(eq=False)
+class Joined:
+    study: Study
+    data: dict
+    doors: dict
+    record: object
+
+    @property
+    def most(self):
+        return most_candidates(self.study)
+
+    @property
+    def statistics(self):
+        return self.record.tree or self.record.statistics
+
+    @property
+    def weights(self):
+        return self.record.mixture
+
+    def ask(self, split=Split.EVALUATION):
+        conversation = Conversation(self.study, InProcess(self.doors), Journal())
+        return asking(conversation, sorted(self.doors), split)
+
+    def rows(self, client, split=Split.TRAINING):
+        """Contexts, scores and shares of a client's rows."""
+        space = self.doors[client]._space
+        used = space.rows(split)
+        n_used = space.n_rows(split)
+        weights = np.ones(n_used) if space.data.weights is None else space.data.weights[used]
+        return space.data.contexts[used], space.scores[used], weights / weights.sum()
+
+    def value(self, client, policy, split=Split.TRAINING):
+        contexts, scores, shares = self.rows(client, split)
+        return shares @ scores[np.arange(len(scores)), policy.decide(contexts)]
+
+
+def run_federation(data, **options):
+    first = next(iter(data.values()))
+    options.setdefault("describe", False)
+    study = Study(actions=first.action_names, features=first.feature_names, **options)
+    doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
+    return Joined(study, data, doors, run_study(study, InProcess(doors)))
+
+
+@pytest.fixture
+def join():
+    """Run a study on a world's rows, or on rows as they are."""
+
+    def _join(world, sizes=None, draw=0, **options):
+        data = world
+        if sizes is not None:
+            # Known propensities: nothing has to be fitted, and tests take little time.
+            world = replace(world, known_propensities=True)
+            data = {
+                name: world.logged(name, size, draw)
+                for name, size in zip(world.clients, sizes, strict=True)
+            }
+        return run_federation(data, **options)
+
+    return _join

@@ -1,0 +1,295 @@
+import enum
+import struct
+import tracemalloc
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedopl.base.errors import WireError
+from fedopl.messages import codec
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.vocabulary import MESSAGES, Axis, Enrolment, Message, Refusal, Values
+from fedopl.study.study import Study
+
+STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), candidates=("rule",))
+SIZES = axis_sizes(STUDY)
+ANYTHING = {axis: range(2**32) for axis in Axis}
+HEADER = 8  # magic, version and code
+AWKWARD = np.array([0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1, 1 / 3])
+
+
+def message_of(kind, seed=0, pick=max):
+    """A message with every field filled, arrays as long (or short) as the study allows."""
+    rng = np.random.default_rng([kind.code, seed])
+    values = {}
+    for name, content in codec.FIELDS[kind]:
+        if isinstance(content, tuple):
+            shape = tuple(pick(SIZES[axis]) for axis in content)
+            values[name] = rng.choice(AWKWARD, shape) + rng.choice([0.0, -0.0], shape)
+        elif content is bytes:
+            values[name] = rng.bytes(32)
+        elif content is float:
+            values[name] = float(rng.choice(AWKWARD))
+        elif issubclass(content, enum.Enum):
+            values[name] = list(content)[-1]
+        else:
+            values[name] = int(rng.integers(-(2**63), 2**63 - 1))
+    return kind(**values)
+
+
+def arrays_of(kind):
+    return [name for name, content in codec.FIELDS[kind] if isinstance(content, tuple)]
+
+
+def bits(value):
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+
+
+KINDS = {kind.__name__: kind for kind in MESSAGES.values()}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+kinds_with_arrays = [kind for kind in KINDS.values() if arrays_of(kind)]
+every_array = pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, name) for kind in kinds_with_arrays for name in arrays_of(kind)],
+    ids=lambda part: part if isinstance(part, str) else part.__name__,
+)
+
+
+def replaced(message, **changes):
+    old = {field.name: getattr(message, field.name) for field in fields(message)}
+    return type(message)(**{**old, **changes})
+
+
+def where_arrays_start(kind):
+    """Where the first array of a message begins; all before it have a fixed size."""
+    start = HEADER
+    for _, content in codec.FIELDS[kind]:
+        if isinstance(content, tuple):
+            return start
+        start += 32 if content is bytes else 8
+    raise AssertionError("no array")
+
+
+@every_kind
+@pytest.mark.parametrize("pick", [max, min], ids=["longest", "shortest"])
+def test_every_message_comes_back_bit_for_bit(kind, pick):
+    message = message_of(kind, pick=pick)
+    encoded = codec.encode(message)
+    back = codec.decode(encoded, SIZES)
+    assert type(back) is kind
+    for field in fields(kind):
+        assert bits(getattr(back, field.name)) == bits(getattr(message, field.name))
+    assert codec.encode(back) == encoded
+
+
+@every_kind
+def test_what_was_decoded_cannot_be_written_to(kind):
+    back = codec.decode(codec.encode(message_of(kind)), SIZES)
+    for name in arrays_of(kind):
+        assert not getattr(back, name).flags.writeable
+
+
+def test_codes_are_the_messages_own_and_each_is_used_once():
+    assert all(code == kind.code for code, kind in MESSAGES.items())
+    kinds = [kind for kind in Message.__subclasses__() if "vocabulary" in kind.__module__]
+    assert {kind.code for kind in kinds} == set(MESSAGES)
+    assert len(kinds) == len(MESSAGES)
+
+
+@every_kind
+def test_a_message_cut_off_anywhere_is_refused(kind):
+    encoded = codec.encode(message_of(kind, pick=min))
+    for length in range(len(encoded)):
+        with pytest.raises(WireError):
+            codec.decode(encoded[:length], SIZES)
+
+
+@every_kind
+@pytest.mark.parametrize("more", [b"\0", b"fopl", bytes(8)])
+def test_bytes_after_the_last_field_are_refused(kind, more):
+    with pytest.raises(WireError, match="left over"):
+        codec.decode(codec.encode(message_of(kind)) + more, SIZES)
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_other_magic_is_refused(position):
+    encoded = bytearray(codec.encode(message_of(Refusal)))
+    encoded[position] ^= 0x20
+    with pytest.raises(WireError, match="not a message of ours"):
+        codec.decode(bytes(encoded), SIZES)
+
+
+@pytest.mark.parametrize("version", [0, 2, 255, 65535])
+def test_another_version_is_refused_by_name(version):
+    encoded = codec.encode(message_of(Refusal))
+    with pytest.raises(codec.WrongVersionError, match=f"version 1, came {version}"):
+        codec.decode(encoded[:4] + struct.pack("<H", version) + encoded[6:], SIZES)
+
+
+@pytest.mark.parametrize("code", sorted({0, 4, 63, 67, 73, 255, 65535} - set(MESSAGES)))
+def test_an_unknown_message_is_refused(code):
+    encoded = codec.encode(message_of(Refusal))
+    with pytest.raises(WireError, match=f"unknown message {code}"):
+        codec.decode(encoded[:6] + struct.pack("<H", code) + encoded[8:], SIZES)
+
+
+@pytest.mark.parametrize("ndim", [0, 1, 2, 3, 4, 5, 255])
+@pytest.mark.parametrize("kind", kinds_with_arrays, ids=lambda kind: kind.__name__)
+def test_an_array_that_declares_other_axes_is_refused(kind, ndim):
+    encoded = bytearray(codec.encode(message_of(kind)))
+    start = where_arrays_start(kind)
+    expected, encoded[start] = encoded[start], ndim
+    if ndim != expected:
+        with pytest.raises(WireError, match=f"expected {expected} axes, came {ndim}"):
+            codec.decode(bytes(encoded), SIZES)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4, 5])
+@every_array
+def test_an_array_of_other_axes_is_not_sent(kind, name, ndim):
+    message = message_of(kind)
+    if ndim != getattr(message, name).ndim:
+        with pytest.raises(WireError, match=f"{name}: expected"):
+            codec.encode(replaced(message, **{name: np.zeros((1,) * ndim)}))
+
+
+def test_a_bare_number_is_not_sent_as_an_array():
+    with pytest.raises(WireError, match="rows_per_action: expected 1 axes, came 0"):
+        codec.encode(replaced(message_of(Enrolment), rows_per_action=np.float64(3)))
+
+
+@every_array
+@pytest.mark.parametrize("by", [-1, 1, 1000], ids=["short", "long", "far too long"])
+def test_an_axis_of_another_size_is_refused(kind, name, by):
+    message = message_of(kind)
+    shape = getattr(message, name).shape
+    axes = dict(codec.FIELDS[kind])[name]
+    for position, axis in enumerate(axes):
+        size = (max(SIZES[axis]) if by > 0 else min(SIZES[axis])) + by
+        if size < 0:
+            continue
+        changed = np.zeros((*shape[:position], size, *shape[position + 1 :]))
+        encoded = codec.encode(replaced(message, **{name: changed}))
+        with pytest.raises(WireError, match=f"{name}: {size} {axis.value}"):
+            codec.decode(encoded, SIZES)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, ANYTHING], ids=["of the study", "any size"])
+@pytest.mark.parametrize("kind", kinds_with_arrays, ids=lambda kind: kind.__name__)
+def test_a_huge_shape_is_refused_before_anything_is_allocated(kind, sizes):
+    encoded = bytearray(codec.encode(message_of(kind)))
+    start = where_arrays_start(kind) + 1
+    n_axes = len(next(content for _, content in codec.FIELDS[kind] if isinstance(content, tuple)))
+    encoded[start : start + 4 * n_axes] = b"\xff" * (4 * n_axes)
+    content = bytes(encoded)
+    tracemalloc.start()
+    with pytest.raises(WireError):
+        codec.decode(content, sizes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_a_shape_whose_product_overflows_to_something_small_is_refused():
+    content = codec.encode(message_of(Values))
+    start = where_arrays_start(Values)
+    # 2³¹ · 2³⁰ numbers of 8 bytes are 2⁶⁴ bytes: zero, to arithmetic of 64 bits.
+    forged = content[:start] + struct.pack("<BI", 1, 0) + struct.pack("<BII", 2, 2**31, 2**30)
+    with pytest.raises(WireError, match="cut off"):
+        codec.decode(forged, ANYTHING)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@every_array
+def test_a_number_that_is_not_finite_is_refused(kind, name, bad):
+    message = message_of(kind)
+    array = np.array(getattr(message, name))
+    array.reshape(-1)[-1] = bad
+    with pytest.raises(WireError, match=f"{name}: not all numbers are finite"):
+        codec.decode(codec.encode(replaced(message, **{name: array})), SIZES)
+
+
+FLOATS = [
+    (kind, name)
+    for kind in KINDS.values()
+    for name, content in codec.FIELDS[kind]
+    if content is float
+]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("kind", "name"), FLOATS, ids=str)
+def test_a_lone_number_that_is_not_finite_is_refused(kind, name, bad):
+    with pytest.raises(WireError, match=f"{name}: not a finite number"):
+        codec.decode(codec.encode(replaced(message_of(kind), **{name: bad})), SIZES)
+
+
+ENUMS = [
+    (kind, name)
+    for kind in KINDS.values()
+    for name, content in codec.FIELDS[kind]
+    if isinstance(content, type) and issubclass(content, enum.Enum)
+]
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 0, 99, 2**63 - 1])
+@pytest.mark.parametrize(("kind", "name"), ENUMS, ids=str)
+def test_a_value_outside_its_list_is_refused(kind, name, value):
+    with pytest.raises(WireError, match=f"{name}: not one of the values"):
+        codec.decode(codec.encode(replaced(message_of(kind), **{name: value})), SIZES)
+
+
+def test_a_message_longer_than_the_cap_is_refused_before_it_is_looked_at():
+    encoded = codec.encode(message_of(Enrolment))
+    assert codec.decode(encoded, SIZES, largest=len(encoded))
+    with pytest.raises(WireError, match="at most"):
+        codec.decode(encoded, SIZES, largest=len(encoded) - 1)
+    with pytest.raises(WireError, match="at most 1,073,741,824 bytes"):
+        codec.decode(bytes(codec.LARGEST_MESSAGE + 1), SIZES)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_digest_has_its_length(size):
+    with pytest.raises(WireError, match="digest of 32 bytes"):
+        codec.encode(replaced(message_of(Refusal), study=bytes(size)))
+
+
+def message_or_wire_error(content):
+    try:
+        message = codec.decode(content, SIZES)
+    except WireError:
+        return
+    assert type(message) in codec.FIELDS
+    assert codec.encode(message) == content
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_random_bytes_are_never_anything_but_a_message_or_refused(content):
+    message_or_wire_error(content)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(MESSAGES)), st.binary(max_size=300))
+def test_random_bytes_after_a_good_header_are_no_worse(code, content):
+    message_or_wire_error(struct.pack("<4sHH", codec.MAGIC, 1, code) + content)
+
+
+@st.composite
+def mutated(draw):
+    kind = draw(st.sampled_from(list(KINDS.values())))
+    content = bytearray(codec.encode(message_of(kind, pick=draw(st.sampled_from([min, max])))))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(content)))
+        length = draw(st.sampled_from([0, 1, 1, 1, 4, 8]))
+        content[start : start + length] = draw(st.binary(max_size=9))
+    return bytes(content)
+
+
+@settings(max_examples=300)
+@given(mutated())
+def test_a_message_that_was_tampered_with_is_a_message_or_refused(content):
+    message_or_wire_error(content)

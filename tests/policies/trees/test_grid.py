@@ -1,0 +1,158 @@
+"""Thresholds that are agreed on: about equally full, round, and nobody's value."""
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.base.errors import OptionError
+from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.vocabulary import N_FINE_BINS
+from fedopl.server.aggregate.grid_agreement import thresholds
+from fedopl.server.exchange_counts import expected_trips
+from fedopl.study.study import Study
+
+RNG = np.random.default_rng(0)
+
+
+def learned(columns, bins=8, n_clients=2, limits="open", **options):
+    """A run on columns that are shared out, with rewards that do not matter."""
+    n_rows = len(columns)
+    clients = {
+        f"client {part}": fedopl.LoggedData(
+            columns[part::n_clients],
+            np.arange(len(columns[part::n_clients])) % 2,
+            RNG.normal(size=len(columns[part::n_clients])),
+            propensities=np.full(len(columns[part::n_clients]), 0.5),
+        )
+        for part in range(n_clients)
+    }
+    assert n_rows == sum(data.n_rows for data in clients.values())
+    plan = fedopl.TreePlan(bins=bins)
+    return fedopl.learn(clients, policy="tree", tree=plan, limits=limits, **options)
+
+
+SHAPES = {
+    "normal": RNG.normal(50, 12, 4000),
+    "far from zero": 2000 + 20 * RNG.random(4000),
+    "tiny": 1e-7 * RNG.normal(size=4000),
+    "long tail": RNG.lognormal(0, 2, 4000),
+    "heavy tails": RNG.standard_cauchy(4000),
+}
+
+
+@pytest.mark.parametrize("limits", ["open", "guarded"])
+@pytest.mark.parametrize("column", SHAPES.values(), ids=SHAPES)
+def test_bins_are_about_equally_full(column, limits):
+    (cuts,) = learned(column[:, None], limits=limits).tree.grid.cuts
+    assert len(cuts) == 7
+    shares = np.bincount(np.searchsorted(cuts, column)) / len(column)
+    assert shares.min() > 0.04
+    assert shares.max() < 0.22
+
+
+def test_thresholds_are_round_and_nobodys_value():
+    column = RNG.normal(50, 12, 4000)
+    (cuts,) = learned(column[:, None], bins=32).tree.grid.cuts
+    assert all(round(cut, 1) == cut for cut in cuts)
+    assert not np.isin(cuts, column).any()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 1], [0.5]),
+        ([0, 1, 2, 3], [0.5, 1.5, 2.5]),
+        ([1, 2, 3, 4, 5, 6, 7], [1.5, 2.5, 3.5, 4.5, 5.5, 6.5]),
+        ([-100, 0, 1000], [-50, 500]),
+        ([3], []),
+    ],
+)
+def test_numbers_that_come_in_steps_are_cut_between_them(values, expected):
+    column = RNG.choice(np.array(values, float), 3000)
+    run = learned(column[:, None])
+    (cuts,) = run.tree.grid.cuts
+    assert len(cuts) == len(expected)
+    sorted_values = np.sort(np.unique(column))
+    for cut, low, high in zip(cuts, sorted_values, sorted_values[1:], strict=False):
+        assert low < cut < high
+    if expected and np.ptp(values) < 10:
+        assert cuts == tuple(expected)
+        assert [r.query for r in run.rounds].count("CountBins") == 1
+
+
+def test_rows_are_counted_again_where_bins_are_too_coarse_and_only_there():
+    smooth, skewed = RNG.normal(size=(4000, 1)), RNG.lognormal(0, 2, (4000, 1))
+    assert [r.query for r in learned(smooth).rounds].count("CountBins") == 1
+    assert [r.query for r in learned(skewed).rounds].count("CountBins") == 2
+
+
+def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
+    columns = RNG.normal(size=(600, 2))
+    clients = {
+        "a": fedopl.LoggedData(columns, np.arange(600) % 2, RNG.normal(size=600)),
+    }
+    plan = fedopl.TreePlan(cuts={"x0": (-1, 0.25), "x1": (0,)})
+    run = fedopl.learn(clients, policy="tree", tree=plan)
+    assert run.tree.grid.cuts == ((-1, 0.25), (0,))
+    trips = {r.query: r.trip for r in run.rounds}
+    assert "CountBins" not in trips
+    assert trips["SumCells"] == trips["SumScores"] == 1  # nobody has to be asked twice
+    assert max(trips.values()) + 1 == expected_trips(run.study, len(run.rows)) == 3
+
+
+def test_columns_that_may_not_be_asked_about_are_not_cut():
+    run = learned(RNG.normal(size=(600, 3)))
+    assert all(len(cuts) == 7 for cuts in run.tree.grid.cuts)
+    clients = {
+        "a": fedopl.LoggedData(RNG.normal(size=(600, 3)), np.arange(600) % 2, RNG.random(600))
+    }
+    only = fedopl.learn(clients, policy="tree", tree=fedopl.TreePlan(bins=8, columns=("x1",)))
+    assert [len(cuts) for cuts in only.tree.grid.cuts] == [0, 7, 0]
+
+
+def test_the_grid_does_not_depend_on_the_mixture():
+    columns = np.concatenate([RNG.normal(0, 1, (500, 1)), RNG.normal(9, 1, (500, 1))])
+    clients = {
+        name: fedopl.LoggedData(part, np.arange(500) % 2, RNG.random(500))
+        for name, part in (("a", columns[:500]), ("b", columns[500:]))
+    }
+    grids = [
+        fedopl.learn(clients, policy="tree", mixture=mixture).tree.grid.cuts
+        for mixture in ("empirical", {"a": 0.99, "b": 0.01})
+    ]
+    assert grids[0] == grids[1]
+
+
+def test_a_grid_with_more_cells_than_anybody_could_tell_is_refused():
+    features = tuple(f"x{f}" for f in range(200))
+    options = {"actions": ("a", "b"), "features": features, "policy": "tree"}
+    with pytest.raises(OptionError, match=r"tree: its grid has up to 20,384,000 cells.*columns"):
+        Study(**options)
+    assert Study(**options, tree={"bins": 8}).most_cells < 10_000_000
+    few = Study(**options, tree={"columns": ("x0", "x7")})
+    assert few.most_cells == 33_461  # columns that are not asked about have one bin
+
+
+def test_a_grid_whose_cells_no_message_could_hold_is_refused():
+    features = tuple(f"x{f}" for f in range(100))
+    many = {"actions": [f"a{a}" for a in range(30)], "features": features, "policy": "tree"}
+    with pytest.raises(OptionError, match=r"tree: its grid has .* cells in 1 node at .* message"):
+        Study(**many)
+    few = {**many, "actions": ("a", "b")}
+    assert Study(**few).most_cells == Study(**few, tree={"depth": 4}).most_cells
+    with pytest.raises(OptionError, match=r"in 8 nodes at once.*depth"):
+        Study(**few, tree={"depth": 5})
+
+
+def test_no_rows_between_the_cuts_is_no_threshold():
+    cuts = np.linspace(0, 1, N_FINE_BINS - 1)
+    assert thresholds(cuts, np.zeros(N_FINE_BINS), 8) == []
+    assert thresholds(cuts, np.eye(N_FINE_BINS)[0] * 9, 8) == []
+
+
+def test_who_counts_wrongly_is_left_out():
+    columns = RNG.normal(size=(400, 1))
+    with pytest.raises(
+        fedopl.FederationError, match=r"(?s)CountBins: 0 of 2 .*BUDGET_SPENT.*count_queries"
+    ):
+        learned(columns, limits=Limits(count_queries=0))

@@ -1,0 +1,27 @@
+"""Shares of people in leaves, where some clients hide theirs."""
+
+import numpy as np
+import pytest
+
+from fedopl.messages.vocabulary import LeafValues
+from fedopl.server.aggregate.leaf_table import _shares
+
+
+def told(shares, counts):
+    nothing = np.zeros((len(shares), 2))
+    fields = dict.fromkeys(("rows", "degrees_of_freedom", "means", "variances"), nothing)
+    numbers = {"shares": np.array(shares), "counts": np.array(counts)}
+    return LeafValues(study=b"", exchange=0, **numbers, **fields)
+
+
+@pytest.mark.parametrize(
+    ("shares", "counts", "expected"),
+    [
+        ((0.5, 0.3, 0.2), (10.0, 10.0, 80.0), (0.5, 0.3, 0.2)),  # nothing is hidden
+        ((0.4, 0.0, 0.0), (40.0, 20.0, 10.0), (0.4, 0.4, 0.2)),
+        ((0.4, 0.0, 0.0), (40.0, 0.0, 0.0), (0.4, 0.3, 0.3)),  # both were rounded down
+        ((0.0, 0.0), (0.0, 0.0), (0.5, 0.5)),
+    ],
+)
+def test_what_a_client_hides_is_divided_by_rounded_counts(shares, counts, expected):
+    assert _shares(told(shares, counts)).tolist() == pytest.approx(expected)
