@@ -13,9 +13,9 @@ import tempfile
 import numpy as np
 from harness import Column, Options, Row, Table, in_child, options, spread, tell, write
 from process import growth
+from trees import BINS, LARGEST, MEDIUM, compile_first, on_grid, on_observed, problem
 
 import fedopl
-from trees import BINS, LARGEST, MEDIUM, compile_first, on_grid, on_observed, problem
 
 DRAWS = 20
 COLUMNS = (Column("what", "{what}", text=True), Column("measured", "{measured}"))

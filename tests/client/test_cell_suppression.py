@@ -12,7 +12,8 @@ from fedopl.client.disclosure.cell_suppression import (
     rests_on_few,
 )
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.cell_tables import EVERYBODY, Binning, ScoredRows, cell_sums
+from fedopl.client.local.cell_tables import EVERYBODY, Binning, cell_sums
+from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.columns import LevelColumn, NumberColumn
 from fedopl.policies.tree import Leaf, Split
 from fedopl.policies.trees.grid import grid_of

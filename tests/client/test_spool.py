@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 import fedopl
-from fedopl.client.disk.store import fingerprint
 from fedopl.client.table import spool as spooling
+from fedopl.client.table.logged_data import fingerprint
 from fedopl.client.table.spool import spool
 
 N_ROWS = 101

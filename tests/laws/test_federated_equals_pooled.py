@@ -6,7 +6,8 @@ import pytest
 import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.local.cell_tables import Binning, ScoredRows, cell_sums
+from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances
 from fedopl.client.scoring.scores import aipw_scores

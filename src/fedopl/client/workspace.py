@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.random_rounding import rounding_draws
 from fedopl.client.disclosure.release_history import Told
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.local.cell_tables import ScoredRows
 from fedopl.client.local.local_policy import learned_alone
 from fedopl.client.local.local_steps import Examples, examples
 from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
 from fedopl.client.local.vowpal import Vowpal
-from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import DealtRows
@@ -81,6 +81,10 @@ class Workspace:
     def fingerprint(self) -> str:
         """Changes whenever the rows do; it never leaves the client."""
         return self._rows.fingerprint
+
+    def rounding_draws(self, asked: FloatArray | None = None) -> np.random.Generator:
+        """Draws for random rounding: the same for the same rows and the same query."""
+        return rounding_draws(self.study.seed, self.fingerprint, asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""

@@ -6,9 +6,8 @@ from importlib.util import find_spec
 
 from fedopl.base.errors import OptionError
 from fedopl.base.options import check_whole
-from fedopl.client.disk.store import fingerprint
 from fedopl.client.door import Door
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.kinds import Policy
 from fedopl.study.study import Study
 

@@ -8,7 +8,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.estimate_values import deciders, n_policies, policies_in, told_on
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import differences
-from fedopl.client.disclosure.random_rounding import rounded, rounding_draws
+from fedopl.client.disclosure.random_rounding import rounded
 from fedopl.client.disclosure.small_cells import shown_counts
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import made_ahead
@@ -48,7 +48,7 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
     }
     if minimum_cell < 2:
         return told
-    rng = rounding_draws(space)
+    rng = space.rounding_draws()
     return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.cell_suppression import guarded_cells, possible_loss, rests_on_few
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.random_rounding import rounded, rounding_draws
+from fedopl.client.disclosure.random_rounding import rounded
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
@@ -42,7 +42,7 @@ def count_bins(space: Workspace, query: CountBins, minimum_cell: int) -> dict[st
             found[place] += np.bincount(bins, minlength=found.shape[1])
     if minimum_cell < 2:
         return {"counts": found}
-    return {"counts": rounded(found, minimum_cell, rounding_draws(space, query.cuts))}
+    return {"counts": rounded(found, minimum_cell, space.rounding_draws(query.cuts))}
 
 
 def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def value_leaves(
         _check_leaves(space, query.tree, told, needed)
     counts = found.counts.astype(np.float64)
     if minimum_cell > 1:
-        counts = rounded(counts, minimum_cell, rounding_draws(space, query.tree))
+        counts = rounded(counts, minimum_cell, space.rounding_draws(query.tree))
     shares = np.where(told, found.weights / found.weights.sum(), 0.0)
     return {"counts": counts, "shares": shares, **found.fields(told, needed)}
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
-from fedopl.client.workspace import Workspace
 
 
 def rounded(
@@ -20,11 +19,13 @@ def rounded(
     return np.floor(counts / base + rng.random(counts.shape)) * base
 
 
-def rounding_draws(space: Workspace, asked: FloatArray | None = None) -> np.random.Generator:
-    """Draws that depend on the rows, which nobody else knows, and on what was asked.
+def rounding_draws(
+    seed: int, fingerprint: str, asked: FloatArray | None = None
+) -> np.random.Generator:
+    """Draws that depend on the rows (`fingerprint`), which nobody else knows, and on the query.
 
     So asking the same again changes nothing.
     """
     what = b"" if asked is None else hashlib.sha256(asked.tobytes()).digest()
-    purpose = f"rounding {space.fingerprint} {what.hex()}".rstrip()
-    return generator_for(space.study.seed, purpose=purpose)
+    purpose = f"rounding {fingerprint} {what.hex()}".rstrip()
+    return generator_for(seed, purpose=purpose)

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.files import write_atomically
-from fedopl.client.disk.disk_array import DiskArray
-from fedopl.client.table.logged_data import LoggedData
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -64,20 +62,3 @@ class FolderStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
-
-
-def fingerprint(data: LoggedData) -> str:
-    """Changes whenever the rows do; it never leaves the client."""
-    digest = hashlib.blake2b(digest_size=16)
-    arrays = (data.contexts, data.actions, data.rewards, data.propensities, data.weights)
-    for array in (*arrays, data.groups):
-        digest.update(b"none" if array is None else _content(array))
-    return digest.hexdigest()
-
-
-def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
-    if not isinstance(array, DiskArray):
-        return np.ascontiguousarray(array).data
-    if not array.digest:
-        raise ValueError(f"{array.path}: nobody took its digest")
-    return array.digest.encode()

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.columns import Column
 from fedopl.policies.tree import Leaf, Node, leaf_positions, nodes_of
 from fedopl.policies.trees.grid import Grid
@@ -74,20 +75,6 @@ class Binning:
     @cached_property
     def _leaves(self) -> list[int]:
         return [node.action for node in nodes_of(self.partition) if isinstance(node, Leaf)]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ScoredRows:
-    """Rows to learn a tree from."""
-
-    contexts: FloatArray  # (n_rows, n_features)
-    scores: FloatArray  # (n_rows, n_actions), NaN where there is none
-    weights: FloatArray | None  # (n_rows,)
-
-    @cached_property
-    def usable(self) -> BoolArray:  # (n_rows,)
-        """The rows that have any score."""
-        return np.asarray(np.isfinite(self.scores).any(axis=1))
 
 
 def row_numbers(

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.cell_tables import ScoredRows
 from fedopl.client.local.local_tree import tree_alone
 from fedopl.client.local.score_means import means_of
-from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.study_rows import DealtRows
 from fedopl.messages.vocabulary import RefusalCode
 from fedopl.policies.tree import as_array

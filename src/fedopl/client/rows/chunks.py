@@ -5,17 +5,31 @@ are set apart come last. So every split of them is a slice, which costs nothing 
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.local.cell_tables import ScoredRows
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.vocabulary import Split
 
 # Of rows on disk, so many are in memory at a time.
 ROWS_PER_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoredRows:
+    """Rows to learn a tree from."""
+
+    contexts: FloatArray  # (n_rows, n_features)
+    scores: FloatArray  # (n_rows, n_actions), NaN where there is none
+    weights: FloatArray | None  # (n_rows,)
+
+    @cached_property
+    def usable(self) -> BoolArray:  # (n_rows,)
+        """The rows that have any score."""
+        return np.asarray(np.isfinite(self.scores).any(axis=1))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

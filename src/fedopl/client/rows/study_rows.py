@@ -13,11 +13,10 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.rare_values import RareValues, rare_values, without
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import made_ahead
-from fedopl.client.disk.store import fingerprint
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, in_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
 from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.vocabulary import N_PARTS, RefusalCode, Split
 from fedopl.study.study import Study
 

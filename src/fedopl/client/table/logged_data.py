@@ -1,5 +1,6 @@
 """Logged decisions: what was seen, what was done, what was gained."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,24 @@ def folder_of(data: LoggedData) -> Path:
     if not isinstance(contexts, DiskArray):
         raise TypeError("these rows are in memory")
     return contexts.path.parent
+
+
+def fingerprint(data: LoggedData) -> str:
+    """A hash of all rows, so it changes whenever they do; it never leaves the client."""
+    digest = hashlib.blake2b(digest_size=16)
+    arrays = (data.contexts, data.actions, data.rewards, data.propensities, data.weights)
+    for array in (*arrays, data.groups):
+        digest.update(b"none" if array is None else _content(array))
+    return digest.hexdigest()
+
+
+def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
+    """What stands for an array in the fingerprint: its bytes, or the digest of its file."""
+    if not isinstance(array, DiskArray):
+        return np.ascontiguousarray(array).data
+    if not array.digest:
+        raise ValueError(f"{array.path}: nobody took its digest")
+    return array.digest.encode()
 
 
 def trusted(
