@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fedopl.client.disclosure.cell_suppression import (
-    guarded_cells,
-    hidden_cells,
+    has_small_cut,
     possible_loss,
-    rests_on_few,
+    suppress_cells,
+    suppressed_cells,
 )
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.cell_tables import EVERYBODY, Binning, cell_sums
@@ -82,7 +82,7 @@ def worlds(draw, n_bins, most_rows=80):
 def what_is_told_of_each_row(bins, binning, needed=NEEDED):
     """The factor that each row's score has in every number that is told, by part."""
     sums = sums_of(bins, binning, np.eye(len(bins)))
-    return guarded_cells(sums, binning.grid, needed)[..., FIRST_ACTION:]
+    return suppress_cells(sums, binning.grid, needed)[..., FIRST_ACTION:]
 
 
 def can_single_out(factors, bins, needed=NEEDED):
@@ -164,7 +164,7 @@ def test_of_two_columns_that_nearly_repeat_each_other_the_second_is_not_cut():
     bins = np.vstack([bins, [[0, 1]]])
     binning = binning_of(bins, (3, 3))
     sums = sums_of(bins, binning, np.ones((len(bins), 1)))
-    told = guarded_cells(sums, binning.grid, NEEDED)[0, :, ROWS]
+    told = suppress_cells(sums, binning.grid, NEEDED)[0, :, ROWS]
     assert told[binning.grid.tables[0, 0]].tolist() == [41, 40, 40]
     assert len(set(told[binning.grid.tables[1, 1]])) < 3
 
@@ -173,7 +173,7 @@ def test_columns_that_repeat_each_other_are_told_in_full():
     bins = rows_in(np.diag([40, 6, 40]))
     binning = binning_of(bins, (3, 3))
     sums = sums_of(bins, binning, np.ones((len(bins), 1)))
-    assert np.array_equal(guarded_cells(sums, binning.grid, NEEDED), sums)
+    assert np.array_equal(suppress_cells(sums, binning.grid, NEEDED), sums)
 
 
 # --- cells and cuts -----------------------------------------------------------------------------
@@ -181,14 +181,14 @@ def test_columns_that_repeat_each_other_are_told_in_full():
 
 @given(tables(1, most_lines=5))
 def test_the_search_for_a_small_cut_is_exact(drawn):
-    assert rests_on_few(drawn[0], NEEDED) == (smallest_cut(drawn[0]) < NEEDED)
+    assert has_small_cut(drawn[0], NEEDED) == (smallest_cut(drawn[0]) < NEEDED)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
 @given(st.data())
 def test_what_is_hidden_has_no_small_cut_in_any_part(n_layers, data):
     rows = data.draw(tables(n_layers))
-    hidden = hidden_cells(rows, NEEDED)
+    hidden = suppressed_cells(rows, NEEDED)
     assert not ((rows > 0) & (rows < NEEDED))[:, ~hidden].any()
     if any(smallest_cut(layer * hidden) < NEEDED for layer in rows):
         assert any(smallest_cut(layer) < NEEDED for layer in rows)  # then bins have to be joined
@@ -198,19 +198,19 @@ def test_what_is_hidden_has_no_small_cut_in_any_part(n_layers, data):
 def test_a_large_cell_of_one_part_does_not_hide_a_small_one_of_another():
     # Hidden with the first column's large cells, those 2 rows of the second part stood alone.
     rows = np.array([[[20.0, 50, 30], [30, 20, 30]], [[2, 0, 30], [30, 20, 30]]])
-    hidden = hidden_cells(rows, NEEDED)
+    hidden = suppressed_cells(rows, NEEDED)
     assert smallest_cut(rows[1] * hidden) >= NEEDED
 
 
 def test_nothing_is_hidden_where_no_cell_is_small():
-    assert not hidden_cells(np.array([[[0.0, 5], [60, 7]]]), NEEDED).any()
+    assert not suppressed_cells(np.array([[[0.0, 5], [60, 7]]]), NEEDED).any()
 
 
 def test_what_was_hidden_in_the_whole_stays_hidden():
     parts = np.array([[[0.0, 20], [20, 20]], [[20.0, 20], [20, 20]]])
     before = np.array([[False, True], [False, False]])
-    assert hidden_cells(parts, NEEDED, before)[0, 1]
-    assert not hidden_cells(parts, NEEDED).any()
+    assert suppressed_cells(parts, NEEDED, before)[0, 1]
+    assert not suppressed_cells(parts, NEEDED).any()
 
 
 # --- what is told -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_totals_stay_and_no_count_is_negative(bins, has_parts, is_weighted):
     weights = rng.uniform(0.5, 2, len(bins)) if is_weighted else None
     sums = sums_of(bins, binning, rng.standard_normal((len(bins), 2)), weights)
     try:
-        told = guarded_cells(sums, binning.grid, NEEDED)
+        told = suppress_cells(sums, binning.grid, NEEDED)
     except RefusedError:
         assume(False)
     assert (told[..., [ROWS, WEIGHT]] >= 0).all()
@@ -237,7 +237,7 @@ def test_no_small_cell_is_told_as_it_is(bins):
     rng = np.random.default_rng(len(bins))
     binning = binning_of(bins, (5, 4))
     sums = sums_of(bins, binning, rng.standard_normal((len(bins), 2)))
-    told = guarded_cells(sums, binning.grid, NEEDED)
+    told = suppress_cells(sums, binning.grid, NEEDED)
     small = (sums[..., ROWS] > 0) & (sums[..., ROWS] < NEEDED)
     assert not np.isclose(told[small][:, FIRST_ACTION:], sums[small][:, FIRST_ACTION:]).all(1).any()
 
@@ -248,7 +248,7 @@ def test_what_is_told_of_hidden_cells_follows_from_the_sums_of_their_bins():
         bins = rows_in(np.array([[few, 60 - few], [60 - few, few]]))
         binning = binning_of(bins, (2, 2))
         sums = sums_of(bins, binning, np.ones((len(bins), 2)))
-        answers.append(guarded_cells(sums, binning.grid, NEEDED))
+        answers.append(suppress_cells(sums, binning.grid, NEEDED))
     assert len({answer.tobytes() for answer in answers}) == 1
 
 
@@ -256,7 +256,7 @@ def test_fewer_rows_than_needed_are_not_told_of_at_all():
     bins = np.zeros((NEEDED - 1, 2), int)
     binning = binning_of(bins, (2, 2))
     with pytest.raises(RefusedError, match="SMALL_CELLS"):
-        guarded_cells(sums_of(bins, binning, np.ones((len(bins), 1))), binning.grid, NEEDED)
+        suppress_cells(sums_of(bins, binning, np.ones((len(bins), 1))), binning.grid, NEEDED)
 
 
 def test_a_sum_that_rests_on_a_few_of_a_cells_rows_is_hidden_too():
@@ -268,9 +268,9 @@ def test_a_sum_that_rests_on_a_few_of_a_cells_rows_is_hidden_too():
     place = binning.grid.tables[0, 1].start + 4
     known = FIRST_ACTION + 2 + 1
     assert sums[0, place, known] == 2
-    unaware = guarded_cells(sums, binning.grid, NEEDED)
+    unaware = suppress_cells(sums, binning.grid, NEEDED)
     assert unaware[0, place, known] == 2
-    told = guarded_cells(sums, binning.grid, NEEDED, sums[..., [ROWS, known]])
+    told = suppress_cells(sums, binning.grid, NEEDED, sums[..., [ROWS, known]])
     assert told[0, place, known] > NEEDED
 
 
@@ -281,9 +281,9 @@ def test_parts_of_a_few_rows_are_refused_and_empty_ones_are_not():
         sums = sums_of(bins, binning, np.ones((len(bins), 1)))
         if is_refused:
             with pytest.raises(RefusedError, match="SMALL_CELLS"):
-                guarded_cells(sums, binning.grid, NEEDED)
+                suppress_cells(sums, binning.grid, NEEDED)
         else:
-            assert guarded_cells(sums, binning.grid, NEEDED)[1, :, ROWS].max() == n_above
+            assert suppress_cells(sums, binning.grid, NEEDED)[1, :, ROWS].max() == n_above
 
 
 def test_parts_that_divide_bins_which_were_joined_in_the_whole_are_refused():
@@ -292,7 +292,7 @@ def test_parts_that_divide_bins_which_were_joined_in_the_whole_are_refused():
     binning = binning_of(bins, (4, 2), Split(0, 1.5, Leaf(0), Leaf(1)))
     sums = sums_of(bins, binning, np.ones((len(bins), 1)))
     with pytest.raises(RefusedError, match="SMALL_CELLS"):
-        guarded_cells(sums, binning.grid, NEEDED)
+        suppress_cells(sums, binning.grid, NEEDED)
 
 
 # --- what it can cost ---------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_no_tree_is_worth_more_or_less_than_was_told_by_more_than_the_possible_l
     binning = binning_of(contexts, (3, 3, 3), columns=columns)
     sums = sums_of(contexts, binning, rng.standard_normal((len(bins), 2)))[0]
     grid = binning.grid
-    told = guarded_cells(sums[None], grid, NEEDED)[0]
+    told = suppress_cells(sums[None], grid, NEEDED)[0]
     lost = possible_loss(told, sums, grid, 2, 2)
     splits = [(column, cut) for column in range(3) for cut in grid.cuts[column]]
     worst = 0.0
@@ -350,6 +350,6 @@ def test_nothing_is_lost_where_nothing_is_hidden():
     bins = rows_in(np.full((2, 2), 9))
     binning = binning_of(bins, (2, 2))
     sums = sums_of(bins, binning, np.random.default_rng(0).standard_normal((len(bins), 2)))
-    told = guarded_cells(sums, binning.grid, NEEDED)
+    told = suppress_cells(sums, binning.grid, NEEDED)
     assert np.array_equal(told, sums)
     assert possible_loss(told[0], sums[0], binning.grid, 2, 2) == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.small_cells import large_enough
+from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import HANDLERS, Door
 from fedopl.client.scoring import scoring
@@ -773,7 +773,7 @@ def test_outcome_sums_are_refused_if_nothing_is_left_of_them(draw):
 )
 def test_cells_that_leave_are_large_and_so_is_the_rest(counts, needed):
     counts = np.array(counts)
-    told = large_enough(counts, needed)
+    told = releasable_cells(counts, needed)
     assert (counts[told] >= needed).all()
     left = counts[~told].sum()
     assert left == 0 or left >= needed or not told.any()

@@ -157,10 +157,10 @@ def test_two_actions_scored_in_nearly_the_same_rows_are_refused(monkeypatch):
 
 
 def hidden(values, needed):
-    known = small_cells.KnownScores(values.shape[1])
+    known = small_cells.ScoreCounts(values.shape[1])
     for part in (values[:70], values[70:]):
         known.add(part)
-    return known.to_hide(needed)
+    return known.to_suppress(needed)
 
 
 def test_a_constant_arm_is_what_multiplying_by_nothing_gives():

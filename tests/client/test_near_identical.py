@@ -9,7 +9,7 @@ from test_door import ACTIONS, FEATURES, ask, door_to, scored, study_of
 import fedopl
 from fedopl.client.answers.estimate_values import deciders
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.near_identical import twins_among
+from fedopl.client.disclosure.near_identical import first_near_identical
 from fedopl.client.disk.store import FolderStore
 from fedopl.messages.vocabulary import Describe, EstimateValues, Refusal, Split, TellModels
 
@@ -25,7 +25,7 @@ def twins_of(decided, known, valued, least):
     def policies(codes):
         return [lambda x, own=own: own[x[:, 0].astype(int)] for own in codes]
 
-    return twins_among(policies(known), policies(decided), parts, least).tolist()
+    return first_near_identical(policies(known), policies(decided), parts, least).tolist()
 
 
 def naive_twins(decided, known, valued, least):
@@ -177,7 +177,7 @@ def test_only_policies_that_were_valued_are_remembered(draw):
     values(door, 0, 3, 9, 20)
     space = door._space
     held_out = space.data.contexts[space.folds.set_apart]
-    valued = deciders(space, space.told.before("held out"))
+    valued = deciders(space, space.history.released("held out"))
     assert [int((decide(held_out) == 1).sum()) for decide in valued] == [0, 9, 20]
 
 

@@ -4,7 +4,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedopl.client.disk.prefetch import MADE_AT_ONCE, made_ahead
+from fedopl.client.disk.prefetch import N_THREADS, prefetched
 
 
 def algebra_threads():
@@ -16,19 +16,19 @@ def test_what_is_made_comes_in_the_order_of_the_parts():
         time.sleep(0.001 * (part % 3))
         return part**2
 
-    assert list(made_ahead(make, range(20))) == [part**2 for part in range(20)]
+    assert list(prefetched(make, range(20))) == [part**2 for part in range(20)]
 
 
 def test_several_threads_make_them_at_once():
-    meeting = threading.Barrier(MADE_AT_ONCE, timeout=30)  # which nobody passes alone
-    assert list(made_ahead(lambda _: meeting.wait() >= 0, range(2 * MADE_AT_ONCE)))
+    meeting = threading.Barrier(N_THREADS, timeout=30)  # which nobody passes alone
+    assert list(prefetched(lambda _: meeting.wait() >= 0, range(2 * N_THREADS)))
 
 
 def test_one_part_is_made_by_whoever_asks():
-    assert list(made_ahead(lambda _: threading.current_thread(), [1])) == [
+    assert list(prefetched(lambda _: threading.current_thread(), [1])) == [
         threading.current_thread()
     ]
-    assert not list(made_ahead(str, []))
+    assert not list(prefetched(str, []))
 
 
 def test_no_more_parts_are_made_than_memory_is_meant_to_hold():
@@ -39,8 +39,8 @@ def test_no_more_parts_are_made_than_memory_is_meant_to_hold():
             asked.append(part)
             yield part
 
-    ahead = [asked[-1] - part for part in made_ahead(int, parts())]
-    assert max(ahead) == MADE_AT_ONCE
+    ahead = [asked[-1] - part for part in prefetched(int, parts())]
+    assert max(ahead) == N_THREADS
 
 
 def test_what_goes_wrong_reaches_whoever_asks():
@@ -49,7 +49,7 @@ def test_what_goes_wrong_reaches_whoever_asks():
             raise ValueError("the third")
         return part
 
-    made = made_ahead(make, range(9))
+    made = prefetched(make, range(9))
     assert [next(made) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="the third"):
         next(made)
@@ -64,7 +64,7 @@ def test_linear_algebra_has_one_thread_until_the_last_is_done():
 
 
 def check_that_algebra_has_one_thread_meanwhile():
-    first, second = made_ahead(int, range(9)), made_ahead(int, range(9))
+    first, second = prefetched(int, range(9)), prefetched(int, range(9))
     next(first)
     next(second)
     assert set(algebra_threads()) == {1}

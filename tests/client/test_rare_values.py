@@ -42,8 +42,8 @@ def without_rare_cells(data, rows, cells, minimum):
     again = rare_values(lambda: halves, n_cells, minimum)
     for one, other in zip(rare, again, strict=True):
         assert one.feature == other.feature
-        assert np.array_equal(one.usual, other.usual)
-        assert np.array_equal(one.changed, other.changed)
+        assert np.array_equal(one.common, other.common)
+        assert np.array_equal(one.masked, other.masked)
     return without_rare(data, rows, rare, cells)
 
 

@@ -20,7 +20,12 @@ from fedopl.client.answers.tell_moments import tell_moments
 from fedopl.client.answers.tree_answers import count_bins, sum_cells, value_leaves
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.small_cells import Budgets, check_parts, large_enough, shown_counts
+from fedopl.client.disclosure.small_cells import (
+    Budgets,
+    check_parts,
+    releasable_cells,
+    suppress_small_counts,
+)
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_steps import improve
 from fedopl.client.local.minibatches import Batches
@@ -217,12 +222,12 @@ class Door:
 
     def _enrol(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         counts = self._space.rows_per_action
-        shown = shown_counts(counts, self.limits.minimum_cell)
+        shown = suppress_small_counts(counts, self.limits.minimum_cell)
         return Enrolment, {"n_rows": int(counts.sum()), "rows_per_action": shown}
 
     def _outcome_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         space = self._space
-        enough = large_enough(space.rows_per_cell, space.rows_needed)
+        enough = releasable_cells(space.rows_per_cell, space.rows_needed)
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = space.outcome_sums()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.random_rounding import rounding_draws
-from fedopl.client.disclosure.release_history import Told
+from fedopl.client.disclosure.random_rounding import rounding_generator
+from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import learned_alone
@@ -84,7 +84,7 @@ class Workspace:
 
     def rounding_draws(self, asked: FloatArray | None = None) -> np.random.Generator:
         """Draws for random rounding: the same for the same rows and the same query."""
-        return rounding_draws(self.study.seed, self.fingerprint, asked)
+        return rounding_generator(self.study.seed, self.fingerprint, asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""
@@ -218,9 +218,9 @@ class Workspace:
         return self._scored.support
 
     @cached_property
-    def told(self) -> Told:
-        """What was told before."""
-        return Told(self.store, self._key)
+    def history(self) -> ReleaseHistory:
+        """Answers that were released before."""
+        return ReleaseHistory(self.store, self._key)
 
     @property
     def _scored(self) -> Scored:

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.random_rounding import rounded
+from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
@@ -105,7 +105,7 @@ def _share(space: Workspace, rows: slice, taken: FloatArray, minimum_cell: int) 
     # Draws follow the rows that are taken: classifiers that take the same ones are rounded alike,
     # so that asking for many of them does not average the rounding out.
     draws = space.rounding_draws(taken)
-    told = float(rounded(np.array(share * n_rows), minimum_cell, draws)) / n_rows
+    told = float(randomly_rounded(np.array(share * n_rows), minimum_cell, draws)) / n_rows
     effect = _design_effect(share, variance, n_rows)
     return {
         "target_share": told,

@@ -8,10 +8,10 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.estimate_values import deciders, n_policies, policies_in, told_on
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import differences
-from fedopl.client.disclosure.random_rounding import rounded
-from fedopl.client.disclosure.small_cells import shown_counts
+from fedopl.client.disclosure.random_rounding import randomly_rounded
+from fedopl.client.disclosure.small_cells import suppress_small_counts
 from fedopl.client.disk.disk_array import slices
-from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.workspace import Workspace
 from fedopl.messages.vocabulary import Describe, RefusalCode, Split
@@ -39,7 +39,7 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
             found[1] += _counts(bins, chunk.data.actions[rows], shape[1:])
         return found
 
-    decided, taken = sum(made_ahead(counted, space.unscored_chunks()), np.zeros((2, *shape)))
+    decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
     told: dict[str, FloatArray] = {
         "decided": decided,
         "taken": taken,
@@ -49,7 +49,7 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
     if minimum_cell < 2:
         return told
     rng = space.rounding_draws()
-    return {name: rounded(counts, minimum_cell, rng) for name, counts in told.items()}
+    return {name: randomly_rounded(counts, minimum_cell, rng) for name, counts in told.items()}
 
 
 def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None:
@@ -60,16 +60,16 @@ def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None
         (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))
         for chunk in space.unscored_chunks()
     )
-    earlier = deciders(space, space.told.before(what))
+    earlier = deciders(space, space.history.released(what))
     differ, _ = differences(earlier, deciders(space, asked), parts, minimum_cell)
     if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.told.add(what, asked)
+    space.history.add(what, asked)
 
 
 def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
     """Effective rows of the actions whose count of rows is told."""
-    told = shown_counts(space.rows_per_action, minimum_cell) > 0
+    told = suppress_small_counts(space.rows_per_action, minimum_cell) > 0
     return np.where(told, space.support.effective_rows, 0.0)
 
 

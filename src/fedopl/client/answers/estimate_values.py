@@ -9,7 +9,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.near_identical import Decides, twins_among
+from fedopl.client.disclosure.near_identical import Decides, first_near_identical
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
@@ -72,12 +72,12 @@ def _told_apart(
     """The policies that may be valued, and the place among them of each that was asked about."""
     what = told_on(query.split)
     asked = policies_in(query)
-    earlier = [*own, *deciders(space, space.told.before(what))]
+    earlier = [*own, *deciders(space, space.history.released(what))]
     decide = deciders(space, asked)
-    twins = twins_among(earlier, decide, _compared(space, query.split), minimum_cell)
-    new = sorted(set(twins[twins >= len(earlier)].tolist()))
-    space.told.add(what, [asked[place - len(earlier)] for place in new])
-    used, places = np.unique(twins, return_inverse=True)
+    stands_for = first_near_identical(earlier, decide, _compared(space, query.split), minimum_cell)
+    new = sorted(set(stands_for[stands_for >= len(earlier)].tolist()))
+    space.history.add(what, [asked[place - len(earlier)] for place in new])
+    used, places = np.unique(stands_for, return_inverse=True)
     every = [*earlier, *decide]
     return [every[place] for place in used], places
 
@@ -119,11 +119,11 @@ class _LeftOut:
         between. Other rows in nearly the same number may differ by a few.
         """
         what = f"rows known {split.name}"
-        for earlier in (self._all, *(item["rows"] for item in space.told.before(what))):
+        for earlier in (self._all, *(item["rows"] for item in space.history.released(what))):
             apart = abs(int(earlier[0]) - int(self._known[0]))
             if not np.array_equal(earlier, self._known) and apart < least:
                 raise RefusedError(RefusalCode.SMALL_CELLS)
-        space.told.add(what, [{"rows": self._known}])
+        space.history.add(what, [{"rows": self._known}])
 
 
 def _sum(drawn: Any) -> int:

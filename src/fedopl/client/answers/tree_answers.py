@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.cell_suppression import guarded_cells, possible_loss, rests_on_few
+from fedopl.client.disclosure.cell_suppression import has_small_cut, possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.random_rounding import rounded
+from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
@@ -42,7 +42,7 @@ def count_bins(space: Workspace, query: CountBins, minimum_cell: int) -> dict[st
             found[place] += np.bincount(bins, minlength=found.shape[1])
     if minimum_cell < 2:
         return {"counts": found}
-    return {"counts": rounded(found, minimum_cell, space.rounding_draws(query.cuts))}
+    return {"counts": randomly_rounded(found, minimum_cell, space.rounding_draws(query.cuts))}
 
 
 def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
@@ -55,11 +55,11 @@ def sum_cells(space: Workspace, query: SumCells, needed: int) -> dict[str, Any]:
     )
     n_actions = space.study.n_actions
     if needed > 1:
-        space.told.agree_on_grid(query.n_cuts, query.cuts)
+        space.history.require_same_grid(query.n_cuts, query.cuts)
         _check_parts(space, query.partition, binning, needed)
     sums = told = as_shares(cell_sums(space.scored_rows(), binning), grid)
     if needed > 1:
-        told = guarded_cells(sums, grid, needed, _counts(space, binning, sums.shape[-1]))
+        told = suppress_cells(sums, grid, needed, _counts(space, binning, sums.shape[-1]))
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
     lost = [possible_loss(told[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
     return {"cells": told[:n_open], "lost": np.array(lost)}
@@ -95,7 +95,7 @@ def value_leaves(
         _check_leaves(space, query.tree, told, needed)
     counts = found.counts.astype(np.float64)
     if minimum_cell > 1:
-        counts = rounded(counts, minimum_cell, space.rounding_draws(query.tree))
+        counts = randomly_rounded(counts, minimum_cell, space.rounding_draws(query.tree))
     shares = np.where(told, found.weights / found.weights.sum(), 0.0)
     return {"counts": counts, "shares": shares, **found.fields(told, needed)}
 
@@ -220,16 +220,16 @@ def _check_groups(
     needed: int,
 ) -> None:
     """Refuse groups of rows from which and from those told before a few rows could be had."""
-    earlier = space.told.before(what)
+    earlier = space.history.released(what)
     own, others = labels(item), [labels(one) for one in earlier]
     crossed = [np.zeros((MOST_GROUPS, MOST_GROUPS)) for _ in others]
     for chunk in space.chunks() if others else ():
         group = own(chunk)
         for table, other in zip(crossed, others, strict=True):
             np.add.at(table, (group, other(chunk)), 1.0)
-    if any(rests_on_few(_filled(table), needed) for table in crossed):
+    if any(has_small_cut(_filled(table), needed) for table in crossed):
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.told.add(what, [item])
+    space.history.add(what, [item])
 
 
 def _filled(table: FloatArray) -> FloatArray:

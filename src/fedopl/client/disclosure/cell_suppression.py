@@ -47,7 +47,7 @@ class Hiding:
     hidden: dict[Pair, BoolArray]  # by run of both columns
 
 
-def guarded_cells(
+def suppress_cells(
     sums: FloatArray, grid: Grid, needed: int, counts: FloatArray | None = None
 ) -> FloatArray:  # shaped as sums
     """The sums (n_parts, n_cells, n_numbers), such that none of them tells of a few rows.
@@ -82,7 +82,7 @@ def _check_parts(rows: FloatArray, grid: Grid, runs: Sequence[Runs], needed: int
     """Refuse parts that divide what was joined in the whole such that a few rows are left."""
     for column in range(grid.n_columns):
         line = _join(rows[:, grid.tables[column, column]], runs[column], 1)
-        if any(rests_on_few(kind, needed) for kind in np.moveaxis(line, -1, 0)):
+        if any(has_small_cut(kind, needed) for kind in np.moveaxis(line, -1, 0)):
             raise RefusedError(RefusalCode.SMALL_CELLS)
 
 
@@ -117,12 +117,12 @@ def _hide(layers: FloatArray, grid: Grid, needed: int, whole: Hiding | None = No
         for column in full:
             join_more(column)
     for first, second in pairs:
-        while any(rests_on_few(layer, needed) for layer in table((first, second))):
+        while any(has_small_cut(layer, needed) for layer in table((first, second))):
             join_more(second)
     hidden = {}
     for pair in pairs:
         before = _hidden_before(whole, pair, runs) if whole else None
-        hidden[pair] = hidden_cells(table(pair), needed, before)
+        hidden[pair] = suppressed_cells(table(pair), needed, before)
     return Hiding(tuple(runs), hidden)
 
 
@@ -168,7 +168,7 @@ def _too_full(
 # --- which cells are hidden --------------------------------------------------------------------
 
 
-def hidden_cells(
+def suppressed_cells(
     rows: FloatArray, needed: int, before: BoolArray | None = None
 ) -> BoolArray:  # (n_lines, n_lines)
     """Small cells of a table (n_layers, n_lines, n_lines), and larger ones to connect their lines.
@@ -180,7 +180,7 @@ def hidden_cells(
         hidden |= before
     for layer in rows if hidden.any() else ():
         hidden |= _connections(layer, hidden, needed)
-    if any(rests_on_few(np.where(hidden, layer, 0.0), needed) for layer in rows):
+    if any(has_small_cut(np.where(hidden, layer, 0.0), needed) for layer in rows):
         hidden |= (rows > 0).any(axis=0)
     return hidden
 
@@ -217,7 +217,7 @@ def _connections(rows: FloatArray, hidden: BoolArray, needed: int) -> BoolArray:
     return connecting
 
 
-def rests_on_few(rows: FloatArray, needed: int) -> bool:
+def has_small_cut(rows: FloatArray, needed: int) -> bool:
     """Whether some sum or difference of a table's lines rests on a few rows, but on some.
 
     The exact search for a smallest cut (Stoer and Wagner 1997), in which points that no small cut

@@ -1,10 +1,11 @@
-"""Policies that decide alike for all but a few rows are valued as one: the first that was told.
+"""Policies whose decisions differ on fewer than `minimum_cell` rows share one released value.
 
-A twin's numbers are those of a policy that was told for itself, so that two answers differ in no
-row or in enough of them, however many were asked for. What is told besides is which policies are
-twins: one bit for each, where a refusal tells one for the query. Whoever moves a policy step by
-step sees where it leaves its twin, so about where the row lies that makes it enough; refusals show
-that, too, and how many policies and queries there may be caps how finely.
+A policy that is near-identical to an earlier one gets the earlier one's numbers, so two released
+values differ in no row or in enough of them, which prevents differencing. What is released besides
+is which policies are near-identical: one bit for each, where a refusal is one bit for the query.
+Whoever moves a policy in small steps sees where it stops being near-identical, so roughly where
+the deciding row lies. Refusals would show that, too; the budgets of policies and queries limit how
+finely it can be found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,45 +15,45 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, compact_codes
 
 Decides = Callable[[FloatArray], IntArray]
-# Contexts of rows to compare policies on, and which of these they are valued on.
+# Contexts of the rows to compare policies on, and which of these rows they are valued on.
 Parts = Iterable[tuple[FloatArray, BoolArray]]
-# After so few rows most policies are told apart, and need not be compared any further.
+# Most policies differ enough within the first few rows and need no further comparison.
 FIRST_ROWS, MOST_ROWS = 4096, 1 << 16
 
 
-def twins_among(
-    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, least: int
+def first_near_identical(
+    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, minimum: int
 ) -> IntArray:  # (n_asked,)
-    """For each policy the place, among the known and then the asked, of the one it is valued as.
+    """For each policy asked about, the first near-identical one, or itself; by position.
 
-    Policies are told apart where they differ in enough of all rows, and in none or enough of those
-    they are valued on. The first that a policy is not told apart from is its twin, if there is one;
-    twins are nobody's twin.
+    Positions count the known policies, then those asked about. Two policies are distinct if they
+    differ in at least `minimum` of all rows, and in none or at least `minimum` of those they are
+    valued on. Only policies that are valued as themselves can stand for others.
     """
-    differ, inside = differences(known, asked, parts, least)
-    apart = (differ >= least) & ((inside == 0) | (inside >= least))
-    told = np.arange(len(apart)) < len(known)
-    twins = np.arange(len(known), len(apart))
-    for turn, place in enumerate(twins):
-        alike = np.flatnonzero(told[:place] & ~apart[:place, turn])
-        twins[turn] = alike[0] if len(alike) else place
-        told[place] = twins[turn] == place
-    return twins
+    differ, inside = differences(known, asked, parts, minimum)
+    distinct = (differ >= minimum) & ((inside == 0) | (inside >= minimum))
+    released = np.arange(len(distinct)) < len(known)
+    stands_for = np.arange(len(known), len(distinct))
+    for turn, position in enumerate(stands_for):
+        alike = np.flatnonzero(released[:position] & ~distinct[:position, turn])
+        stands_for[turn] = alike[0] if len(alike) else position
+        released[position] = stands_for[turn] == position
+    return stands_for
 
 
 def differences(
-    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, least: int
+    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, minimum: int
 ) -> tuple[IntArray, IntArray]:  # (n_known + n_asked, n_asked) each
-    """In how many rows each policy asked about differs from those before it: of all, and inside.
+    """Rows in which each policy asked about differs from those before: of all, and of the valued.
 
-    What is enough already is not counted any further.
+    A pair is no longer counted once both numbers have reached the minimum.
     """
     every = [*known, *asked]
     shape = (len(every), len(asked))
     differ, inside = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     before = np.arange(len(every))[:, None] < len(known) + np.arange(len(asked))
     for contexts, valued in _growing(parts):
-        open_pairs = before & ~((differ >= least) & (inside >= least))
+        open_pairs = before & ~((differ >= minimum) & (inside >= minimum))
         if not open_pairs.any():
             break
         codes = _codes(every, len(known), open_pairs, contexts)
@@ -66,7 +67,7 @@ def differences(
 
 
 def _growing(parts: Parts) -> Iterator[tuple[FloatArray, BoolArray]]:
-    """A few rows first, then more at a time."""
+    """The same rows in blocks, small ones first."""
     size = FIRST_ROWS
     for contexts, valued in parts:
         start = 0
@@ -79,8 +80,8 @@ def _growing(parts: Parts) -> Iterator[tuple[FloatArray, BoolArray]]:
 def _codes(
     every: Sequence[Decides], n_known: int, open_pairs: BoolArray, contexts: FloatArray
 ) -> dict[int, IntArray]:
-    """What the policies that are still compared decide."""
+    """The decisions of the policies that some open pair still compares, by position."""
     compared = np.asarray(open_pairs.any(axis=1))
     compared[n_known:] |= np.asarray(open_pairs.any(axis=0))
-    places = np.flatnonzero(compared).tolist()
-    return {place: compact_codes(every[place](contexts)) for place in places}
+    positions = np.flatnonzero(compared).tolist()
+    return {position: compact_codes(every[position](contexts)) for position in positions}

@@ -1,4 +1,7 @@
-"""Counts that do not tell of single rows: rounded up or down by chance."""
+"""Random rounding: counts go up or down to a multiple of a base by chance, unbiased.
+
+Statistical offices prefer it to rounding to the nearest multiple, which exact totals would undo.
+"""
 
 import hashlib
 
@@ -8,24 +11,19 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 
 
-def rounded(
+def randomly_rounded(
     counts: FloatArray, base: int, rng: np.random.Generator
 ) -> FloatArray:  # shaped as counts
-    """Counts to a multiple of the base above or below, by chance, so that the mean stays right.
-
-    With exact totals beside them, counts that go to the nearest multiple could be told (random
-    rounding, as statistical offices do it).
-    """
+    """Each count as the multiple of `base` above or below it, by chance; its expectation stays."""
     return np.floor(counts / base + rng.random(counts.shape)) * base
 
 
-def rounding_draws(
+def rounding_generator(
     seed: int, fingerprint: str, asked: FloatArray | None = None
 ) -> np.random.Generator:
-    """Draws that depend on the rows (`fingerprint`), which nobody else knows, and on the query.
+    """A generator seeded by the rows' fingerprint, which is private, and by the query's array.
 
-    So asking the same again changes nothing.
+    A repeated query draws the same, so that averaging over repetitions removes no noise.
     """
     what = b"" if asked is None else hashlib.sha256(asked.tobytes()).digest()
-    purpose = f"rounding {fingerprint} {what.hex()}".rstrip()
-    return generator_for(seed, purpose=purpose)
+    return generator_for(seed, purpose=f"rounding {fingerprint} {what.hex()}".rstrip())

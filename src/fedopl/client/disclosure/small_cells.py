@@ -1,8 +1,8 @@
-"""What may be told without singling anybody out: the arithmetic behind the limits.
+"""Small cells: what may be released of counts and sums without disclosing a few rows.
 
-Sums leave by more than one query, so what one leaves out could be had by subtracting another. Hence
-the rule that recurs here: what is told, what is left out, and what two answers differ in rest on
-either no row or on enough of them.
+Several queries release sums of the same rows, so what one of them suppresses could be recovered by
+differencing. Hence one rule throughout: what is released, what is suppressed, and what two answers
+differ in rest on either no row or on enough of them.
 """
 
 from collections.abc import Iterable
@@ -18,39 +18,42 @@ from fedopl.messages.vocabulary import Message, Refusal, RefusalCode
 ROWS_PER_BLOCK = 8192
 
 
-def shown_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
-    """The counts, zero where small; if that hides just one, the smallest other is hidden too."""
+def suppress_small_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
+    """The counts with small ones set to zero, and the next smallest if it would be just one.
+
+    A single suppressed count is the total less the others: it needs secondary suppression.
+    """
     if counts.min() >= minimum:
         return counts
-    shown = counts * (counts >= minimum)
-    if np.sum(shown < counts) == 1:
-        shown[np.argmin(np.where(shown > 0, shown, np.inf))] = 0
-    return shown
+    kept = counts * (counts >= minimum)
+    if np.sum(kept < counts) == 1:
+        kept[np.argmin(np.where(kept > 0, kept, np.inf))] = 0
+    return kept
 
 
-def large_enough(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
-    """The cells whose sums may be told, such that just a few rows are left out of no fold."""
+def releasable_cells(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
+    """Cells whose sums may be released, such that no fold, nor all, suppress only a few rows."""
     if counts.min() >= needed:
         return np.ones(counts.shape, np.bool_)
-    enough = np.stack([_large_enough_in_fold(fold, needed) for fold in counts])
+    releasable = np.stack([_releasable_in_fold(fold, needed) for fold in counts])
     for fold in np.argsort(counts.sum(axis=1)):
-        if not 0 < int(counts[~enough].sum()) < needed:
+        if not 0 < int(counts[~releasable].sum()) < needed:
             break
-        enough[fold] = False
-    return enough
+        releasable[fold] = False
+    return releasable
 
 
-def _large_enough_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_actions,)
-    enough: BoolArray = counts >= needed
+def _releasable_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_actions,)
+    releasable: BoolArray = counts >= needed
     for action in np.argsort(counts):
-        left_out = int(counts[~enough].sum())
-        if left_out == 0 or left_out >= needed:
+        suppressed = int(counts[~releasable].sum())
+        if suppressed == 0 or suppressed >= needed:
             break
-        enough[action] = False
-    return enough
+        releasable[action] = False
+    return releasable
 
 
-class KnownScores:
+class ScoreCounts:
     """How many training rows have a score for each action, and for both of every two."""
 
     def __init__(self, n_actions: int) -> None:
@@ -73,11 +76,11 @@ class KnownScores:
         """Whether all rows have all scores."""
         return bool((self.both == self.n_rows).all())
 
-    def to_hide(self, needed: int) -> BoolArray:  # (n_actions,)
-        """The actions that just a few rows lack a score for.
+    def to_suppress(self, needed: int) -> BoolArray:  # (n_actions,)
+        """The actions whose scores only a few rows lack.
 
-        Refused where, of the others, an action has a few scores only, or two actions have them in
-        nearly the same rows: the difference of their sums would tell of the rest.
+        Refused if another action has only a few scores, or if two actions have scores in nearly
+        the same rows: the difference of their sums would disclose the rows they do not share.
         """
         if self.are_complete and (self.n_rows >= needed or self.n_rows == 0):
             return np.zeros(len(self.both), np.bool_)
@@ -95,7 +98,7 @@ class KnownScores:
 
 
 def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
-    """Refuse to tell parts of the rows apart, if what is known (n_rows, n_actions) tells of a few.
+    """Refuse sums by part of the rows if differencing by `known` (n_rows, n_actions) gives a few.
 
     Sums are over the rows that have a score for an action. So in each part an action has none or
     enough of them, lacks none or enough, and has them in the same rows as another or not nearly.
@@ -103,33 +106,29 @@ def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
     for part in parts:
         everybody = np.ones(part.stop - part.start, bool)
         for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
-            _check_difference(first, second, needed)
-
-
-def _check_difference(
-    first: IntArray | BoolArray, second: IntArray | BoolArray, least: int
-) -> None:
-    if 0 < np.count_nonzero(first != second) < least:
-        raise RefusedError(RefusalCode.SMALL_CELLS)
+            if 0 < np.count_nonzero(first != second) < needed:
+                raise RefusedError(RefusalCode.SMALL_CELLS)
 
 
 class Budgets:
-    """How many different queries of a kind are answered; asking the same again is free.
+    """How many different queries of a kind are answered; a repeated query is free.
 
-    A refusal for small cells tells something, too: that there are such cells. So it counts. The
-    ledger knows what was answered, also by an earlier process.
+    A refusal for small cells counts, too, as it discloses that there are such cells. What earlier
+    processes answered is in the ledger.
     """
 
     def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
         self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
         for entry in ledger.entries():
-            told = entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
-            if told and entry.study == study.hex():
+            counts = (
+                entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
+            )
+            if counts and entry.study == study.hex():
                 self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
 
     def check(self, query: Message, asked: str) -> None:
-        """Refuse a query, whose SHA-256 is `asked`, that nothing is left for."""
+        """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""
         budget = self._budgets.get(type(query))
         if budget is None:
             return
@@ -138,6 +137,6 @@ class Budgets:
             raise RefusedError(RefusalCode.BUDGET_SPENT)
 
     def pay(self, query: Message, asked: str) -> None:
-        """Count a query that something was told to."""
+        """Count a query whose answer disclosed something."""
         if type(query) in self._budgets:
             self._paid.setdefault(type(query).__name__, set()).add(asked)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import IntArray
 from fedopl.client.disk.disk_array import DiskArray, check_space, remove_abandoned, slices
-from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.disk.prefetch import prefetched
 
 Keys = NDArray[np.uint64]
 Records = NDArray[np.void]
@@ -151,7 +151,7 @@ class Sorter:
     def ascending(self) -> Iterator[Records]:
         """All records in order, a bucket at a time; each is removed from the disk then."""
         filled = [bucket for bucket in self._buckets if bucket.n_records]
-        for bucket, parts in zip(filled, made_ahead(self._ascending, filled), strict=True):
+        for bucket, parts in zip(filled, prefetched(self._ascending, filled), strict=True):
             yield from parts
             bucket.path.unlink()
         self._folder.rmdir()

@@ -1,4 +1,7 @@
-"""Parts of the rows are worked on by several threads at once, which share what cores there are."""
+"""Processes chunks of rows in a small thread pool, reading the next while the current one is used.
+
+BLAS is limited to one thread meanwhile, so that the pool's threads share the cores.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +13,14 @@ from typing import Any, Self, TypeVar
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 
-# Memory holds so many parts more than the one that was asked for last.
-MADE_AT_ONCE = 2
+# Threads, and so many results are held in memory besides the one in use.
+N_THREADS = 2
 
 
-def made_ahead(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
-    """What is made of each part, in their order; the next are made while one is looked at.
+def prefetched(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
+    """`map(make, parts)`, in order, with the next results made in threads meanwhile.
 
-    If there is one part only, that is made here and now.
+    A single part is processed in the calling thread.
     """
     left = iter(parts)
     several = list(islice(left, 2))
@@ -25,11 +28,11 @@ def made_ahead(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[
         yield from map(make, several)
         return
     coming: deque[Future[Made]] = deque()
-    with _ONE_THREAD_OF_ALGEBRA, ThreadPoolExecutor(MADE_AT_ONCE) as pool:
+    with _BLAS_LIMIT, ThreadPoolExecutor(N_THREADS) as pool:
         try:
             for part in chain(several, left):
                 coming.append(pool.submit(make, part))
-                if len(coming) > MADE_AT_ONCE:
+                if len(coming) > N_THREADS:
                     yield coming.popleft().result()
             while coming:
                 yield coming.popleft().result()
@@ -38,10 +41,10 @@ def made_ahead(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[
                 unwanted.cancel()
 
 
-class _OneThreadOfAlgebra:
-    """Where several threads call libraries of linear algebra, these do not start more of their own.
+class _BlasLimit:
+    """Limits BLAS to one thread while it is entered; re-entrant, also across threads.
 
-    Any number of users may come and go in any order; what was set before comes back with the last.
+    The limits of before come back when the last user leaves, whoever entered first.
     """
 
     def __init__(self) -> None:
@@ -49,7 +52,8 @@ class _OneThreadOfAlgebra:
         self._limits: Any = None
 
     def __enter__(self) -> Self:
-        from threadpoolctl import threadpool_limits  # which looks at what is loaded by then
+        # Imported late: it limits the libraries that are loaded by then.
+        from threadpoolctl import threadpool_limits
 
         with self._lock:
             if not self._n_users:
@@ -64,4 +68,4 @@ class _OneThreadOfAlgebra:
                 self._limits.restore_original_limits()
 
 
-_ONE_THREAD_OF_ALGEBRA = _OneThreadOfAlgebra()
+_BLAS_LIMIT = _BlasLimit()

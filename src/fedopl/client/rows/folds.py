@@ -31,7 +31,7 @@ from fedopl.client.disk.external_sort import (
     scramble,
     turns_of_rows,
 )
-from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.table.logged_data import LoggedData, folder_of
 
 FoldArray = NDArray[np.uint16]
@@ -311,7 +311,7 @@ def _records(data: LoggedData, seed: int) -> Iterator[Records]:
         return records
 
     n_at_once = max(1, BYTES_PER_SLICE // (8 * data.n_features))
-    return made_ahead(made, slices(data.n_rows, n_at_once))
+    return prefetched(made, slices(data.n_rows, n_at_once))
 
 
 def _hands(turns: IntArray, n_hands: int) -> FoldArray:

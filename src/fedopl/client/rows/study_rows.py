@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.rare_values import RareValues, rare_values, without
+from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values
 from fedopl.client.disk.disk_array import slices
-from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, in_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
 from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart
@@ -59,7 +59,7 @@ class DealtRows:
         def read(rows: slice) -> Chunk:
             return in_order(self.given.part(rows), self.dealt.part(rows))[1]
 
-        yield from made_ahead(read, slices(self.given.n_rows, ROWS_PER_CHUNK))
+        yield from prefetched(read, slices(self.given.n_rows, ROWS_PER_CHUNK))
 
     @cached_property
     def whole(self) -> Chunk:
@@ -218,7 +218,7 @@ def without_rare(
     if not rare:
         return data
     contexts = data.contexts[rows]
-    usual = without(rare, contexts, cells)
+    usual = mask_rare(rare, contexts, cells)
     if usual is contexts:
         return data
     whole = np.array(data.contexts)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.small_cells import KnownScores
+from fedopl.client.disclosure.small_cells import ScoreCounts
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter
-from fedopl.client.disk.prefetch import made_ahead
+from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import predict
@@ -78,7 +78,7 @@ class Scoring:
 
     def each(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, FloatArray, FloatArray]]:
         """The chunks, their scores, and the propensities behind these."""
-        return made_ahead(self._one, chunks)
+        return prefetched(self._one, chunks)
 
     def _one(self, chunk: Chunk) -> tuple[Chunk, FloatArray, FloatArray]:
         chances = self.chances.of(chunk.data, chunk.folds)
@@ -104,7 +104,7 @@ class Scoring:
         What supports them is counted only where it will be `described`.
         """
         n_actions = len(self.masked)
-        known, support = KnownScores(n_actions), SupportSums(n_actions)
+        known, support = ScoreCounts(n_actions), SupportSums(n_actions)
         keeping = _Keeping(path, n_actions)
         for chunk, values, chances in self.each(chunks):
             training = chunk.training
@@ -112,7 +112,7 @@ class Scoring:
             if described:
                 support.add(chunk.data, chances, training)
             keeping.add(values)
-        hidden = known.to_hide(needed)
+        hidden = known.to_suppress(needed)
         if not np.diagonal(known.both)[~hidden].any():
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         return Scored(
