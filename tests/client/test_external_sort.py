@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.client.disk import disk_array, external_sort
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter
-from fedopl.client.disk.external_sort import STAYING, Sorter, by_stratum, in_order, turns_of_rows
-from fedopl.client.rows import folds
+from fedopl.client.disk.external_sort import RecordOrder, Sorter, stable_order
+from fedopl.client.rows import fold_turns, folds
+from fedopl.client.rows.fold_turns import TRAINING, by_stratum, turns_on_disk
 from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart, context_keys
 from fedopl.client.table.logged_data import trusted
 
@@ -90,13 +91,13 @@ def test_folds_on_disk_are_those_in_memory(data, n_folds, share, seed, per_bucke
     most_buckets=st.sampled_from([2, 3, 256]),
 )
 def test_records_are_sorted_in_files_however_skewed(keys, at_most, most_buckets):
-    records = np.zeros(len(keys), STAYING)
+    records = np.zeros(len(keys), TRAINING)
     records["key"], records["row"] = keys, np.arange(len(keys))
     shuffled = records[np.random.default_rng(0).permutation(len(keys))]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(external_sort, "MOST_BUCKETS", most_buckets)
         own = Path(folder) / "own"
-        sorter = Sorter(own, STAYING, len(keys), ("key", "row"), at_most=at_most)
+        sorter = Sorter(own, RecordOrder(TRAINING, ("key", "row"), at_most), len(keys))
         for start in range(0, len(keys), 7):
             sorter.add(shuffled[start : start + 7])
         parts = list(sorter.ascending())
@@ -107,15 +108,15 @@ def test_records_are_sorted_in_files_however_skewed(keys, at_most, most_buckets)
 
 
 def test_records_that_agree_in_everything_are_sorted_too(tmp_path):
-    sorter = Sorter(tmp_path / "own", STAYING, 10, ("key", "row"), at_most=3)
-    sorter.add(np.zeros(10, STAYING))
+    sorter = Sorter(tmp_path / "own", RecordOrder(TRAINING, ("key", "row"), 3), 10)
+    sorter.add(np.zeros(10, TRAINING))
     assert [len(part) for part in sorter.ascending()] == [3, 3, 3, 1]
 
 
 @given(st.lists(st.integers(0, 5), max_size=50))
 def test_equal_keys_stay_in_order(keys):
     array = np.array(keys, np.uint64)
-    assert in_order(array).tolist() == np.argsort(array, kind="stable").tolist()
+    assert stable_order(array).tolist() == np.argsort(array, kind="stable").tolist()
 
 
 @given(
@@ -210,7 +211,7 @@ def test_a_deal_that_fails_leaves_nothing(draw, tmp_path, monkeypatch):
     def broken(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(external_sort, "_places", broken)
+    monkeypatch.setattr(fold_turns, "_places", broken)
     with pytest.raises(KeyboardInterrupt):
         assign_folds_and_set_apart(stored, 5, 0.25, 0)
     assert sorted(tmp_path.iterdir()) == before
@@ -223,4 +224,4 @@ def test_a_full_disk_is_refused_before_dealing(tmp_path, monkeypatch):
     monkeypatch.setattr(disk_array.shutil, "disk_usage", lambda _: Usage)
     counts = np.array([1000])
     with pytest.raises(fedopl.StorageError, match="dealing rows to folds needs 52,000 bytes"):
-        next(turns_of_rows(iter([]), counts, counts // 2, tmp_path))
+        next(turns_on_disk(iter([]), counts, counts // 2, tmp_path))

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.cell_suppression import has_small_cut, possible_loss, suppress_cells
+from fedopl.client.disclosure.cell_suppression import possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.random_rounding import randomly_rounded
+from fedopl.client.disclosure.secondary_suppression import has_small_cut
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares

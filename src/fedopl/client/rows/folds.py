@@ -20,18 +20,16 @@ from fedopl.base.errors import DataError
 from fedopl.base.options import check_whole
 from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import kept_in_file, slices
-from fedopl.client.disk.external_sort import (
-    APART,
-    RECORDS_PER_BUCKET,
-    WAITING,
-    Keys,
-    Records,
-    by_stratum,
-    dealt_before,
-    scramble,
-    turns_of_rows,
-)
+from fedopl.client.disk.external_sort import RECORDS_PER_BUCKET, Keys, Records
 from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.rows.fold_turns import (
+    CANDIDATE,
+    HELD_OUT,
+    by_stratum,
+    first_turns,
+    scramble,
+    turns_on_disk,
+)
 from fedopl.client.table.logged_data import LoggedData, folder_of
 
 FoldArray = NDArray[np.uint16]
@@ -179,7 +177,7 @@ def deal(keys: Keys, strata: IntArray, n_hands: int) -> FoldArray:
     counts = np.bincount(strata)
     starts = np.cumsum(counts) - counts
     smallest = keys[order[np.minimum(starts, len(keys) - 1)]]
-    turn = np.arange(len(keys)) + np.repeat(dealt_before(counts, smallest) - starts, counts)
+    turn = np.arange(len(keys)) + np.repeat(first_turns(counts, smallest) - starts, counts)
     hands = np.empty(len(keys), np.uint16)
     hands[order] = turn % n_hands
     return hands
@@ -295,7 +293,7 @@ def _kept(data: LoggedData, what: str, stored: DTypeLike, made: Iterator[NDArray
 
 
 def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:
-    return turns_of_rows(
+    return turns_on_disk(
         _records(data, seed), data.rows_per_action, quotas, folder_of(data), RECORDS_PER_BUCKET
     )
 
@@ -304,8 +302,8 @@ def _records(data: LoggedData, seed: int) -> Iterator[Records]:
     multipliers = _multipliers(data.n_features, seed, ("evaluation", "folds"))
 
     def made(rows: slice) -> Records:
-        records = np.empty(rows.stop - rows.start, WAITING)
-        records["key"], records["later"] = _hashes(data.contexts[rows], multipliers)
+        records = np.empty(rows.stop - rows.start, CANDIDATE)
+        records["key"], records["fold_key"] = _hashes(data.contexts[rows], multipliers)
         records["row"] = np.arange(rows.start, rows.stop)
         records["stratum"] = data.actions[rows]
         return records
@@ -315,4 +313,4 @@ def _records(data: LoggedData, seed: int) -> Iterator[Records]:
 
 
 def _hands(turns: IntArray, n_hands: int) -> FoldArray:
-    return np.where(turns == APART, n_hands, turns % n_hands).astype(np.uint16)
+    return np.where(turns == HELD_OUT, n_hands, turns % n_hands).astype(np.uint16)

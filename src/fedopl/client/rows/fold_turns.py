@@ -1,0 +1,204 @@
+"""In which turn each row is assigned to a fold: row after row of a stratum, round robin.
+
+Every row has a key, a hash, and a stratum, its action. Of each stratum, the rows with the smallest
+evaluation keys are held out. The others take turns in the order of their fold keys, one stratum
+after the other, and the fold is the turn modulo the number of folds.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl.base.arrays import IntArray
+from fedopl.client.disk.disk_array import check_space, remove_abandoned
+from fedopl.client.disk.external_sort import (
+    LARGEST,
+    RECORDS_PER_BUCKET,
+    Keys,
+    RecordOrder,
+    Records,
+    Sorter,
+    stable_order,
+)
+
+# A row that may be held out, by its evaluation key `key`.
+CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold_key", "<u8")])
+# A training row, by its fold key `key`.
+TRAINING = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2")])
+TURN = np.dtype([("row", "<u8"), ("turn", "<i8")])
+HELD_OUT = -1  # instead of a turn
+UNFINISHED = ".dealing-"
+# Of the files at their largest, when half of the rows are in buckets of the next kind already.
+BYTES_PER_ROW = 2 * CANDIDATE.itemsize
+
+
+def by_stratum(keys: Keys, strata: NDArray[Any]) -> IntArray:
+    """The order that sorts by stratum, then by key, then by position."""
+    order = _in_one_sort(keys, strata)
+    if order is None:
+        order = stable_order(keys)
+        order = order[np.argsort(strata[order].astype(np.uint16), kind="stable")]
+    return order
+
+
+def _in_one_sort(keys: Keys, strata: NDArray[Any]) -> IntArray | None:
+    """The same by sorting numbers instead of positions, which is much faster.
+
+    Each number packs a stratum, the leading bits of a key, and a position. If the bits of a key
+    that are left out would have mattered, which is rare, there is no such order.
+    """
+    for_stratum, for_position = int(strata.max()).bit_length(), (len(keys) - 1).bit_length()
+    left_out, behind = np.uint64(for_stratum + for_position), np.uint64(for_position)
+    packed = keys >> left_out << behind
+    packed |= np.arange(len(keys), dtype=np.uint64)
+    if for_stratum:
+        packed |= strata.astype(np.uint64) << np.uint64(64 - for_stratum)
+    packed.sort()
+    order = (packed & np.uint64((1 << for_position) - 1)).astype(np.int64)
+    packed >>= behind
+    alike = np.flatnonzero(packed[1:] == packed[:-1])
+    return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
+
+
+def scramble(keys: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def first_turns(counts: IntArray, smallest: Keys) -> IntArray:  # (n_strata,), as both arguments
+    """The first turn of each stratum: the largest stratum goes first, whatever its code."""
+    order = np.lexsort((smallest, -counts))
+    first = np.empty_like(counts)
+    first[order] = np.cumsum(counts[order]) - counts[order]
+    return first
+
+
+# --- on disk ---------------------------------------------------------------------------------
+
+
+def turns_on_disk(
+    candidates: Iterable[Records],
+    counts: IntArray,
+    quotas: IntArray,
+    folder: Path,
+    at_most: int = RECORDS_PER_BUCKET,
+) -> Iterator[IntArray]:
+    """Each row's turn in the order of the rows, part by part, and `HELD_OUT` for evaluation rows.
+
+    `counts` are the rows of each stratum, `quotas` those of them that are held out.
+    """
+    n_rows = int(counts.sum())
+    check_space(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds")
+    remove_abandoned(folder, UNFINISHED)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder) as own:
+        files = _Files(Path(own), n_rows, at_most)
+        done = files.sorter("turns", TURN, ("row",), between=(0, n_rows - 1))
+        training = files.sorter("training", TRAINING, ("key", "row"))
+        smallest = np.full(len(counts), LARGEST, np.uint64)
+        for kept in _hold_out(candidates, quotas, files, done):
+            records = np.empty(len(kept), TRAINING)
+            records["key"], records["row"] = kept["fold_key"], kept["row"]
+            records["stratum"] = kept["stratum"]
+            np.minimum.at(smallest, records["stratum"], records["key"])
+            training.add(records)
+        next_turn = first_turns(counts - quotas, smallest)
+        for records in training.ascending():
+            done.add(_turns(records["row"], _places(records["stratum"], next_turn)))
+        for turns in done.ascending():
+            yield np.ascontiguousarray(turns["turn"])
+
+
+@dataclass(frozen=True)
+class _Files:
+    folder: Path
+    n_rows: int
+    at_most: int
+
+    def sorter(
+        self,
+        name: str,
+        dtype: np.dtype[Any],
+        by: tuple[str, ...],
+        between: tuple[int, int] = (0, LARGEST),
+    ) -> Sorter:
+        """For all rows, in files of this name."""
+        order = RecordOrder(dtype, by, self.at_most)
+        return Sorter(self.folder / name, order, self.n_rows, between)
+
+
+def _hold_out(
+    candidates: Iterable[Records], quotas: IntArray, files: _Files, done: Sorter
+) -> Iterator[Records]:
+    """The training rows; those held out are done."""
+    if not quotas.any():
+        yield from candidates
+        return
+    given = files.sorter("candidates", CANDIDATE, ("key", "row"))
+    for records in candidates:
+        given.add(records)
+    # Equal rows get keys of their own, or else they would be held out all together.
+    unique = files.sorter("ties broken", CANDIDATE, ("key", "row"))
+    repeats = _Repeats(len(quotas))
+    for records in given.ascending():
+        again = repeats.before(records["key"], records["stratum"])
+        repeated = again > 0
+        if repeated.any():
+            records["key"][repeated] = scramble(records["key"][repeated] + again[repeated])
+        unique.add(records)
+    next_place = np.zeros(len(quotas), np.int64)
+    for records in unique.ascending():
+        held_out = _places(records["stratum"], next_place) < quotas[records["stratum"]]
+        done.add(_turns(records["row"].compress(held_out), np.full(held_out.sum(), HELD_OUT)))
+        yield records.compress(~held_out)
+
+
+class _Repeats:
+    """Counts how often a key came before in its stratum, across parts of the sorted records."""
+
+    def __init__(self, n_strata: int) -> None:
+        self._last: np.uint64 | None = None
+        self._counts = np.zeros(n_strata, np.uint64)
+
+    def before(self, keys: Keys, strata: NDArray[np.uint16]) -> Keys:
+        """Of each record; these must come in the order of their keys."""
+        again = np.zeros(len(keys), np.uint64)
+        if (keys[1:] == keys[:-1]).any():
+            order = np.argsort(strata, kind="stable")
+            key, stratum = keys[order], strata[order]
+            new = (key[1:] != key[:-1]) | (stratum[1:] != stratum[:-1])
+            first = np.flatnonzero(np.concatenate([[True], new]))
+            again[order] = np.arange(len(keys)) - np.repeat(
+                first, np.diff(np.append(first, len(keys)))
+            )
+        if keys[0] == self._last:
+            own = slice(0, int(np.searchsorted(keys, keys[0], "right")))
+            again[own] += self._counts[strata[own]]
+        if keys[-1] != self._last:
+            self._last, self._counts[:] = keys[-1], 0
+        own = slice(int(np.searchsorted(keys, keys[-1])), None)
+        self._counts += np.bincount(strata[own], minlength=len(self._counts)).astype(np.uint64)
+        return again
+
+
+def _places(strata: NDArray[np.uint16], next_place: IntArray) -> IntArray:
+    """Each record's place in its stratum; `next_place` moves on to that of the records to come."""
+    order = np.argsort(strata, kind="stable")
+    counts = np.bincount(strata, minlength=len(next_place))
+    starts = np.cumsum(counts) - counts
+    places = np.empty(len(strata), np.int64)
+    places[order] = np.arange(len(strata)) + np.repeat(next_place - starts, counts)
+    next_place += counts
+    return places
+
+
+def _turns(rows: NDArray[np.uint64], turns: IntArray) -> Records:
+    records = np.empty(len(rows), TURN)
+    records["row"], records["turn"] = rows, turns
+    return records
