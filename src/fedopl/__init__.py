@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from fedopl.engines.run import evaluate, run
     from fedopl.engines.runs import Run, load_run
     from fedopl.policies.kinds import load_policy
-    from fedopl.policies.linear import LinearPolicy, PairwisePolicy
+    from fedopl.policies.linear import LinearPolicy
+    from fedopl.policies.pairwise import PairwisePolicy
     from fedopl.policies.tree import TreePolicy
     from fedopl.policies.trees.tree_plan import TreePlan
     from fedopl.report.page import write_report
@@ -94,7 +95,8 @@ _HOMES = {
     ),
     "fedopl.base.estimates": ("Estimate",),
     "fedopl.policies.kinds": ("load_policy",),
-    "fedopl.policies.linear": ("LinearPolicy", "PairwisePolicy"),
+    "fedopl.policies.linear": ("LinearPolicy",),
+    "fedopl.policies.pairwise": ("PairwisePolicy",),
     "fedopl.policies.tree": ("TreePolicy",),
     "fedopl.report.page": ("write_report",),
     "fedopl.base.schema": ("Schema",),

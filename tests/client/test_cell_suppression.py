@@ -11,9 +11,9 @@ from fedopl.client.disclosure.secondary_suppression import has_small_cut, suppre
 from fedopl.client.local.cell_tables import EVERYBODY, Binning, cell_sums
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.columns import LevelColumn, NumberColumn
-from fedopl.policies.tree import Leaf, Split
 from fedopl.policies.trees.grid import grid_of
 from fedopl.policies.trees.growing import DONE
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 
 NEEDED = 5
@@ -108,7 +108,7 @@ def test_no_combination_of_what_is_told_of_two_columns_rests_on_a_few_rows(bins)
 
 @given(worlds((3, 3, 2)), st.booleans())
 def test_nor_does_any_in_a_part_of_the_rows(bins, is_done):
-    partition = Split(2, 0.5, Leaf(0), Leaf(DONE if is_done else 1))
+    partition = Branch(2, 0.5, Leaf(0), Leaf(DONE if is_done else 1))
     binning = binning_of(bins, (3, 3, 2), partition)
     try:
         told = what_is_told_of_each_row(bins, binning)
@@ -215,7 +215,7 @@ def test_what_was_hidden_in_the_whole_stays_hidden():
 @given(worlds((4, 3, 3)), st.booleans(), st.booleans())
 def test_totals_stay_and_no_count_is_negative(bins, has_parts, is_weighted):
     rng = np.random.default_rng(len(bins))
-    partition = Split(0, 1.5, Leaf(0), Leaf(1)) if has_parts else EVERYBODY
+    partition = Branch(0, 1.5, Leaf(0), Leaf(1)) if has_parts else EVERYBODY
     binning = binning_of(bins, (4, 3, 3), partition)
     weights = rng.uniform(0.5, 2, len(bins)) if is_weighted else None
     sums = sums_of(bins, binning, rng.standard_normal((len(bins), 2)), weights)
@@ -273,7 +273,7 @@ def test_a_sum_that_rests_on_a_few_of_a_cells_rows_is_hidden_too():
 def test_parts_of_a_few_rows_are_refused_and_empty_ones_are_not():
     for n_above, is_refused in ((0, False), (3, True), (NEEDED, False)):
         bins = np.repeat([[0, 0], [1, 1], [3, 1]], [20, 20, n_above], axis=0)
-        binning = binning_of(bins, (4, 2), Split(0, 2.5, Leaf(0), Leaf(1)))
+        binning = binning_of(bins, (4, 2), Branch(0, 2.5, Leaf(0), Leaf(1)))
         sums = sums_of(bins, binning, np.ones((len(bins), 1)))
         if is_refused:
             with pytest.raises(RefusedError, match="SMALL_CELLS"):
@@ -285,7 +285,7 @@ def test_parts_of_a_few_rows_are_refused_and_empty_ones_are_not():
 def test_parts_that_divide_bins_which_were_joined_in_the_whole_are_refused():
     # Bins of 3 and 3 rows were told as 6. A part that ends between them would tell them apart.
     bins = np.repeat([[0, 0], [1, 0], [2, 1], [3, 1]], [20, 3, 3, 20], axis=0)
-    binning = binning_of(bins, (4, 2), Split(0, 1.5, Leaf(0), Leaf(1)))
+    binning = binning_of(bins, (4, 2), Branch(0, 1.5, Leaf(0), Leaf(1)))
     sums = sums_of(bins, binning, np.ones((len(bins), 1)))
     with pytest.raises(RefusedError, match="SMALL_CELLS"):
         suppress_cells(sums, binning.grid, NEEDED)

@@ -19,7 +19,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import HANDLERS, Door
 from fedopl.client.scoring import scoring
 from fedopl.messages import codec
-from fedopl.messages.derived_sizes import axis_sizes, no_policies, queries_of
+from fedopl.messages.derived_sizes import axis_sizes, queries_of
 from fedopl.messages.vocabulary import (
     ANSWERS,
     MESSAGES,
@@ -45,8 +45,8 @@ from fedopl.messages.vocabulary import (
     TellMoments,
     ValueLeaves,
 )
-from fedopl.policies.tree import Leaf, as_array
-from fedopl.policies.tree import Split as TreeSplit
+from fedopl.policies.packing import packed
+from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.study.study import NuisancePlan, Study, TrainingPlan
 
@@ -88,9 +88,9 @@ def query_of(kind, agreed, exchange=1, **changes):
             "scale": np.ones(shape[1]),
         },
         SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
-        EstimateValues: {**no_policies(agreed), "split": Split.EVALUATION},
+        EstimateValues: {**packed([], agreed), "split": Split.EVALUATION},
         Describe: {
-            **no_policies(agreed),
+            **packed([], agreed),
             "linear": np.zeros((1, *shape)),
             "cuts": np.tile([-1.0, 0.0, 1.0], (shape[1], 1)),
         },
@@ -100,7 +100,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "n_cuts": np.full(agreed.n_features, 3.0),
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
         },
-        ValueLeaves: {"tree": as_array(TreeSplit(0, 0.0, Leaf(0), Leaf(1)))},
+        ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": Split.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
@@ -862,7 +862,7 @@ asks_about_policies = pytest.mark.parametrize(
 
 def only_rule(position=0.0):
     """The fields of a query about one rule."""
-    return {**no_policies(study_of()), "rules": np.array([position])}
+    return {**packed([], study_of()), "rules": np.array([position])}
 
 
 @asks_about_policies
@@ -1252,6 +1252,6 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
     constants = np.zeros((2, study.n_actions, study.n_features + 1))
     constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second
     for exchange, told in ((8, 1), (9, 2)):
-        fields = {**no_policies(study), "linear": constants[:told]}
+        fields = {**packed([], study), "linear": constants[:told]}
         answer = ask(door, EstimateValues, exchange, split=Split.EVALUATION, **fields)
         assert isinstance(answer, Refusal) == (told == 2)

@@ -21,9 +21,9 @@ from fedopl.messages.vocabulary import (
     SumCells,
     ValueLeaves,
 )
-from fedopl.policies.tree import MOST_NODES, Leaf, Split, as_array
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.growing import DONE
+from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import TreePlan
 
@@ -177,7 +177,7 @@ def test_weights_are_shares_and_rows_are_counted():
 
 # --- partitions and grids -----------------------------------------------------------------------
 
-BELOW = Split(0, -0.5, Leaf(0), Leaf(1))
+BELOW = Branch(0, -0.5, Leaf(0), Leaf(1))
 NO_PARTITIONS = {
     "a node that leads to itself": [[0, -0.5, 0, 1], [-1, 0, 0, 0]],
     "a node that leads back": [[0, -0.5, 1, 2], [0, 0.5, 0, 2], [-1, 0, 0, 0]],
@@ -190,14 +190,14 @@ NO_PARTITIONS = {
     "a column that is not there": [[5, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
     "a column below all": [[-3, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
     "a column that may not be asked about": [[2, 0.0, 1, 2], [-1, 0, 0, 0], [-1, 1, 0, 0]],
-    "a threshold that is not of the grid": as_array(Split(0, -0.4, Leaf(0), Leaf(1))),
-    "parts with a gap": as_array(Split(0, -0.5, Leaf(0), Leaf(2))),
-    "no part zero": as_array(Split(0, -0.5, Leaf(1), Leaf(DONE))),
-    "two leaves with one number": as_array(Split(0, -0.5, Leaf(0), Leaf(0))),
-    "nothing that is open": as_array(Split(0, -0.5, Leaf(DONE), Leaf(DONE))),
+    "a threshold that is not of the grid": as_array(Branch(0, -0.4, Leaf(0), Leaf(1))),
+    "parts with a gap": as_array(Branch(0, -0.5, Leaf(0), Leaf(2))),
+    "no part zero": as_array(Branch(0, -0.5, Leaf(1), Leaf(DONE))),
+    "two leaves with one number": as_array(Branch(0, -0.5, Leaf(0), Leaf(0))),
+    "nothing that is open": as_array(Branch(0, -0.5, Leaf(DONE), Leaf(DONE))),
     "half a part": [[0, -0.5, 1, 2], [-1, 0, 0, 0], [-1, 0.5, 0, 0]],
     "more questions than were looked ahead": as_array(
-        Split(0, -0.5, Leaf(0), Split(1, 0.0, Leaf(1), Leaf(2)))
+        Branch(0, -0.5, Leaf(0), Branch(1, 0.0, Leaf(1), Leaf(2)))
     ),
 }
 
@@ -213,7 +213,7 @@ def test_numbers_that_are_not_finite_are_malformed(draw):
     door = scored(door_to(draw(), tree_study(depth=3), limits=GUARDED))
     for value in (np.nan, np.inf):
         for changes in (
-            {"partition": as_array(Split(0, value, Leaf(0), Leaf(1)))},
+            {"partition": as_array(Branch(0, value, Leaf(0), Leaf(1)))},
             {"cuts": np.array([-0.5, value, 0.0])},
             {"n_cuts": np.array([2, value, 0, 0, 0])},
         ):
@@ -273,7 +273,7 @@ def test_there_is_an_answer_for_every_level_of_the_tree_and_no_more(draw):
     first, second = sum_cells(door), sum_cells(door, as_array(BELOW))
     assert second.cells.shape[0] == 2
     np.testing.assert_allclose(second.cells.sum(axis=0), first.cells[0], atol=1e-12)
-    other = as_array(Split(0, 0.5, Leaf(0), Leaf(1)))
+    other = as_array(Branch(0, 0.5, Leaf(0), Leaf(1)))
     assert reason(sum_cells(door, other)) == "BUDGET_SPENT"
     assert sum_cells(door).cells.tobytes() == first.cells.tobytes()
     strict = scored(door_to(draw(), tree_study(depth=3), limits=Limits(cell_queries=1)))
@@ -289,7 +289,7 @@ def test_parts_that_differ_from_earlier_ones_by_a_few_rows_are_refused(tmp_path)
     study = tree_study(depth=4, cuts=cuts)
     kept = {"store": FolderStore(tmp_path / "s"), "ledger": FileLedger(tmp_path / "l.jsonl")}
     below, above = (
-        as_array(Split(0, 0.0, Split(1, cut, Leaf(0), Leaf(1)), Leaf(2))) for cut in (0.0, 1.0)
+        as_array(Branch(0, 0.0, Branch(1, cut, Leaf(0), Leaf(1)), Leaf(2))) for cut in (0.0, 1.0)
     )
     door = scored(door_to(data, study, limits=GUARDED, **kept))
     assert isinstance(sum_cells(door, below, cuts), CellSums)
@@ -303,8 +303,8 @@ def test_parts_that_differ_from_earlier_ones_by_a_few_rows_are_refused(tmp_path)
 def test_a_part_of_a_few_rows_is_refused(draw):
     cuts = {"x0": (-2.3, 0.5), "x1": (0.0,)}
     study = tree_study(depth=3, cuts=cuts)
-    rare = as_array(Split(0, -2.3, Leaf(0), Leaf(1)))
-    hidden_rest = as_array(Split(0, -2.3, Leaf(DONE), Leaf(0)))
+    rare = as_array(Branch(0, -2.3, Leaf(0), Leaf(1)))
+    hidden_rest = as_array(Branch(0, -2.3, Leaf(DONE), Leaf(0)))
     for partition in (rare, hidden_rest):
         door = scored(door_to(draw(), study, limits=GUARDED))
         n_rows = int((training_of(door)[0][:, 0] <= -2.3).sum())
@@ -363,7 +363,7 @@ def held_out(door):
 
 def test_leaves_are_told_as_they_are_without_limits(draw):
     door = scored(door_to(draw(), tree_study()))
-    told = value_leaves(door, Split(0, -1.5, Leaf(0), Leaf(1)))
+    told = value_leaves(door, Branch(0, -1.5, Leaf(0), Leaf(1)))
     low = held_out(door)[:, 0] <= -1.5
     scores = door._space.scores[door._space.folds.set_apart]
     assert told.shares == pytest.approx([low.mean(), 1 - low.mean()])
@@ -373,7 +373,7 @@ def test_leaves_are_told_as_they_are_without_limits(draw):
 
 def test_a_small_leaf_is_hidden_with_the_next_smallest(draw):
     door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    root = Split(0, -1.5, Leaf(0), Split(1, -0.3, Leaf(0), Leaf(0)))
+    root = Branch(0, -1.5, Leaf(0), Branch(1, -0.3, Leaf(0), Leaf(0)))
     x = held_out(door)
     counts = np.array([(x[:, 0] <= -1.5).sum(), ((x[:, 0] > -1.5) & (x[:, 1] <= -0.3)).sum()])
     assert 0 < counts[0] < NEEDED_IN_LEAVES <= counts[1]
@@ -386,10 +386,10 @@ def test_a_small_leaf_is_hidden_with_the_next_smallest(draw):
 def test_the_value_of_the_tree_does_not_tell_of_a_hidden_leaf(draw):
     """Hidden leaves with two decisions: the tree's value less what is told is that of the few."""
     door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    root = Split(0, -1.5, Leaf(1), Split(1, -0.3, Leaf(0), Leaf(0)))
+    root = Branch(0, -1.5, Leaf(1), Branch(1, -0.3, Leaf(0), Leaf(0)))
     told = value_leaves(door, root)
     assert not told.shares.any()
-    enough = Split(0, -1.5, Leaf(1), Split(1, -0.3, Leaf(1), Leaf(0)))
+    enough = Branch(0, -1.5, Leaf(1), Branch(1, -0.3, Leaf(1), Leaf(0)))
     fresh = scored(door_to(draw(400), tree_study(), limits=GUARDED))
     assert (value_leaves(fresh, enough).shares > 0).tolist() == [False, False, True]
 
@@ -399,7 +399,7 @@ def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(dra
         low = (space.data.contexts[:, 0] <= 0) & space.folds.set_apart
         values[np.flatnonzero(low)[3:], 2] = np.nan
 
-    root = Split(0, 0.0, Leaf(0), Leaf(1))
+    root = Branch(0, 0.0, Leaf(0), Leaf(1))
     door = with_scores(scored(door_to(draw(800), tree_study(), limits=GUARDED)), leave_three)
     told = value_leaves(door, root)
     assert (told.rows[:, :2] > 0).all()
@@ -409,7 +409,7 @@ def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(dra
 
 def shifted(root):
     """The same leaves, counted from one: nobody says yes to the first question."""
-    return Split(1, -1e6, Leaf(0), root)
+    return Branch(1, -1e6, Leaf(0), root)
 
 
 @pytest.mark.parametrize("change", [lambda root: root, shifted], ids=["plainly", "renumbered"])
@@ -419,15 +419,15 @@ def test_leaves_that_differ_from_earlier_ones_in_a_few_rows_are_refused(draw, ch
     middle = (values[50] + values[51]) / 2
     one_more = (values[51] + values[52]) / 2
     far = (values[75] + values[76]) / 2
-    assert isinstance(value_leaves(door, Split(0, middle, Leaf(0), Leaf(1))), LeafValues)
-    moved = change(Split(0, one_more, Leaf(0), Leaf(1)))
+    assert isinstance(value_leaves(door, Branch(0, middle, Leaf(0), Leaf(1))), LeafValues)
+    moved = change(Branch(0, one_more, Leaf(0), Leaf(1)))
     assert reason(value_leaves(door, moved)) == "SMALL_CELLS"
-    assert isinstance(value_leaves(door, change(Split(0, far, Leaf(0), Leaf(1)))), LeafValues)
+    assert isinstance(value_leaves(door, change(Branch(0, far, Leaf(0), Leaf(1)))), LeafValues)
 
 
 def test_the_same_leaves_are_told_again_and_others_until_the_budget_is_spent(draw):
     door = scored(door_to(draw(2000), tree_study(), limits=Limits(descriptions=2)))
-    roots = [Split(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0, 0.5)]
+    roots = [Branch(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0, 0.5)]
     first = value_leaves(door, roots[0])
     assert isinstance(value_leaves(door, roots[1]), LeafValues)
     assert reason(value_leaves(door, roots[2])) == "BUDGET_SPENT"
@@ -441,12 +441,12 @@ def test_a_refusal_for_a_few_rows_is_paid_for(draw):
     door = scored(door_to(draw(400), tree_study(), limits=Limits(descriptions=2)))
     values = np.sort(held_out(door)[:, 0])
     cuts = [(values[place] + values[place + 1]) / 2 for place in (50, 51, 75)]
-    told = [value_leaves(door, Split(0, cut, Leaf(0), Leaf(1))) for cut in cuts]
+    told = [value_leaves(door, Branch(0, cut, Leaf(0), Leaf(1))) for cut in cuts]
     assert [reason(answer) for answer in told[1:]] == ["SMALL_CELLS", "BUDGET_SPENT"]
 
 
 def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out(draw):
-    root = Split(0, 0.0, Leaf(0), Leaf(1))
+    root = Branch(0, 0.0, Leaf(0), Leaf(1))
     silent = scored(door_to(draw(), tree_study(), limits=Limits(values=False)))
     assert reason(value_leaves(silent, root)) == "VALUES_FORBIDDEN"
     nobody = scored(door_to(draw(), tree_study(evaluation_share=0.0), limits=GUARDED))

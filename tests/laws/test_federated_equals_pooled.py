@@ -12,9 +12,9 @@ from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.tree import depth_of
 from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import grow_tree
+from fedopl.policies.trees.nodes import depth_of
 from fedopl.policies.trees.search import Cells
 from fedopl.server.federation import run_study
 from fedopl.server.oracles.tree_search import mixed_cells

@@ -11,7 +11,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.messages import codec
-from fedopl.messages.derived_sizes import axis_sizes, no_policies, queries_of
+from fedopl.messages.derived_sizes import axis_sizes, queries_of
 from fedopl.messages.vocabulary import (
     MESSAGES,
     N_CUTS,
@@ -28,6 +28,7 @@ from fedopl.messages.vocabulary import (
     SumPairs,
     SumScores,
 )
+from fedopl.policies.packing import packed
 from fedopl.study.study import NuisancePlan, Study
 
 SOURCE = Path(fedopl.__file__).parent
@@ -179,14 +180,14 @@ def decoded(answer, study):
 
 
 def value_query(study, exchange, rules=()):
-    fields = {**no_policies(study), "rules": np.array(rules, float)}
+    fields = {**packed([], study), "rules": np.array(rules, float)}
     return EstimateValues(study=study.digest, exchange=exchange, split=Split.EVALUATION, **fields)
 
 
 def describe_query(study, exchange, rules=()):
     width = study.n_features + 1
     one_linear = {} if rules else {"linear": np.zeros((1, study.n_actions, width))}
-    fields = {**no_policies(study), "rules": np.array(rules, float), **one_linear}
+    fields = {**packed([], study), "rules": np.array(rules, float), **one_linear}
     cuts = np.zeros((width, N_CUTS))
     return Describe(study=study.digest, exchange=exchange, cuts=cuts, **fields)
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fedopl
-from fedopl.policies.linear import action_pairs, constant_policy
+from fedopl.policies.linear import constant_policy
+from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.saving import policy_json
 
 ACTIONS, FEATURES = ("stay", "go", "wait"), ("x", "y")

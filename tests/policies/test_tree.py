@@ -9,11 +9,11 @@ import fedopl
 from fedopl.base.errors import DataError, PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.policies.columns import LevelColumn, NumberColumn, tree_columns
-from fedopl.policies.tree import (
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import (
     MOST_NODES,
+    Branch,
     Leaf,
-    Split,
-    TreePolicy,
     as_array,
     depth_of,
     from_array,
@@ -38,7 +38,9 @@ def policy_of(root):
     return TreePolicy(root, ("none", "some", "all"), ENCODING.feature_names, ENCODING)
 
 
-TREE = policy_of(Split(0, 40.5, Split(2, 3.0, Leaf(0), Leaf(1)), Split(2, 1.0, Leaf(2), Leaf(0))))
+TREE = policy_of(
+    Branch(0, 40.5, Branch(2, 3.0, Leaf(0), Leaf(1)), Branch(2, 1.0, Leaf(2), Leaf(0)))
+)
 
 
 # --- what may be asked ----------------------------------------------------------------------------
@@ -140,8 +142,8 @@ def test_a_tree_that_is_too_deep_is_refused(tmp_path, depth):
 nodes = st.recursive(
     st.builds(Leaf, st.integers(0, 2)),
     lambda below: st.one_of(
-        st.builds(Split, st.just(0), st.floats(-1e9, 1e9), below, below),
-        st.builds(Split, st.just(2), st.integers(0, 3).map(float), below, below),
+        st.builds(Branch, st.just(0), st.floats(-1e9, 1e9), below, below),
+        st.builds(Branch, st.just(2), st.integers(0, 3).map(float), below, below),
     ),
     max_leaves=16,
 )

@@ -3,7 +3,7 @@ import numpy as np
 import fedopl
 from fedopl.base.schema import Encoding
 from fedopl.policies.linear import NEVER, constant_policy
-from fedopl.report.explain.explain_policy import explain, sentences
+from fedopl.report.explain.explain_weights import explain, sentences
 from fedopl.report.explain.groups import bin_names, groups_of, overall
 
 

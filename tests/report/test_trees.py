@@ -8,7 +8,8 @@ from report_runs import with_gains
 import fedopl
 from fedopl.base.estimates import Estimate
 from fedopl.base.schema import Encoding
-from fedopl.policies.tree import Leaf, Split, TreePolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.cautions import cautions
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.explain.leaf_words import leaves_in_words, second_thoughts
@@ -24,7 +25,7 @@ ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"
 )
 AGE, AGE_MISSING, REGION = range(3)
-SMALL = Split(AGE, 40.5, Split(REGION, 0.0, Leaf(1), Leaf(0)), Leaf(1))
+SMALL = Branch(AGE, 40.5, Branch(REGION, 0.0, Leaf(1), Leaf(0)), Leaf(1))
 
 
 def tree_policy(root=SMALL, encoding=ENCODING, actions=("none", "drug")):
@@ -125,9 +126,11 @@ def test_where_less_is_better_values_are_as_logged_and_lower_wins(tree):
 
 
 def test_paths_leave_out_what_follows_from_other_answers():
-    root = Split(AGE, 60.0, Split(AGE, 40.0, Leaf(0), Split(AGE, 50.0, Leaf(1), Leaf(0))), Leaf(1))
+    root = Branch(
+        AGE, 60.0, Branch(AGE, 40.0, Leaf(0), Branch(AGE, 50.0, Leaf(1), Leaf(0))), Leaf(1)
+    )
     levels = Encoding(categorical={"region": ("north", "south", "west")})
-    regions = Split(0, 0.0, Leaf(0), Split(0, 1.0, Leaf(1), Leaf(0)))
+    regions = Branch(0, 0.0, Leaf(0), Branch(0, 1.0, Leaf(1), Leaf(0)))
     assert [leaf.who for leaf in leaves_in_words(tree_policy(root))] == [
         "age ≤ 40",
         "age > 40 and ≤ 50",
@@ -144,12 +147,12 @@ def test_paths_leave_out_what_follows_from_other_answers():
 @pytest.mark.parametrize(
     ("split", "question", "otherwise"),
     [
-        (Split(AGE, -2.25, Leaf(0), Leaf(1)), "age ≤ −2.25", "age > −2.25"),
-        (Split(AGE, 2_345_678.0, Leaf(0), Leaf(1)), "age ≤ 2345678", "age > 2345678"),
-        (Split(AGE_MISSING, 1.0, Leaf(0), Leaf(1)), "age is missing", "age is not missing"),
-        (Split(AGE_MISSING, 0.0, Leaf(0), Leaf(1)), "age is not missing", "age is missing"),
-        (Split(REGION, 1.0, Leaf(0), Leaf(1)), "region is 'south'", "region is not 'south'"),
-        (Split(REGION, 2.0, Leaf(0), Leaf(1)), "region is missing", "region is not missing"),
+        (Branch(AGE, -2.25, Leaf(0), Leaf(1)), "age ≤ −2.25", "age > −2.25"),
+        (Branch(AGE, 2_345_678.0, Leaf(0), Leaf(1)), "age ≤ 2345678", "age > 2345678"),
+        (Branch(AGE_MISSING, 1.0, Leaf(0), Leaf(1)), "age is missing", "age is not missing"),
+        (Branch(AGE_MISSING, 0.0, Leaf(0), Leaf(1)), "age is not missing", "age is missing"),
+        (Branch(REGION, 1.0, Leaf(0), Leaf(1)), "region is 'south'", "region is not 'south'"),
+        (Branch(REGION, 2.0, Leaf(0), Leaf(1)), "region is missing", "region is not missing"),
     ],
 )
 def test_questions_and_their_opposites_read_well(split, question, otherwise):
@@ -229,7 +232,7 @@ def test_long_names_are_cut_in_the_drawing_but_thresholds_are_not(deep):
 
 def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
     def grown(depth):
-        return Split(0, depth, grown(depth - 1), grown(depth - 1)) if depth else Leaf(0)
+        return Branch(0, depth, grown(depth - 1), grown(depth - 1)) if depth else Leaf(0)
 
     policy = replace(deep.policy, root=grown(6))
     endings = [Ending(action="drug", note="1 %", colour=1) for _ in policy.leaves()]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.engines.runs import Run
     from fedopl.policies.kinds import Policy
-    from fedopl.policies.linear import LinearPolicy
-    from fedopl.policies.tree import TreePolicy
 
 
 class Undecided(StrEnum):
@@ -92,44 +90,14 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
-    from fedopl.policies.tree import TreePolicy
+    from fedopl.report.explain.explainers import explainer_of
 
     found, run = _policy_and_run(policy)
-    if isinstance(found, TreePolicy):
-        _explain_tree(found, run, as_json=as_json)
-    else:
-        _explain_weights(found, run, top, as_json=as_json)
-
-
-def _explain_tree(policy: "TreePolicy", run: "Run | None", *, as_json: bool) -> None:
-    from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
-
+    explainer = explainer_of(found)
     if as_json:
-        say_json(tree_as_json(policy, run))
+        say_json(explainer.as_json(found, run))
     else:
-        say(tree_as_text(policy, run))
-
-
-def _explain_weights(policy: "LinearPolicy", run: "Run | None", top: int, *, as_json: bool) -> None:
-    from fedopl.report.explain.explain_policy import explain as explained
-    from fedopl.report.explain.explain_policy import sentences, strongest
-
-    found = explained(policy, run.statistics.standardisation(run.mixture) if run else None)
-    if as_json:
-        say_json(
-            {
-                "sentences": sentences(found),
-                "step": found.step,
-                "effects": {
-                    name: dict(zip(found.features, effects, strict=True))
-                    for name, effects in zip(found.names, found.effects.tolist(), strict=True)
-                },
-            }
-        )
-        return
-    say("\n".join(sentences(found)))
-    if not found.is_constant:
-        say(f"\n{_effects_as_text(strongest(found, top), found.step)}")
+        say(explainer.as_text(found, run, top))
 
 
 def decide(
@@ -199,13 +167,6 @@ def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
     if run.policy is None:
         raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
     return run.policy, run
-
-
-def _effects_as_text(found: "list[tuple[str, str, float]]", step: str) -> str:
-    from fedopl.base.tables import text_table
-
-    rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in found]
-    return text_table(["action", "feature", f"one {step} more adds"], rows)
 
 
 def ledger(

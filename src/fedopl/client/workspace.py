@@ -17,7 +17,7 @@ from fedopl.client.disclosure.random_rounding import rounding_generator
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.local.local_policy import learned_alone
+from fedopl.client.local.local_policy import learned_alone, local_kind
 from fedopl.client.local.local_steps import Examples, examples
 from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
 from fedopl.client.local.vowpal import Vowpal
@@ -32,8 +32,6 @@ from fedopl.client.scoring.support import Support
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.vocabulary import RefusalCode, Split
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.tree import TreePolicy, from_array
 from fedopl.solvers.least_squares import LinearModels
 from fedopl.study.study import Study
 
@@ -206,11 +204,7 @@ class Workspace:
     @property
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
-        study, local = self.study, self._scored.local
-        if study.policy != "tree":
-            return LinearPolicy(local, study.actions, study.features)
-        root = from_array(local, study.columns, range(study.n_actions))
-        return TreePolicy(root, study.actions, study.features, study.encoding)
+        return local_kind(self.study).from_numbers(self._scored.local, self.study)
 
     @property
     def support(self) -> Support:
@@ -283,14 +277,14 @@ class Workspace:
 
     def _learned_alone(
         self, scoring: Scoring, scored: Scored
-    ) -> FloatArray:  # (n_actions, n_features + 1), or a tree's numbers
+    ) -> FloatArray:  # the numbers of a policy
         """Own nuisances, own scores, the exact oracle or search: numbers that never leave."""
         nothing = np.zeros(self.study.n_actions, bool)
         alone = Scoring(models=self._own_models, chances=self.chances, clip=None, masked=nothing)
         parts = partial(self._with_scores, scored)
         if not (scoring.agrees_with(alone) and scored.is_complete):
             parts = partial(alone.scores, self.unscored_chunks)
-        return learned_alone(self._rows, self.study, parts, self.blocks)
+        return learned_alone(self._rows, self.study, parts, self.blocks).numbers()
 
     # --- what is made of them ------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.vocabulary import Axis, Message, Refusal, SumCells
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import action_pairs
+from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.server.exchange.conversation import Round

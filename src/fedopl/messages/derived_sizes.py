@@ -5,9 +5,6 @@ Many clients of one study may be in one process, so it is worked out once for al
 
 from functools import lru_cache
 
-import numpy as np
-
-from fedopl.base.arrays import FloatArray
 from fedopl.messages.codec import Decoder, Sizes
 from fedopl.messages.vocabulary import (
     CHANCE_CUTS,
@@ -37,9 +34,9 @@ from fedopl.messages.vocabulary import (
     TellMoments,
     ValueLeaves,
 )
-from fedopl.policies.linear import action_pairs
-from fedopl.policies.tree import MOST_NODES, NODE_NUMBERS
+from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
+from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.tree_plan import MOST_BINS
 from fedopl.study.study import Study
 
@@ -127,14 +124,3 @@ def most_candidates(study: Study) -> int:
     """
     own = study.n_actions + len(study.candidates) + 2
     return max(own, MOST_DIAGNOSED) if study.diagnose else own
-
-
-def no_policies(study: Study) -> dict[str, FloatArray]:
-    """The fields of EstimateValues and Describe where there is nothing to ask of a kind."""
-    width = study.n_features + 1
-    return {
-        "linear": np.empty((0, study.n_actions, width)),
-        "pairwise": np.empty((0, len(action_pairs(study.n_actions)), width)),
-        "trees": np.empty((0, MOST_NODES, NODE_NUMBERS)),
-        "rules": np.empty(0),
-    }

@@ -1,20 +1,63 @@
-"""Every kind of policy there is, and loading a saved one; kinds come from a closed table."""
+"""The closed table of policy kinds, what each of them offers, and loading a saved policy."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import PolicyError, SchemaError
 from fedopl.base.schema import Encoding
-from fedopl.policies.columns import tree_columns
-from fedopl.policies.linear import LinearPolicy, PairwisePolicy
-from fedopl.policies.saving import FORMAT, VERSION
-from fedopl.policies.tree import MOST_DEPTH, TreePolicy, depth_of, from_content
+from fedopl.policies.domain import Domain
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.pairwise import PairwisePolicy
+from fedopl.policies.saving import FORMAT, VERSION, Savable
+from fedopl.policies.tree import TreePolicy
 
-Policy = LinearPolicy | TreePolicy
+
+@runtime_checkable
+class Policy(Savable, Protocol):
+    """A policy of any kind; whoever holds one asks it, and never which kind it is."""
+
+    message_field: ClassVar[str]  # which field of a message carries policies of this kind
+
+    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action to take in each context."""
+
+    def names(self, contexts: ArrayLike) -> NDArray[np.str_]:  # (n_rows,)
+        """The name of the action to take in each context."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as JSON."""
+
+    def numbers(self) -> FloatArray:
+        """The policy as a message carries it; equal policies have equal numbers."""
+
+    @classmethod
+    def numbers_shape(cls, domain: Domain) -> tuple[int, ...]:
+        """The shape of these numbers, which is the same for all policies of a study."""
+
+    @classmethod
+    def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
+        """The policy that a message carried; a ValueError if the numbers are none."""
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
+        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+
+
+# In the order in which messages carry them and clients answer: both sides rely on it.
+KINDS: dict[str, type[Policy]] = {
+    kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy)
+}
+
+
+class _SavedDomain(NamedTuple):
+    actions: tuple[str, ...]
+    features: tuple[str, ...]
+    encoding: Encoding | None
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -33,47 +76,14 @@ def load_policy(path: str | Path) -> Policy:
             "load it with the fedopl that saved it"
         )
     try:
-        return _policy(content)
+        return KINDS[content["kind"]].from_content(content, _domain(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
         raise PolicyError(f"{path}: a field is missing or of the wrong kind or size") from None
 
 
-def _policy(content: dict[str, Any]) -> Policy:
+def _domain(content: dict[str, Any]) -> Domain:
     actions, features = tuple(content["actions"]), tuple(content["features"])
     encoding = Encoding(**content["encoding"]) if "encoding" in content else None
     if encoding and encoding.feature_names != features:
         raise ValueError("the encoding is of other features")
-    return LOADERS[content["kind"]](content, actions, features, encoding)
-
-
-Names = tuple[str, ...]
-
-
-def _linear(kind: type[LinearPolicy]) -> Callable[..., Policy]:
-    def load(
-        content: dict[str, Any], actions: Names, features: Names, encoding: Encoding | None
-    ) -> Policy:
-        rows = [[*score["coefficients"], score["intercept"]] for score in content["scores"]]
-        policy = kind(np.array(rows, np.float64), actions, features, encoding)
-        expected = (len(policy.score_names), len(features) + 1)
-        if policy.parameters.shape != expected or not np.isfinite(policy.parameters).all():
-            raise ValueError("wrong size")
-        return policy
-
-    return load
-
-
-def _tree(
-    content: dict[str, Any], actions: Names, features: Names, encoding: Encoding | None
-) -> Policy:
-    root = from_content(content["tree"], tree_columns(features, encoding), actions)
-    if depth_of(root) > MOST_DEPTH:
-        raise ValueError("too deep")
-    return TreePolicy(root, actions, features, encoding)
-
-
-LOADERS: dict[str, Callable[..., Policy]] = {
-    LinearPolicy.kind: _linear(LinearPolicy),
-    PairwisePolicy.kind: _linear(PairwisePolicy),
-    TreePolicy.kind: _tree,
-}
+    return _SavedDomain(actions, features, encoding)

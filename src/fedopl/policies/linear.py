@@ -1,21 +1,20 @@
-"""Policies made of linear scores: one for each action, or one for each pair of actions."""
+"""Linear policies: one score for each action, the largest score decides."""
 
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
-from fedopl.policies.contexts import checked_contexts
+from fedopl.policies.domain import Domain, checked_contexts
 from fedopl.policies.saving import save_policy
 
-# The intercept of an action that no client could speak for: it is never the largest.
+# The intercept of an action that no client has a score for: it is never the largest.
 NEVER = -1e300
 
 
@@ -27,6 +26,7 @@ class LinearPolicy:
     """
 
     kind: ClassVar[str] = "linear"
+    message_field: ClassVar[str] = "linear"
 
     parameters: FloatArray  # (n_actions, n_features + 1), the intercept last
     action_names: tuple[str, ...]
@@ -63,10 +63,63 @@ class LinearPolicy:
         """The name of the action to take in each context."""
         return np.array(self.action_names)[self.decide(contexts)]
 
+    @classmethod
+    def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_scores,)
+        """What each linear score speaks for."""
+        return list(action_names)
+
     @property
     def score_names(self) -> list[str]:  # (n_scores,)
         """What each linear score speaks for."""
-        return list(self.action_names)
+        return self.scores_of(self.action_names)
+
+    # --- what explains it ----------------------------------------------------------------------
+
+    @property
+    def never_chosen(self) -> tuple[str, ...]:
+        """The actions that no client has a score for."""
+        return tuple(self._names_where(self.intercepts <= NEVER / 10))
+
+    def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, n_features)
+        """What is worth comparing, an action with all others or a pair, and its coefficients."""
+        weights = self.coefficients
+        if self.has_blocks:
+            return [(name,) for name in self.action_names], weights
+        usable = self.intercepts > NEVER / 10
+        names = self._names_where(usable)
+        if len(names) == 2:
+            first, second = weights[usable]
+            return [tuple(names)], (first - second)[None, :]
+        return [(name,) for name in names], weights[usable] - weights[usable].mean(axis=0)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether each feature speaks for one action only: φ(x, a) = x_a."""
+        weights = self.coefficients
+        n_actions, n_features = weights.shape
+        if n_features % n_actions or not weights.any() or self.intercepts.any():
+            return False
+        own = np.arange(n_features) // (n_features // n_actions)
+        return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
+
+    def _names_where(self, chosen: BoolArray) -> list[str]:
+        return [name for name, is_one in zip(self.action_names, chosen, strict=True) if is_one]
+
+    # --- numbers and files ---------------------------------------------------------------------
+
+    def numbers(self) -> FloatArray:  # (n_scores, n_features + 1)
+        """The policy as a message carries it."""
+        return self.parameters
+
+    @classmethod
+    def numbers_shape(cls, domain: Domain) -> tuple[int, int]:
+        """How many numbers a message has for one policy."""
+        return len(cls.scores_of(domain.actions)), len(domain.features) + 1
+
+    @classmethod
+    def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
+        """The policy that a message carried."""
+        return cls(numbers, domain.actions, domain.features, domain.encoding)
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON; every float is written so that it reads back the same."""
@@ -80,35 +133,18 @@ class LinearPolicy:
         ]
         return {"scores": scores}
 
+    @classmethod
+    def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
+        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        rows = [[*score["coefficients"], score["intercept"]] for score in content["scores"]]
+        parameters = np.array(rows, np.float64)
+        if parameters.shape != cls.numbers_shape(domain) or not np.isfinite(parameters).all():
+            raise ValueError("wrong size, or a number is not finite")
+        return cls.from_numbers(parameters, domain)
+
     def __repr__(self) -> str:
         sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
         return f"{type(self).__name__}({sizes})"
-
-
-class PairwisePolicy(LinearPolicy):
-    """Weighted all pairs: a score of zero or more is a win for the pair's lower code."""
-
-    kind: ClassVar[str] = "pairwise"
-
-    @property
-    def score_names(self) -> list[str]:  # (n_pairs,)
-        """What each linear score speaks for."""
-        names = self.action_names
-        return [f"{names[a]} over {names[b]}" for a, b in action_pairs(len(names))]
-
-    def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """How many comparisons each action wins."""
-        first_wins = self.linear(contexts) >= 0
-        wins = np.zeros((len(first_wins), len(self.action_names)))
-        for pair, (first, second) in enumerate(action_pairs(len(self.action_names))):
-            wins[:, first] += first_wins[:, pair]
-            wins[:, second] += ~first_wins[:, pair]
-        return wins
-
-
-def action_pairs(n_actions: int) -> list[tuple[int, int]]:
-    """Every pair of action codes, the lower first, in a fixed order."""
-    return list(combinations(range(n_actions), 2))
 
 
 def constant_policy(

@@ -134,7 +134,7 @@ def _finish(
     """Evaluate, describe, and write down what there is; and the answers that values are from."""
     setting, study, policy = learned.setting, learned.setting.study, learned.policy
     if policy and study.table:
-        policy = replace(policy, encoding=study.encoding)
+        policy = type(policy).from_numbers(policy.numbers(), study)  # with the study's encoding
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
     record = Record(
         study=study,

@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.derived_sizes import most_candidates, no_policies
+from fedopl.messages.derived_sizes import most_candidates
 from fedopl.messages.faults import fault_in_values
 from fedopl.messages.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy, PairwisePolicy, constant_policy
-from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
+from fedopl.policies.linear import constant_policy
+from fedopl.policies.packing import in_message_order, packed
+from fedopl.policies.tree import TreePolicy
 from fedopl.server.aggregate.descriptions import Descriptions, described, describing
 from fedopl.server.aggregate.evaluation import GainTable, ValueTable, gain_table, value_table
 from fedopl.server.aggregate.leaf_table import LeafRow, leaf_rows, valuing_leaves
@@ -20,8 +19,6 @@ from fedopl.server.exchange.conversation import Answers, Conversation, Question
 from fedopl.server.oracles.setting import Setting
 from fedopl.study.study import Study
 
-# The kinds of policy that a value query has a field for, in the order in which clients answer.
-FIELDS = {LinearPolicy.kind: "linear", PairwisePolicy.kind: "pairwise", TreePolicy.kind: "trees"}
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
 
@@ -120,28 +117,15 @@ class Candidates:
         conversation.measure(answers.exchange, value=values.of(chosen).value)
         return values, gain_table(answers, setting.weights, names, chosen)
 
-    def _by_field(self) -> dict[str, dict[str, Policy]]:
-        """The policies, apart for each field of the query that carries them."""
-        by_field: dict[str, dict[str, Policy]] = {field: {} for field in FIELDS.values()}
-        for name, policy in self.policies.items():
-            if policy.kind not in FIELDS:
-                raise OptionError(f"candidates: no message carries policies of kind {policy.kind}")
-            by_field[FIELDS[policy.kind]][name] = policy
-        return by_field
-
     def names(self) -> list[str]:
-        """In the order in which clients answer: linear, pairwise, trees, rules."""
-        return [name for part in self._by_field().values() for name in part] + self.rules
+        """In the order in which clients answer; rules come last."""
+        return in_message_order(self.policies) + self.rules
 
     def _fields(self, names: list[str]) -> dict[str, FloatArray]:
         """The fields that carry these candidates."""
-        fields = no_policies(self.study)
-        for field, policies in self._by_field().items():
-            carried = [policy_numbers(policy) for name, policy in policies.items() if name in names]
-            if carried:
-                fields[field] = np.stack(carried)
+        policies = [self.policies[name] for name in names if name in self.policies]
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-        return {**fields, "rules": np.array(rules, np.float64)}
+        return packed(policies, self.study, rules)
 
     def _question(self, split: Split) -> Question:
         names, most = self.names(), most_candidates(self.study)
@@ -152,10 +136,3 @@ class Candidates:
     def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
         n_expected = len(self.names()) + N_OWN_CANDIDATES
         return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
-
-
-def policy_numbers(policy: Policy) -> FloatArray:
-    """The policy as the numbers that a message carries."""
-    if isinstance(policy, TreePolicy):
-        return as_array(policy.root, MOST_NODES)
-    return policy.parameters

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_search import Problem, brute_force, cells_of, says_yes
 
-from fedopl.policies.tree import Leaf, Split, depth_of, nodes_of
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE, grow_tree, n_levels, simplified
+from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
 from fedopl.policies.trees.search import Cells, Rules, best_tree
 
 N_BINS, N_COLUMNS = 4, 3
@@ -68,7 +68,7 @@ def _numbered(root, start=0):
     def number(node):
         if isinstance(node, Leaf):
             return Leaf(next(counter))
-        return Split(node.column, node.cut, number(node.yes), number(node.no))
+        return Branch(node.column, node.cut, number(node.yes), number(node.no))
 
     return number(root)
 
@@ -112,10 +112,10 @@ def test_where_nobody_tells_more_the_tree_ends_with_what_was_seen_ahead():
 
 
 def test_a_question_that_changes_nothing_is_left_out():
-    same = Split(0, 1.0, Leaf(1), Leaf(1))
+    same = Branch(0, 1.0, Leaf(1), Leaf(1))
     assert simplified(same) == Leaf(1)
-    assert simplified(Split(1, 0.0, same, Leaf(1))) == Leaf(1)
-    assert simplified(Split(1, 0.0, same, Leaf(2))) == Split(1, 0.0, Leaf(1), Leaf(2))
+    assert simplified(Branch(1, 0.0, same, Leaf(1))) == Leaf(1)
+    assert simplified(Branch(1, 0.0, same, Leaf(2))) == Branch(1, 0.0, Leaf(1), Leaf(2))
 
 
 def test_brute_force_agrees_on_depth_three_at_least_as_a_bound():

@@ -10,7 +10,7 @@ from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.tree import Leaf, Split, depth_of, leaf_positions, nodes_of
+from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, leaf_positions, nodes_of
 from fedopl.server.federation import run_study
 
 ACTIONS = ("none", "some", "all")
@@ -46,7 +46,7 @@ def test_what_no_stump_can_see_is_found_at_depth_two(clients, limits):
     one, two = (fedopl.learn(clients, policy="tree", depth=d, limits=limits) for d in (1, 2))
     assert value_of(one.policy) < 0.1
     assert value_of(two.policy) > 0.45  # of 0.5
-    assert {node.column for node in nodes_of(two.policy.root) if isinstance(node, Split)} == {0, 1}
+    assert {node.column for node in nodes_of(two.policy.root) if isinstance(node, Branch)} == {0, 1}
     assert "beats the best constant arm" in two.verdict
 
 
@@ -194,7 +194,7 @@ def test_groups_that_leave_nothing_to_anybody_are_an_error():
 
 def test_only_allowed_columns_are_asked_about(clients):
     run = fedopl.learn(clients, policy="tree", tree=TreePlan(columns=("x2", "x1")))
-    asked = {node.column for node in nodes_of(run.policy.root) if isinstance(node, Split)}
+    asked = {node.column for node in nodes_of(run.policy.root) if isinstance(node, Branch)}
     assert asked <= {1, 2}
 
 
@@ -344,7 +344,7 @@ def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth()
 
     def cuts_and_value(**options):
         policy = fedopl.search_tree(contexts, scores, **options)
-        cuts = [node.cut for node in nodes_of(policy.root) if isinstance(node, Split)]
+        cuts = [node.cut for node in nodes_of(policy.root) if isinstance(node, Branch)]
         return cuts, scores[np.arange(5000), policy.decide(contexts)].sum()
 
     _, worth_less = cuts_and_value(plan=TreePlan(bins=8), refine=False)

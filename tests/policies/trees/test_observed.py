@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fedopl.base.errors import OptionError
 from fedopl.client.local.observed_tree import best_observed_tree
-from fedopl.policies.tree import Leaf, Split, TreePolicy, depth_of, nodes_of
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
 from fedopl.policies.trees.search import Cells, Rules, best_tree
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
@@ -67,7 +68,7 @@ def leaf_sizes(node, values, is_level):
 
 
 def questions_of(node):
-    return [(split.column, split.cut) for split in nodes_of(node) if isinstance(split, Split)]
+    return [(split.column, split.cut) for split in nodes_of(node) if isinstance(split, Branch)]
 
 
 def normal_problem(n_rows, n_columns, n_actions):
@@ -197,7 +198,7 @@ def test_a_cut_lies_between_neighbours_however_near_or_far_they_are(low):
     for high in (np.nextafter(low, np.inf), np.nextafter(np.inf, 0)):
         values = np.array([[low], [high]])
         found = best_observed_tree(values, (False,), np.eye(2), depth=1)
-        assert found.node == Split(0, found.node.cut, Leaf(0), Leaf(1))
+        assert found.node == Branch(0, found.node.cut, Leaf(0), Leaf(1))
         assert low <= found.node.cut < high
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedopl.policies.tree import Leaf, Split, TreePolicy
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.search import Cells, Group, Rules, best_tree
 
 
@@ -146,7 +147,7 @@ def test_a_tie_goes_to_fewer_splits_and_to_what_comes_first():
         bins.all(axis=1)[:, None] | ~bins.any(axis=1)[:, None], [[1.0, 0]], [[0, 1.0]]
     )
     found = best_tree(cells_of(bins, either, grid), grid, 2, rules)
-    assert isinstance(found.node, Split)
+    assert isinstance(found.node, Branch)
     assert found.node.column == 0
     assert found.value == 4
 
@@ -157,7 +158,7 @@ def test_of_equal_trees_the_smaller_one_is_taken():
     scores = np.where(bins[:, [1]] == 0, [[1.0, 0.0]], [[0.0, 1.0]])
     grid = Grid(((0.5,), (0.5,)), (False, False))
     found = best_tree(cells_of(bins, scores, grid), grid, 2, Rules(n_actions=2))
-    assert found.node == Split(1, 0.5, Leaf(0), Leaf(1))
+    assert found.node == Branch(1, 0.5, Leaf(0), Leaf(1))
     assert found.value == pytest.approx(12)
 
 
@@ -172,7 +173,7 @@ def test_rounding_does_not_split():
 
 def test_a_tree_decides_as_its_questions_say():
     policy = TreePolicy(
-        Split(0, 1.5, Leaf(1), Split(1, 0.0, Leaf(0), Leaf(2))), ("a", "b", "c"), ("x", "y")
+        Branch(0, 1.5, Leaf(1), Branch(1, 0.0, Leaf(0), Leaf(2))), ("a", "b", "c"), ("x", "y")
     )
     contexts = [[1.0, 5.0], [1.5, -1.0], [2.0, 0.0], [2.0, 0.1]]
     assert policy.names(contexts).tolist() == ["b", "b", "a", "c"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from true_trees import deviation, true_trees
 
-from fedopl.policies.tree import Leaf, Split
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.server.diagnosis.contrasts import contrast_with_mixture
 from fedopl.server.mixtures.any_statistics import solve
 from fedopl.simulation.worlds import (
@@ -60,7 +60,7 @@ def test_truths_in_closed_form_are_means_over_contexts(join):
     joined = join(world, SIZES, **TREES)
     truth = true_trees(world, joined.statistics)
     policies = [joined.record.policy, truth.best({"client 2": 1.0, "client 3": -1.0})]
-    roots = [Leaf(1), Split(1, 0.0, Leaf(0), Split(1, 0.7, Leaf(2), Leaf(1)))]
+    roots = [Leaf(1), Branch(1, 0.0, Leaf(0), Branch(1, 0.7, Leaf(2), Leaf(1)))]
     policies += [type(policies[0])(root, world.action_names, world.feature_names) for root in roots]
     for policy in policies:
         for name in world.clients:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.messages.vocabulary import Split as Rows
-from fedopl.policies.tree import Leaf, Split
+from fedopl.messages.vocabulary import Branch as Rows
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.server.mixtures.any_statistics import solve
 from fedopl.server.mixtures.minimax import (
     minimax_weights,
@@ -104,7 +104,7 @@ def random_root(rng):
         return Leaf(int(rng.integers(3)))
 
     def split(yes, no):
-        return Split(int(rng.integers(3)), float(rng.choice(CUTS["x1"])), yes, no)
+        return Branch(int(rng.integers(3)), float(rng.choice(CUTS["x1"])), yes, no)
 
     below = [leaf() if rng.random() < 0.3 else split(leaf(), leaf()) for _ in range(2)]
     return leaf() if rng.random() < 0.1 else split(*below)
@@ -135,12 +135,12 @@ def test_a_tree_that_asks_about_levels_is_valued_from_cells_too():
             places = places * grid.n_bins[second] + bins[second]
         numbers = np.column_stack([np.ones(50), np.full(50, 0.02), scores / 50])
         np.add.at(cells, table.start + places, numbers)
-    below = Split(1, 0.5, Leaf(0), Leaf(1))
+    below = Branch(1, 0.5, Leaf(0), Leaf(1))
     for root, decided in (
-        (Split(0, 1.0, Leaf(0), Leaf(1)), level != 1),
-        (Split(0, 1.0, below, Leaf(0)), (level == 1) & (number > 0.5)),
-        (Split(1, 0.5, Split(0, 2.0, Leaf(1), Leaf(0)), Leaf(1)), (number > 0.5) | (level == 2)),
-        (Split(0, 0.0, Leaf(0), Split(0, 2.0, Leaf(1), Leaf(0))), level == 2),
+        (Branch(0, 1.0, Leaf(0), Leaf(1)), level != 1),
+        (Branch(0, 1.0, below, Leaf(0)), (level == 1) & (number > 0.5)),
+        (Branch(1, 0.5, Branch(0, 2.0, Leaf(1), Leaf(0)), Leaf(1)), (number > 0.5) | (level == 2)),
+        (Branch(0, 0.0, Leaf(0), Branch(0, 2.0, Leaf(1), Leaf(0))), level == 2),
     ):
         expected = scores[np.arange(50), decided.astype(int)].mean()
         assert tree_value(cells, grid, 2, root) == pytest.approx(expected)
@@ -150,7 +150,7 @@ def test_rows_without_a_score_are_left_out_of_a_trees_value(join):
     world = action_missing(alike_world(n_features=3), "client 2", "a1")
     nuisances = {"kind": "local", "unseen": "mask"}
     joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS}, nuisances=nuisances)
-    root = Split(0, 0.0, Leaf(0), Leaf(1))
+    root = Branch(0, 0.0, Leaf(0), Leaf(1))
     x, scores, _ = joined.rows("client 2")
     cells = joined.statistics.cells["client 2"]
     found = tree_value(cells, joined.statistics.grid, 3, root)

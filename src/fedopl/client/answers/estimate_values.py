@@ -15,11 +15,7 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.vocabulary import Describe, EstimateValues, RefusalCode, Split
-from fedopl.policies.linear import LinearPolicy, PairwisePolicy
-from fedopl.policies.tree import TreePolicy, from_array
-
-# The fields that carry policies, in the order in which they are answered.
-FIELDS = ("linear", "pairwise", "trees", "rules")
+from fedopl.policies.packing import FIELDS, RULES, unpacked
 
 
 def estimate_candidates(
@@ -156,23 +152,12 @@ def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
 
 
 def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
-    actions, features = space.study.actions, space.study.features
-    if field == "linear":
-        return LinearPolicy(numbers, actions, features).decide
-    if field == "pairwise":
-        return PairwisePolicy(numbers, actions, features).decide
-    if field == "trees":
-        return _tree(space, numbers).decide
-    return _rule(space, float(numbers))
-
-
-def _tree(space: Workspace, numbers: FloatArray) -> TreePolicy:
-    study = space.study
+    if field == RULES:
+        return _rule(space, float(numbers))
     try:
-        root = from_array(numbers, study.columns, range(study.n_actions))
+        return unpacked(field, numbers, space.study).decide
     except ValueError:
         raise RefusedError(RefusalCode.MALFORMED) from None
-    return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
 def _rule(space: Workspace, position: float) -> Decides:

@@ -18,11 +18,18 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.vocabulary import CountBins, RefusalCode, Split, SumCells, ValueLeaves
-from fedopl.policies.tree import MOST_NODES, Node, depth_of, from_array, leaf_positions, nodes_of
-from fedopl.policies.tree import Leaf as TreeLeaf
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.growing import DONE
+from fedopl.policies.trees.nodes import (
+    MOST_NODES,
+    Leaf,
+    Node,
+    depth_of,
+    from_array,
+    leaf_positions,
+    nodes_of,
+)
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
@@ -85,7 +92,7 @@ def value_leaves(
     root = _tree(space, query.tree, range(study.n_actions))
     if not space.n_rows(Split.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    decided = np.array([node.action for node in nodes_of(root) if isinstance(node, TreeLeaf)])
+    decided = np.array([node.action for node in nodes_of(root) if isinstance(node, Leaf)])
     found = _Leaves(len(decided), study.n_actions)
     for chunk in space.chunks():
         rows = chunk.rows(Split.EVALUATION)
@@ -243,13 +250,13 @@ def _filled(table: FloatArray) -> FloatArray:
 def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:
     """The tree of the query, if it is one that a search on this grid could have come to."""
     root = _tree(space, numbers, range(DONE, len(numbers)))
-    leaves = [node.action for node in nodes_of(root) if isinstance(node, TreeLeaf)]
+    leaves = [node.action for node in nodes_of(root) if isinstance(node, Leaf)]
     opened = sorted(leaf for leaf in leaves if leaf != DONE)
     if not opened or opened != [*range(len(opened))]:
         raise RefusedError(RefusalCode.MALFORMED)
     if depth_of(root) > max(space.study.tree.depth - LOOK_AHEAD, 0):
         raise RefusedError(RefusalCode.MALFORMED)
-    splits = (node for node in nodes_of(root) if not isinstance(node, TreeLeaf))
+    splits = (node for node in nodes_of(root) if not isinstance(node, Leaf))
     if any(split.cut not in grid.cuts[split.column] for split in splits):
         raise RefusedError(RefusalCode.MALFORMED)
     return root

@@ -14,10 +14,11 @@ from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.table.logged_data import checked_weights
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
-from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
 from fedopl.policies.trees.plan_checks import check_plan
 from fedopl.policies.trees.search import WEIGHT, Cells
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
@@ -158,7 +159,7 @@ def _finer_grid(
     """
     found: dict[int, set[float]] = {}
     for node in nodes_of(root):
-        if isinstance(node, Split):
+        if isinstance(node, Branch):
             found.setdefault(node.column, set()).add(node.cut)
     cuts: list[tuple[float, ...]] = [()] * grid.n_columns
     for column, chosen in found.items():
@@ -202,6 +203,6 @@ def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) 
     def renamed(node: Node) -> Node:
         if isinstance(node, Leaf):
             return Leaf(int(known[node.action]))
-        return Split(asked[node.column], node.cut, renamed(node.yes), renamed(node.no))
+        return Branch(asked[node.column], node.cut, renamed(node.yes), renamed(node.no))
 
     return renamed(found.node)

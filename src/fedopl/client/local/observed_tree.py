@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError
-from fedopl.policies.tree import Leaf, Node, Split
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import ROUNDING, WORTH_A_SPLIT, Found
 
 
@@ -110,7 +110,7 @@ def _best_node(
         _best_node([q.among(side) for q in questions], scores[side], depth - 1, rules)
         for side in (says_yes, ~says_yes)
     )
-    return Split(question.column, float(question.cuts[place]), yes, no)
+    return Branch(question.column, float(question.cuts[place]), yes, no)
 
 
 def _best_split(

@@ -9,7 +9,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.study_rows import DealtRows
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.policies.linear import action_pairs
+from fedopl.policies.pairwise import action_pairs
 
 ROWS_PER_BLOCK = 8192
 

@@ -7,8 +7,8 @@ as the exact one of depth two, but beyond that depth it need not be the best of 
 
 from collections.abc import Callable
 
-from fedopl.policies.tree import Leaf, Node, Split
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import Cells, Rules, best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
@@ -33,7 +33,7 @@ def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[
     none, the tree ends with what was seen ahead from the level above.
     """
     decided: dict[Path, Node] = {}
-    questions: dict[Path, Split] = {}
+    questions: dict[Path, Branch] = {}
     ahead: dict[Path, Node] = {}
     value = 0.0
     opened: list[Path] = [()]
@@ -68,7 +68,7 @@ def simplified(node: Node) -> Node:
     if isinstance(node, Leaf):
         return node
     yes, no = simplified(node.yes), simplified(node.no)
-    return yes if yes == no else Split(node.column, node.cut, yes, no)
+    return yes if yes == no else Branch(node.column, node.cut, yes, no)
 
 
 def n_levels(depth: int) -> int:
@@ -85,7 +85,7 @@ def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
 def _built(
     path: Path,
     decided: dict[Path, Node],
-    questions: dict[Path, Split],
+    questions: dict[Path, Branch],
     opened: dict[Path, int],
 ) -> Node:
     """The tree below a path; with open nodes, a partition, otherwise the finished tree."""
@@ -98,4 +98,4 @@ def _built(
         _built((*path, (asked.column, asked.cut, answer)), decided, questions, opened)
         for answer in (True, False)
     )
-    return Split(asked.column, asked.cut, yes, no)
+    return Branch(asked.column, asked.cut, yes, no)

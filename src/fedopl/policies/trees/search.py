@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.policies.tree import Leaf, Node, Split, nodes_of
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
 
 # What a leaf holds: the rows, their weight, and for each action the sum of scores and the weight
 # of the rows that have one.
@@ -256,7 +256,7 @@ class _Search:
             place = int(_first_best(values[None], self.tie)[0]) if len(values) else 0
             if len(values) and values[place] > best.value + self.tie:
                 best = Found(self._node(column, place, yes, no), float(values[place]))
-        n_splits = sum(isinstance(node, Split) for node in nodes_of(best.node))
+        n_splits = sum(isinstance(node, Branch) for node in nodes_of(best.node))
         return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
 
     def _halves(self, depth: int) -> list[list[_Half]]:
@@ -335,7 +335,7 @@ class _Search:
 
     # --- what was found ------------------------------------------------------------------------
 
-    def _node(self, column: int, place: int, yes: _Half, no: _Half) -> Split:
+    def _node(self, column: int, place: int, yes: _Half, no: _Half) -> Branch:
         below: list[Node] = []
         for side, half in enumerate((yes, no)):
             other, second = int(half.columns[place]), int(half.places[place])
@@ -344,9 +344,9 @@ class _Search:
                 below.append(self._leaf(numbers, ((column, side, place),)))
             else:
                 below.append(self._stump((column, side, place), other, second))
-        return Split(column, self.grid.cuts[column][place], *below)
+        return Branch(column, self.grid.cuts[column][place], *below)
 
-    def _stump(self, above: tuple[int, int, int], other: int, place: int) -> Split:
+    def _stump(self, above: tuple[int, int, int], other: int, place: int) -> Branch:
         """The split of another column below an answer (column, side, place)."""
         column, side, first = above
         corners = self._corners(min(column, other), max(column, other))
@@ -357,7 +357,7 @@ class _Search:
             else:
                 numbers = corners[below][side][:, place, first]
             leaves.append(self._leaf(numbers, (above, (other, below, place))))
-        return Split(other, self.grid.cuts[other][place], *leaves)
+        return Branch(other, self.grid.cuts[other][place], *leaves)
 
     def _leaf(self, numbers: FloatArray, path: Sequence[tuple[int, int, int]]) -> Leaf:
         """The leaf behind these answers (column, side, place), with the best action."""

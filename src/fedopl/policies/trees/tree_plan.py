@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedopl.base.schema import Label
 from fedopl.base.validation import Checked
-from fedopl.policies.tree import MOST_DEPTH
+from fedopl.policies.trees.nodes import MOST_DEPTH
 
 # Trees are searched for exactly up to this depth, and so many levels at a time beyond it.
 LOOK_AHEAD = 2

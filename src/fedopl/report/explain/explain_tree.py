@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fedopl.policies.tree import Leaf, Node, TreePolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Leaf, Node
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
     leaves_in_words,
@@ -19,7 +20,7 @@ from fedopl.results.record import Record
 MOST_LETTERS = 84  # of values on a line
 
 
-def tree_as_text(policy: TreePolicy, record: Record | None = None) -> str:
+def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0) -> str:
     """The tree, drawn; with a record, who ends in each leaf and what each action is worth there."""
     leaves = leaves_in_words(policy, record)
     parts = [policy.drawing([_notes(leaf) for leaf in leaves])]

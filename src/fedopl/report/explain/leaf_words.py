@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from fedopl.base.estimates import Estimate
 from fedopl.policies.columns import LevelColumn
-from fedopl.policies.tree import Leaf, Node, Split, TreePolicy, nodes_of
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
 from fedopl.report.explain.support_levels import THIN
 from fedopl.report.words.numbers import (
     common_decimals,
@@ -24,7 +25,7 @@ CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a wor
 CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all
 EVERYBODY = "everybody"
 
-Answer = tuple[Split, bool]  # a question, and whether the answer is yes
+Answer = tuple[Branch, bool]  # a question, and whether the answer is yes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ def sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
 
 def on_missing(policy: TreePolicy) -> list[str]:
     """What a question about a number does where it is missing, if that can be."""
-    splits = [node for node in nodes_of(policy.root) if isinstance(node, Split)]
+    splits = [node for node in nodes_of(policy.root) if isinstance(node, Branch)]
     asked = [policy.columns[split.column] for split in splits]
     may_be_missing = policy.encoding is not None and policy.encoding.missing == "indicator"
     if not may_be_missing or all(isinstance(column, LevelColumn) for column in asked):

@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.report.figures.drawing import (
     ACTIONS,
     INK,
@@ -94,7 +95,7 @@ def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], 
     )
 
 
-def _question(policy: TreePolicy, split: Split, most: int) -> str:
+def _question(policy: TreePolicy, split: Branch, most: int) -> str:
     """On one line or on two; a long name is cut off, and what is asked of it is not."""
     column, asked = policy.asked(split)
     whole = f"{column} {asked}"

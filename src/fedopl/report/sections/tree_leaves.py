@@ -1,6 +1,7 @@
 """A tree: its drawing, and its leaves."""
 
-from fedopl.policies.tree import Leaf, TreePolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
@@ -11,7 +12,7 @@ from fedopl.report.explain.leaf_words import (
 )
 from fedopl.report.figures.drawing import WIDTH
 from fedopl.report.figures.tree_figure import Ending, tree_chart
-from fedopl.report.parts import Folded, Part, Picture, Points, Table, Text
+from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import count, percent, whole_percent
 from fedopl.report.words.policy_labels import Outcome
@@ -27,6 +28,7 @@ def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
     """The questions, where they end, and how they were found."""
     leaves = leaves_in_words(policy, record)
     return (
+        Heading(text="The questions it asks"),
         Text(text=_reading(policy, leaves)),
         *_drawn(record, policy, leaves),
         *_tables(record, leaves),

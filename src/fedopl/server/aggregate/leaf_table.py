@@ -9,7 +9,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.messages.faults import fault_in_leaf_values
 from fedopl.messages.vocabulary import LeafValues, ValueLeaves, Values
-from fedopl.policies.tree import MOST_NODES, TreePolicy, as_array
+from fedopl.policies.tree import TreePolicy
 from fedopl.server.aggregate.aggregation import weighted_sum
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.exchange.conversation import Answers, Conversation, Question
@@ -28,7 +28,7 @@ class LeafRow:
 
 def valuing_leaves(tree: TreePolicy) -> Question:
     """Ask about every leaf of this tree."""
-    return Question(ValueLeaves, LeafValues, {"tree": as_array(tree.root, MOST_NODES)})
+    return Question(ValueLeaves, LeafValues, {"tree": tree.numbers()})
 
 
 def leaf_rows(

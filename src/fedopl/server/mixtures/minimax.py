@@ -13,8 +13,9 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.policies.tree import Leaf, Node, Split, TreePolicy
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
 from fedopl.server.mixtures.any_statistics import AnyStatistics, Solved, clients_of, solve
 from fedopl.server.mixtures.finite_statistics import FiniteStatistics
@@ -202,7 +203,7 @@ def _leaves(cells: FloatArray, grid: Grid, root: Node) -> list[tuple[Leaf, Float
     return found
 
 
-def _says(grid: Grid, split: Split, *, yes: bool) -> BoolArray:  # (n_bins,)
+def _says(grid: Grid, split: Branch, *, yes: bool) -> BoolArray:  # (n_bins,)
     """The bins of those who give this answer."""
     places = np.arange(grid.n_bins[split.column])
     cut = grid.cuts[split.column].index(split.cut)

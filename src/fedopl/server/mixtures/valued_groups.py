@@ -12,7 +12,6 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
 from fedopl.messages.vocabulary import N_OWN_CANDIDATES, Values
 from fedopl.policies.kinds import Policy
-from fedopl.policies.tree import TreePolicy
 
 # A policy, or the name of a candidate, which may be a rule that only clients can apply.
 Askable = Policy | str
@@ -146,6 +145,4 @@ def policy_key(policy: Askable) -> Hashable:
     """The same for policies that are the same."""
     if isinstance(policy, str):
         return policy
-    if isinstance(policy, TreePolicy):
-        return (policy.kind, policy.root)
-    return (policy.kind, policy.parameters.tobytes())
+    return (policy.kind, policy.numbers().tobytes())

@@ -3,7 +3,6 @@
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.derived_sizes import no_policies
 from fedopl.messages.faults import fault_in_values
 from fedopl.messages.vocabulary import (
     N_OWN_CANDIDATES,
@@ -14,6 +13,7 @@ from fedopl.messages.vocabulary import (
     Values,
 )
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.packing import packed
 from fedopl.server.aggregate.aggregation import weighted_sum
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.exchange.conversation import Conversation
@@ -86,10 +86,7 @@ def _slope(
 def _pays(
     setting: Setting, conversation: Conversation, start: LinearPolicy, climbed: LinearPolicy
 ) -> bool:
-    fields = {
-        **no_policies(setting.study),
-        "linear": np.stack([start.parameters, climbed.parameters]),
-    }
+    fields = packed([start, climbed], setting.study)
     answers = conversation.ask(
         EstimateValues, setting.weights, Values, split=Split.VALIDATION, **fields
     )

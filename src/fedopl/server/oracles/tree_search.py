@@ -9,10 +9,11 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.messages.faults import fault_in_cell_sums
 from fedopl.messages.vocabulary import CellSums, SumCells
-from fedopl.policies.tree import Leaf, Node, TreePolicy, as_array
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import rules_of, thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY, NO_TREE, CellsOf, grow_tree
+from fedopl.policies.trees.nodes import Leaf, Node, as_array
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.server.aggregate.aggregation import plain_sum, weighted_sum

@@ -2,7 +2,7 @@
 
 from fedopl.messages.faults import fault_in_pair_sums
 from fedopl.messages.vocabulary import PairSums, SumPairs
-from fedopl.policies.linear import PairwisePolicy, action_pairs
+from fedopl.policies.pairwise import PairwisePolicy, action_pairs
 from fedopl.server.aggregate.aggregation import weighted_sum
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles.setting import Setting

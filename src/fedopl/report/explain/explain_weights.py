@@ -1,14 +1,16 @@
-"""A policy in words: what speaks for each action, and how strongly."""
+"""Linear and pairwise policies in words: what speaks for each action, and how strongly."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.schema import Encoding
-from fedopl.policies.linear import NEVER, LinearPolicy, PairwisePolicy, action_pairs
+from fedopl.base.tables import text_table
+from fedopl.policies.linear import LinearPolicy
 from fedopl.report.words.numbers import listed
+from fedopl.results.record import Record
 
 STRONG = 0.25  # of the largest effect: what is worth a word
 MOST_WORDS = 4
@@ -45,8 +47,7 @@ class Explanation:
 
 def explain(policy: LinearPolicy, standardisation: Standardisation | None = None) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
-    usable = policy.intercepts > NEVER / 10
-    pairs, effects = _contrasts(policy, usable)
+    pairs, effects = policy.contrasts()
     names = tuple(" over ".join(pair) for pair in pairs)
     yes_no = np.zeros(len(policy.feature_names), bool)
     typical = None
@@ -63,11 +64,37 @@ def explain(policy: LinearPolicy, standardisation: Standardisation | None = None
         effects=effects,
         step="standard deviation" if standardisation else "unit",
         against=_against(policy, pairs),
-        never=_never(policy, usable),
+        never=policy.never_chosen,
         typical=typical,
         yes_no=yes_no,
         levels=levels_of(policy.encoding),
     )
+
+
+def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
+    """The sentences, then so many of the strongest features for each action."""
+    found = explain(policy, _standardisation(record))
+    words = "\n".join(sentences(found))
+    if found.is_constant:
+        return words
+    rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in strongest(found, top)]
+    table = text_table(["action", "feature", f"one {found.step} more adds"], rows)
+    return f"{words}\n\n{table}"
+
+
+def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
+    """The sentences, and all effects."""
+    found = explain(policy, _standardisation(record))
+    effects = zip(found.names, found.effects.tolist(), strict=True)
+    return {
+        "sentences": sentences(found),
+        "step": found.step,
+        "effects": {name: dict(zip(found.features, own, strict=True)) for name, own in effects},
+    }
+
+
+def _standardisation(record: Record | None) -> Standardisation | None:
+    return record.statistics.standardisation(record.mixture) if record else None
 
 
 def sentences(explanation: Explanation) -> list[str]:
@@ -104,40 +131,10 @@ def levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
     }
 
 
-def _contrasts(policy: LinearPolicy, usable: BoolArray) -> tuple[list[tuple[str, ...]], FloatArray]:
-    """What is worth comparing, an action with all or a pair, and its coefficients."""
-    weights, names = policy.coefficients, policy.action_names
-    if isinstance(policy, PairwisePolicy):
-        return [(names[a], names[b]) for a, b in action_pairs(len(names))], weights
-    if _has_blocks(policy):
-        return [(name,) for name in names], weights
-    names = tuple(name for name, use in zip(names, usable, strict=True) if use)
-    if len(names) == 2:
-        first, second = weights[usable]
-        return [names], (first - second)[None, :]
-    return [(name,) for name in names], weights[usable] - weights[usable].mean(axis=0)
-
-
 def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
     if any(len(pair) == 2 for pair in pairs):
         return "other"
-    return "nothing" if _has_blocks(policy) else "mean"
-
-
-def _has_blocks(policy: LinearPolicy) -> bool:
-    """Whether each feature speaks for one action only (φ(x, a) = x_a); a mean would blur that."""
-    weights = policy.coefficients
-    n_actions, n_features = weights.shape
-    if n_features % n_actions or not weights.any() or policy.intercepts.any():
-        return False
-    own = np.arange(n_features) // (n_features // n_actions)
-    return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
-
-
-def _never(policy: LinearPolicy, usable: BoolArray) -> tuple[str, ...]:
-    if isinstance(policy, PairwisePolicy):
-        return ()
-    return tuple(name for name, use in zip(policy.action_names, usable, strict=True) if not use)
+    return "nothing" if policy.has_blocks else "mean"
 
 
 def _by_score(explanation: Explanation) -> list[str]:

@@ -1,17 +1,17 @@
-"""The policy itself: what speaks for each action."""
+"""The weights of a linear or pairwise policy: what speaks for each action."""
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.tree import TreePolicy
-from fedopl.report.explain.explain_policy import Against, Explanation, explain, sentences
+from fedopl.policies.linear import LinearPolicy
+from fedopl.report.explain.explain_weights import Against, Explanation, explain, sentences
 from fedopl.report.figures.bars import weights_chart
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
-from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.words.numbers import decimal
 from fedopl.report.words.policy_labels import is_arm
 from fedopl.results.record import Record
 
+WEIGHTS_TITLE = "What speaks for each action"
 MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
 READINGS: dict[Against, str] = {
     "other": "The policy compares actions in pairs. A weight says how much one step up in a "
@@ -28,17 +28,12 @@ KEYS = (
 )
 
 
-def policy_parts(record: Record) -> tuple[Part, ...]:
-    """What the policy looks at, or why there is nothing to look at."""
-    if isinstance(record.policy, TreePolicy):
-        return (Heading(text="The questions it asks"), *tree_parts(record, record.policy))
-    head = Heading(text="What speaks for each action")
-    if record.policy is None:
-        why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
-        return (head, Text(text=why))
+def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
+    """What speaks for each action, or why no feature does."""
+    head = Heading(text=WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text(text="Everybody gets the same, so no feature plays a part."))
-    explanation = explain(record.policy, record.statistics.standardisation(record.mixture))
+    explanation = explain(policy, record.statistics.standardisation(record.mixture))
     if explanation.is_constant:
         return (head, Points(items=tuple(sentences(explanation))))
     return (

@@ -1,0 +1,48 @@
+"""Pairwise policies: one linear score for each pair of actions, most wins decide."""
+
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.linear import LinearPolicy
+
+
+class PairwisePolicy(LinearPolicy):
+    """Weighted all pairs: a score of zero or more is a win for the pair's lower code."""
+
+    kind: ClassVar[str] = "pairwise"
+    message_field: ClassVar[str] = "pairwise"
+
+    @classmethod
+    def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_pairs,)
+        """What each linear score speaks for."""
+        pairs = action_pairs(len(action_names))
+        return [f"{action_names[a]} over {action_names[b]}" for a, b in pairs]
+
+    def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """How many comparisons each action wins."""
+        first_wins = self.linear(contexts) >= 0
+        wins = np.zeros((len(first_wins), len(self.action_names)))
+        for pair, (first, second) in enumerate(action_pairs(len(self.action_names))):
+            wins[:, first] += first_wins[:, pair]
+            wins[:, second] += ~first_wins[:, pair]
+        return wins
+
+    @property
+    def never_chosen(self) -> tuple[str, ...]:
+        """None for certain: an action without scores loses every comparison."""
+        return ()
+
+    def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_pairs, n_features)
+        """Every pair of actions, and its coefficients."""
+        names = self.action_names
+        pairs = action_pairs(len(names))
+        return [(names[a], names[b]) for a, b in pairs], self.coefficients
+
+
+def action_pairs(n_actions: int) -> list[tuple[int, int]]:
+    """Every pair of action codes, the lower first, in a fixed order."""
+    return list(combinations(range(n_actions), 2))

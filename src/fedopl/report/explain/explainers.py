@@ -1,0 +1,44 @@
+"""How policies of each kind are explained: the one table of the report that is kept by kind."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fedopl.policies.kinds import Policy
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.pairwise import PairwisePolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
+from fedopl.report.explain.explain_weights import weights_as_json, weights_as_text
+from fedopl.report.parts import Heading, Part, Text
+from fedopl.report.sections.feature_weights import WEIGHTS_TITLE, weight_parts
+from fedopl.report.sections.tree_leaves import tree_parts
+from fedopl.results.record import Record
+
+
+class Explainer(NamedTuple):
+    """A kind of policy in words; each function gets policies of that kind only."""
+
+    as_text: Callable[[Any, Record | None, int], str]  # with so many features for each action
+    as_json: Callable[[Any, Record | None], dict[str, Any]]
+    parts: Callable[[Record, Any], tuple[Part, ...]]  # of the report
+
+
+_WEIGHTS = Explainer(weights_as_text, weights_as_json, weight_parts)
+EXPLAINERS = {
+    LinearPolicy.kind: _WEIGHTS,
+    PairwisePolicy.kind: _WEIGHTS,
+    TreePolicy.kind: Explainer(tree_as_text, tree_as_json, tree_parts),
+}
+
+
+def explainer_of(policy: Policy) -> Explainer:
+    """What explains this policy."""
+    return EXPLAINERS[policy.kind]
+
+
+def policy_parts(record: Record) -> tuple[Part, ...]:
+    """What the policy looks at, or why there is nothing to look at."""
+    if record.policy is None:
+        why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
+        return (Heading(text=WEIGHTS_TITLE), Text(text=why))
+    return explainer_of(record.policy).parts(record, record.policy)
