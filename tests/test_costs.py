@@ -22,7 +22,6 @@ from fedopl.client import door as doors
 from fedopl.client import workspace
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.rows import chunks
-from fedopl.client.table.spool import spool
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.vocabulary import MESSAGES, Axis
@@ -428,8 +427,7 @@ def on_disk(folder, n_rows=500, p=3, d=3, *, number="float64", **more):
         propensity="chance" if more.get("known") else None,
         group="person" if more.get("grouped") else None,
     )
-    (folder / "rows").mkdir()
-    return spool(path, schema, folder / "rows", number=number)
+    return fedopl.read_logged(path, schema, on_disk=folder / "rows", numbers=number)
 
 
 def plan_of(propensity, kind="federated"):

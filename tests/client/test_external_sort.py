@@ -28,15 +28,15 @@ def on_disk_too(data, folder):
             writer.append(array)
             return writer.finished()
 
-    return trusted(
-        stored("contexts", np.float64),
-        stored("actions", np.uint8),
-        stored("rewards", np.float64),
-        action_names=data.action_names,
-        feature_names=data.feature_names,
-        weights=stored("weights", np.float64),
-        groups=stored("groups", np.uint32),
-    )
+    kinds = {
+        "contexts": np.float64,
+        "actions": np.uint8,
+        "rewards": np.float64,
+        "weights": np.float64,
+        "groups": np.uint32,
+    }
+    arrays = {name: stored(name, kind) for name, kind in kinds.items()}
+    return trusted(arrays, data.action_names, data.feature_names)
 
 
 @st.composite

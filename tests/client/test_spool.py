@@ -10,8 +10,9 @@ from pyarrow import parquet
 
 import fedopl
 from fedopl.client.table import spool as spooling
+from fedopl.client.table import spool_writer
+from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.logged_data import fingerprint
-from fedopl.client.table.spool import spool
 
 N_ROWS = 101
 ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
@@ -19,7 +20,11 @@ ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch):
-    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 16)
+    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 16)
+
+
+def spool(path, schema, folder, *, number="float64", **own):
+    return fedopl.read_logged(path, schema, on_disk=folder, numbers=number, **own)
 
 
 def table(seed=0, **changes):
@@ -222,7 +227,7 @@ def test_bad_rows_are_refused_and_located(tmp_path, columns, rule, message):
 
 @pytest.mark.parametrize(("columns", "rule", "_"), BAD.values(), ids=BAD)
 def test_one_batch_is_refused_in_the_words_of_a_table(tmp_path, monkeypatch, columns, rule, _):
-    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 1000)
+    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 1000)
     path = stored(columns, tmp_path)
     with pytest.raises(fedopl.DataError) as ours:
         spool(path, schema(**rule), tmp_path / "spools")
@@ -250,17 +255,20 @@ def test_gaps_are_counted_in_all_rows(tmp_path, columns, rule):
     assert str(ours.value) == str(theirs.value)
 
 
-def test_dropped_rows_are_told_of_each_time(tmp_path):
+def test_dropped_rows_are_warned_of_each_time(tmp_path):
     path = stored(gappy(PLAIN, "age", "sex"), tmp_path)
-    said = []
+    rule, said = schema(missing="drop"), []
+    called = {column: column for column in rule.columns}
+    encoder = Encoder(schema=rule, name=str(path), called=called, labels={})
+    (tmp_path / "spools").mkdir()
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            spool(path, schema(missing="drop"), tmp_path / "spools")
+            spooling.spool(path, encoder, tmp_path / "spools")
         said += [str(warning.message) for warning in caught]
         assert caught[0].filename == __file__
     with pytest.warns(fedopl.FedoplWarning) as theirs:
-        fedopl.read_logged(path, schema(missing="drop"))
+        fedopl.read_logged(path, rule)
     assert said == [str(theirs[0].message)] * 2
 
 
@@ -408,13 +416,13 @@ def test_the_first_of_two_writers_is_the_one_that_both_use(tmp_path, monkeypatch
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = stored(PLAIN, tmp_path)
-    append = spooling._append
+    append = spool_writer._append
 
     def meanwhile(data, writers):
         os.utime(path)
         append(data, writers)
 
-    monkeypatch.setattr(spooling, "_append", meanwhile)
+    monkeypatch.setattr(spool_writer, "_append", meanwhile)
     with pytest.raises(fedopl.DataError, match="changed while it was read"):
         spool(path, schema(), tmp_path / "spools")
     assert not list((tmp_path / "spools").iterdir())
@@ -448,5 +456,5 @@ def test_the_fingerprint_changes_with_any_row(tmp_path):
 def test_the_fingerprint_is_of_rows_and_not_of_batches(tmp_path, monkeypatch):
     path = stored(PLAIN, tmp_path)
     first = fingerprint(spool(path, schema(), tmp_path / "a"))
-    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 7)
     assert fingerprint(spool(path, schema(), tmp_path / "b")) == first

@@ -12,7 +12,7 @@ from fedopl.base.labels import unique_names
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.client.table.logged_data import checked_weights
+from fedopl.client.table.checked_arrays import checked_weights
 from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid

@@ -86,13 +86,6 @@ def _sampled(dealt: DealtRows) -> Chunk:
                 pieces.setdefault(name, []).append(array[rows])
         pieces.setdefault("folds", []).append(chunk.folds.of_row[rows])
     whole = {name: np.concatenate(parts) for name, parts in pieces.items()}
-    data = trusted(
-        whole["contexts"],
-        whole["actions"],
-        whole["rewards"],
-        action_names=chunk.data.action_names,
-        feature_names=chunk.data.feature_names,
-        weights=whole.get("weights"),
-    )
+    data = trusted(whole, chunk.data.action_names, chunk.data.feature_names)
     folds = Folds(of_row=whole["folds"], n_folds=chunk.folds.n_folds, reason="")
     return Chunk(data=data, folds=folds, scores=np.empty((0, data.n_actions)))

@@ -1,4 +1,4 @@
-"""The columns of a table, or of a batch of its rows, become logged data by an agreed schema."""
+"""Encodes the columns of a table, or of a batch of its rows, as logged data by a schema."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,8 +11,9 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
 from fedopl.base.errors import DataError, FedoplWarning
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns
+from fedopl.client.table.checked_arrays import check_propensities, checked_weights
 from fedopl.client.table.formats import Columns
-from fedopl.client.table.logged_data import LoggedData, check_propensities, checked_weights, trusted
+from fedopl.client.table.logged_data import LoggedData, trusted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,21 +47,21 @@ class Gaps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coder:
-    """How one table's columns are read; a batch of its rows is encoded as the whole would be."""
+class Encoder:
+    """Encodes one table, or a batch of its rows just as the whole would be encoded."""
 
     schema: Schema
     name: str  # what errors call the table
     called: Mapping[str, str]  # what the schema's columns are called in the table
-    own: Mapping[str, Mapping[str, str]]  # by column: the schema's label for each label here
-    groups: Callable[[Any], IntArray] = columns.groups
+    labels: Mapping[str, Mapping[str, str]]  # by column: the schema's label for each label here
+    group_codes: Callable[[Any], IntArray] = columns.groups
 
     def encode(self, table: Columns) -> Encoded:
         """All columns as numbers; refused where a column holds anything else."""
         schema = self.schema
         labels = {schema.action: self._codes(table, schema.action, schema.actions)}
         if schema.group:
-            labels[schema.group] = self.groups(table[schema.group])
+            labels[schema.group] = self.group_codes(table[schema.group])
         needed = [schema.reward, *schema.propensity_columns]
         needed += [schema.weight] if schema.weight else []
         return Encoded(
@@ -84,7 +85,9 @@ class Coder:
         return values
 
     def _codes(self, table: Columns, column: str, levels: tuple[str, ...]) -> IntArray:
-        return columns.codes(table[column], levels, self._column(column), self.own.get(column, {}))
+        return columns.codes(
+            table[column], levels, self._column(column), self.labels.get(column, {})
+        )
 
     def _column(self, column: str) -> str:
         return f"{self.name}: column '{self.called[column]}'"
@@ -119,8 +122,8 @@ class Coder:
             "file)"
         )
 
-    def tell_of_gaps(self, gaps: Gaps) -> None:
-        """Say that rows were dropped, if any were."""
+    def warn_of_gaps(self, gaps: Gaps) -> None:
+        """Warn that rows were dropped, if any were."""
         if gaps.n_missing:
             warnings.warn(
                 f"{self.name}: dropped {gaps.n_missing:,} of {gaps.n_rows:,} rows for missing "
@@ -146,17 +149,15 @@ class Coder:
                 checked_weights(weights, len(weights))
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from None
-        return trusted(
-            columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
-            actions,
-            rewards if schema.direction == "higher" else -rewards,
-            propensities,
-            action_names=schema.actions,
-            feature_names=schema.feature_names,
-            weights=weights,
-            groups=encoded.labels[schema.group][kept] if schema.group else None,
-            schema=schema,
-        )
+        arrays = {
+            "contexts": columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
+            "actions": actions,
+            "rewards": rewards if schema.direction == "higher" else -rewards,
+            "propensities": propensities,
+            "weights": weights,
+            "groups": encoded.labels[schema.group][kept] if schema.group else None,
+        }
+        return trusted(arrays, schema.actions, schema.feature_names, schema)
 
     def _propensities(
         self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray

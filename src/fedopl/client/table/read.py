@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, IntArray
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
-from fedopl.client.table.encoder import Coder
+from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import open_table, table_name
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.spool import spool
+from fedopl.client.table.spool_writer import Number
 
 
 def read_logged(
@@ -23,7 +24,7 @@ def read_logged(
     labels: Mapping[str, Mapping[str, str]] | None = None,
     encoding: str = "utf-8",
     on_disk: str | Path | None = None,
-    numbers: Literal["float64", "float32"] = "float64",
+    numbers: Number = "float64",
 ) -> LoggedData:
     """Read logged decisions from a CSV (.csv, .csv.gz) or Parquet file, or from a frame.
 
@@ -43,34 +44,24 @@ def read_logged(
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
-    if on_disk is not None:
-        return _spooled(source, schema, Path(on_disk), name, columns, labels, numbers)
     name = name or table_name(source)
     called = {column: (columns or {}).get(column, column) for column in schema.columns}
+    encoder = Encoder(schema=schema, name=name, called=called, labels=labels or {})
+    if on_disk is not None:
+        return _spooled(source, encoder, Path(on_disk), numbers)
     table = open_table(source, called, schema.label_columns, name, encoding)
     if not len(table[schema.reward]):
         raise DataError(f"{name}: no rows; expected a header and at least one row")
-    coder = Coder(schema=schema, name=name, called=called, own=labels or {})
-    encoded = coder.encode(table)
-    kept, gaps = coder.usable(encoded)
-    coder.refuse_gaps(gaps)
-    coder.tell_of_gaps(gaps)
+    encoded = encoder.encode(table)
+    kept, gaps = encoder.usable(encoded)
+    encoder.refuse_gaps(gaps)
+    encoder.warn_of_gaps(gaps)
     if schema.group:
         encoded.labels[schema.group] = _renumbered(encoded.labels[schema.group], kept)
-    return coder.logged(encoded, kept)
+    return encoder.logged(encoded, kept)
 
 
-def _spooled(
-    source: object,
-    schema: Schema,
-    folder: Path,
-    name: str | None,
-    columns: Mapping[str, str] | None,
-    labels: Mapping[str, Mapping[str, str]] | None,
-    numbers: Literal["float64", "float32"],
-) -> LoggedData:
-    from fedopl.client.table.spool import spool  # pyarrow takes long to import
-
+def _spooled(source: object, encoder: Encoder, folder: Path, numbers: Number) -> LoggedData:
     if not isinstance(source, str | Path):
         came = type(source).__name__
         raise OptionError(f"on_disk: expected the path of a Parquet file to read, came a {came}")
@@ -78,7 +69,7 @@ def _spooled(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from None
-    return spool(source, schema, folder, name=name, columns=columns, labels=labels, number=numbers)
+    return spool(Path(source), encoder, folder, numbers)
 
 
 def _renumbered(codes: IntArray, kept: BoolArray | slice) -> IntArray:

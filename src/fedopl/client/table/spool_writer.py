@@ -1,0 +1,174 @@
+"""Writes the rows of a Parquet file to array files, a batch at a time.
+
+One thread reads the next batch and one writes the last, while a batch is encoded between them.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from fedopl.base.errors import DataError
+from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space, slices
+from fedopl.client.table.batched_io import BUFFER_BYTES
+from fedopl.client.table.columns import GroupCodes
+from fedopl.client.table.encoder import Encoder, Gaps
+from fedopl.client.table.formats import Wanted, check_header, explained
+from fedopl.client.table.logged_data import LoggedData
+
+Number = Literal["float64", "float32"]
+Arrays = dict[str, DiskArray]
+
+ROWS_PER_BATCH = 1 << 16
+# Of a batch as numbers; there are up to four of them in memory.
+BATCH_BYTES = 1 << 25
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A table to write, and how."""
+
+    source: Path
+    encoder: Encoder
+    number: Number
+
+    def columns(self, n_rows: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Of each array, the shape of a row and how its numbers are stored."""
+        schema, real = self.encoder.schema, np.dtype(np.float64)
+        columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+            "contexts": ((len(schema.feature_names),), np.dtype(self.number)),
+            "actions": ((), np.min_scalar_type(len(schema.actions) - 1)),
+            "rewards": ((), real),
+        }
+        if schema.propensity is not None:
+            width = (len(schema.actions),) if isinstance(schema.propensity, dict) else ()
+            columns["propensities"] = (width, real)
+        if schema.weight:
+            columns["weights"] = ((), real)
+        if schema.group:
+            columns["groups"] = ((), np.min_scalar_type(n_rows))
+        return columns
+
+
+def write_arrays(
+    source: Path, encoder: Encoder, folder: Path, number: Number
+) -> tuple[Arrays, Gaps]:
+    """Write the rows of a Parquet file to one file for each array, and count missing values."""
+    groups = GroupCodes()
+    job = _Job(source, dataclasses.replace(encoder, group_codes=groups), number)
+    name = encoder.name
+    with contextlib.ExitStack() as stack:
+        with explained(job.source, name, "utf-8"):
+            file = stack.enter_context(
+                # Without a buffer, or with all of it filled beforehand, whole columns would be
+                # in memory.
+                parquet.ParquetFile(job.source, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            )
+        wanted = tuple(dict.fromkeys(job.encoder.called.values()))
+        check_header(
+            file.schema_arrow.names, Wanted(name=name, columns=wanted, labels=(), encoding="")
+        )
+        n_rows = file.metadata.num_rows
+        if not n_rows:
+            raise DataError(f"{name}: no rows; expected a header and at least one row")
+        columns = job.columns(n_rows)
+        check_space(folder, n_rows * _bytes_per_row(columns), f"a copy of {name}")
+        writers = {
+            column: stack.enter_context(DiskWriter(folder / column, width, stored))
+            for column, (width, stored) in columns.items()
+        }
+        batches = stack.enter_context(contextlib.closing(_prefetched(file, wanted, job)))
+        gaps = _write_batches(batches, writers, job, n_rows)
+        job.encoder.refuse_gaps(gaps)
+        arrays = {column: writer.finished() for column, writer in writers.items()}
+    if "groups" in arrays:
+        arrays["groups"] = _renumbered(arrays["groups"], groups)
+    return arrays, gaps
+
+
+def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    sizes = {name: stored.itemsize * int(np.prod(w)) for name, (w, stored) in columns.items()}
+    return sum(sizes.values()) + sizes.get("groups", 0)  # which are written twice
+
+
+def _prefetched(file: Any, columns: tuple[str, ...], job: _Job) -> Generator[Any, None, None]:
+    """Batches of the table; the next is read while one is used."""
+    width = len(columns) + len(job.encoder.schema.feature_names)
+    n_rows = max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
+    batches = file.iter_batches(n_rows, columns=list(columns), use_threads=True)
+    with ThreadPoolExecutor(1) as pool, explained(job.source, job.encoder.name, "utf-8"):
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def _write_batches(
+    batches: Iterator[Any], writers: dict[str, DiskWriter], job: _Job, n_rows: int
+) -> Gaps:
+    """Encode one batch while the one before is written."""
+    gaps: Gaps | None = None
+    start = 0
+    with ThreadPoolExecutor(1) as pool:
+        writing: Future[None] | None = None
+        for batch in batches:
+            stop = start + batch.num_rows
+            try:
+                data, found = _batch(batch, job)
+            except DataError as error:
+                if stop - start == n_rows:
+                    raise
+                raise DataError(f"{error} (in rows {start + 1:,} to {stop:,})") from None
+            gaps = found if gaps is None else gaps + found
+            if writing:
+                writing.result()
+            if data is not None:
+                writing = pool.submit(_append, data, writers)
+            start = stop
+        if writing:
+            writing.result()
+    if gaps is None or start != n_rows:
+        raise DataError(f"{job.encoder.name}: expected {n_rows:,} rows, came {start:,}")
+    return gaps
+
+
+def _batch(batch: Any, job: _Job) -> tuple[LoggedData | None, Gaps]:
+    """The usable rows of a batch, if it has any; gaps that will be refused are just counted."""
+    encoder = job.encoder
+    table = pa.Table.from_batches([batch])
+    encoded = encoder.encode({column: table[own] for column, own in encoder.called.items()})
+    kept, gaps = encoder.usable(encoded)
+    if gaps.n_missing and (not encoder.drops or gaps.n_missing == gaps.n_rows):
+        return None, gaps
+    data = encoder.logged(encoded, kept)
+    if job.number == "float32" and np.abs(data.contexts).max() > np.finfo(np.float32).max:
+        raise DataError(f"{encoder.name}: features are too large for float32; keep them as float64")
+    return data, gaps
+
+
+def _append(data: LoggedData, writers: dict[str, DiskWriter]) -> None:
+    for name, writer in writers.items():
+        writer.append(getattr(data, name))
+
+
+def _renumbered(groups: DiskArray, codes: GroupCodes) -> DiskArray:
+    """The groups in the order of their labels, which is known only after the last row."""
+    has_rows = np.zeros(len(codes), np.bool_)
+    for rows in slices(len(groups)):
+        has_rows[groups[rows]] = True
+    final = codes.final(has_rows)
+    first = groups.path.rename(groups.path.with_name("groups by appearance"))
+    by_appearance = dataclasses.replace(groups, path=first)
+    with DiskWriter(groups.path, (), groups.stored) as writer:
+        for rows in slices(len(groups)):
+            writer.append(final[by_appearance[rows]])
+        renumbered = writer.finished()
+    first.unlink()
+    return renumbered
