@@ -1,1 +1,1 @@
-"""Policies: contexts in, actions out; parameters in, parameters out; saved as readable JSON."""
+"""Policies: one file per kind, each of which decides, packs, saves and loads itself."""

@@ -1,4 +1,4 @@
-"""The columns that a tree may split on: numbers at thresholds, labels level by level."""
+"""The columns that a tree may split on: numbers at a threshold, labels at one of their levels."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class NumberColumn:
     feature: int
 
     def values(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
-        """The numbers themselves."""
+        """What is compared with thresholds: the numbers themselves."""
         return contexts[:, self.feature]
 
 
@@ -30,6 +30,7 @@ class LevelColumn:
 
     def values(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
         """The position of each row's level."""
+        # At most one indicator of a column is set; where none is, it is the first level.
         marks = contexts[:, self.features] > 0.5
         return np.where(marks.any(axis=1), 1 + marks.argmax(axis=1), 0).astype(np.float64)
 

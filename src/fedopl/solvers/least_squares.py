@@ -180,7 +180,7 @@ def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: boo
     admissible[..., -1] = True
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(admissible, residual / (1 - share) ** 2, np.inf)
-    # The largest penalty among equals: where the data cannot tell, the simpler model, and not the
+    # The largest penalty among equals: where the data do not decide, the simpler model, and not the
     # one that rounding happens to favour.
     equals = error <= error.min(axis=-1, keepdims=True) * (1 + TIE_TOLERANCE)
     best = len(PENALTIES) - 1 - np.argmax(equals[..., ::-1], axis=-1)

@@ -5,9 +5,10 @@ import pytest
 from test_search import Problem, brute_force, cells_of, says_yes
 
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.growing import DONE, grow_tree, n_levels, simplified
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
-from fedopl.policies.trees.search import Cells, Rules, best_tree
+from fedopl.policies.trees.search import Cells, best_tree
 
 N_BINS, N_COLUMNS = 4, 3
 GRID = Grid((tuple(float(cut) for cut in range(N_BINS - 1)),) * N_COLUMNS, (False,) * N_COLUMNS)

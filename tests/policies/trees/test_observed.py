@@ -12,8 +12,9 @@ from fedopl.base.errors import OptionError
 from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
-from fedopl.policies.trees.search import Cells, Rules, best_tree
+from fedopl.policies.trees.search import Cells, best_tree
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 

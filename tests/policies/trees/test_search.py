@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import Group, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.policies.trees.search import Cells, Group, Rules, best_tree
+from fedopl.policies.trees.search import Cells, best_tree
 
 
 def cells_of(bins, scores, grid, known=None):

@@ -18,7 +18,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
-from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.plan_checks import check_plan
 from fedopl.policies.trees.search import WEIGHT, Cells
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
@@ -158,9 +158,8 @@ def _finer_grid(
     Columns that the tree does not ask about are not cut.
     """
     found: dict[int, set[float]] = {}
-    for node in nodes_of(root):
-        if isinstance(node, Branch):
-            found.setdefault(node.column, set()).add(node.cut)
+    for branch in branches_of(root):
+        found.setdefault(branch.column, set()).add(branch.cut)
     cuts: list[tuple[float, ...]] = [()] * grid.n_columns
     for column, chosen in found.items():
         cuts[column] = grid.cuts[column]

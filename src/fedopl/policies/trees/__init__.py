@@ -1,1 +1,1 @@
-"""Trees on a public grid: the plan, the grid, the search, and growing deeper."""
+"""Trees: their nodes and plan, the public grid of thresholds, and the search on it."""

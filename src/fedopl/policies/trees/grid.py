@@ -1,4 +1,4 @@
-"""The public grid that trees are searched on, and how sums over its cells are laid out."""
+"""The public grid of thresholds that trees are searched on, and how its cells are laid out."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

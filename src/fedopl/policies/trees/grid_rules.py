@@ -1,20 +1,62 @@
-"""From what the study says to what the search keeps to."""
+"""From a study's plan for a tree to the grid that is searched and the rules that are kept."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.columns import Column, LevelColumn
 from fedopl.policies.trees.grid import Grid, grid_of
-from fedopl.policies.trees.search import Group, Rules
 from fedopl.policies.trees.tree_plan import Restriction, TreePlan
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """People who may not get every action; a leaf that may hold any of them obeys."""
+
+    column: int  # that says who belongs to the group
+    possible: BoolArray  # (n_splits, 2) whether they may be among those who say yes, and no
+    forbidden: BoolArray  # (n_actions,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rules:
+    """What a tree has to keep to."""
+
+    n_actions: int
+    minimum_leaf: float = 1.0
+    split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
+    groups: tuple[Group, ...] = ()
+    # By column, (n_splits,): questions that have the same answer for everybody here.
+    answered: Mapping[int, BoolArray] = field(default_factory=dict)
+
+    def within(self, grid: Grid, column: int, place: int, *, yes: bool) -> Self:
+        """The rules for those who answered a question.
+
+        Some groups are no longer among them, and some questions have the same answer for all.
+        """
+        remaining = [
+            group
+            for group in self.groups
+            if group.column != column or group.possible[place, 0 if yes else 1]
+        ]
+        places = np.arange(len(grid.cuts[column]))
+        known = places == place
+        if grid.is_level[column] and yes:
+            known = np.ones(len(places), bool)
+        elif not grid.is_level[column]:
+            known = places >= place if yes else places <= place
+        known = known | self.answered.get(column, False)
+        answered = {**self.answered, column: known}
+        return replace(self, groups=tuple(remaining), answered=answered)
 
 
 def agreed_grid(
     plan: TreePlan, columns: Sequence[Column], proposed: Mapping[str, Sequence[float]]
 ) -> Grid:
-    """The study's own thresholds, those proposed for other numbers, and those that tell groups."""
+    """The plan's own thresholds, those proposed for other numbers, and the bounds of its groups."""
     cuts = []
     for column in columns:
         own = set(plan.cuts.get(column.name, proposed.get(column.name, ())))
@@ -45,6 +87,7 @@ def grid_from(
     proposed = {column.name: own.tolist() for column, own in zip(columns, apart, strict=True)}
     grid = agreed_grid(plan, columns, proposed)
     if not all(map(np.array_equal, thresholds_of(grid), (n_cuts, cuts))):
+        # A client may be asked about the agreed grid only, never about one made to single out rows.
         raise ValueError("there are other thresholds than were agreed")
     return grid
 

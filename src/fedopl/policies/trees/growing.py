@@ -8,11 +8,12 @@ as the exact one of depth two, but beyond that depth it need not be the best of 
 from collections.abc import Callable
 
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
-from fedopl.policies.trees.search import Cells, Rules, best_tree
+from fedopl.policies.trees.search import Cells, best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
-# In a partition, the leaves that are done; the others are counted from zero.
+# In a partition, a leaf below which nothing is left to search; open ones are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)
 NO_TREE = (
@@ -41,11 +42,11 @@ def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[
         remaining = depth - len(opened[0])
         partition = _built((), decided, questions, {path: n for n, path in enumerate(opened)})
         below: list[Path] = []
-        told = cells_of(partition)
-        if told is None:
+        sums = cells_of(partition)
+        if sums is None:
             decided |= {path: ahead[path] for path in opened}
             break
-        for path, cells in zip(opened, told, strict=True):
+        for path, cells in zip(opened, sums, strict=True):
             own = _rules_along(path, grid, rules)
             found = best_tree(cells, grid, min(remaining, LOOK_AHEAD), own)
             if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
@@ -63,7 +64,7 @@ def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[
 def simplified(node: Node) -> Node:
     """The same decisions without questions that change none of them.
 
-    Where cells were hidden, a question can seem to add something that it does not.
+    Where cells were suppressed, a question can seem to add something that it does not.
     """
     if isinstance(node, Leaf):
         return node

@@ -1,21 +1,21 @@
-"""The best small tree from sums of scores in the cells of a grid: exact, and without a row.
+"""Exact search for the best tree of depth 0, 1 or 2, from sums of scores in a grid's cells.
 
 Columns are cut into bins. For every two columns and every two bins there is the sum of each
 action's scores over the rows of that cell. A stump's leaves are sums over one column's bins; a tree
 of depth two splits on one column, then on another in each half, so its leaves are sums over
-rectangles of two columns' cells. Hence the best of all of them can be told from these sums, in
-O(p²·B²·d) once they are there.
+rectangles of two columns' cells. So these sums are enough to find the best of all such trees, in
+O(p²·B²·d), and no row is needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
+from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 
 # What a leaf holds: the rows, their weight, and for each action the sum of scores and the weight
 # of the rows that have one.
@@ -32,46 +32,6 @@ class Cells:
     """Sums over the rows of every cell: how many, their weight, then by action."""
 
     numbers: FloatArray  # (n_cells, 2 + n_actions), and n_actions more where scores are missing
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """People who may not get every action, told by one column; a leaf that may hold any of them."""
-
-    column: int
-    possible: BoolArray  # (n_splits, 2) whether they may be among those who say yes, and no
-    forbidden: BoolArray  # (n_actions,)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Rules:
-    """What a tree has to keep to."""
-
-    n_actions: int
-    minimum_leaf: float = 1.0
-    split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
-    groups: tuple[Group, ...] = ()
-    answered: Mapping[int, BoolArray] = field(default_factory=dict)  # by column, (n_splits,)
-
-    def within(self, grid: Grid, column: int, place: int, *, yes: bool) -> Self:
-        """The rules for those who answered a question.
-
-        Some groups are no longer among them, and some questions have the same answer for all.
-        """
-        remaining = [
-            group
-            for group in self.groups
-            if group.column != column or group.possible[place, 0 if yes else 1]
-        ]
-        places = np.arange(len(grid.cuts[column]))
-        known = places == place
-        if grid.is_level[column] and yes:
-            known = np.ones(len(places), bool)
-        elif not grid.is_level[column]:
-            known = places >= place if yes else places <= place
-        known = known | self.answered.get(column, False)
-        answered = {**self.answered, column: known}
-        return replace(self, groups=tuple(remaining), answered=answered)
 
 
 @dataclass(frozen=True)
@@ -96,13 +56,13 @@ def best_tree(cells: Cells, grid: Grid, depth: int, rules: Rules) -> Found:
     return Found(found.node, found.value + tables.baseline)
 
 
-def largest_error(told: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
-    """How far the value of any tree can move if `told` stands for `true`, with n actions."""
+def largest_error(released: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
+    """How far the value of any tree can move if `released` stands for `true`, with n actions."""
 
     def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
         return _largest(np.abs(leaves[1 : 1 + n]))
 
-    errors = _Differences(told, true, grid, n)
+    errors = _Differences(released, true, grid, n)
     return _Search(errors, Rules(n_actions=n), worth).best(min(depth, 2)).value
 
 
@@ -140,7 +100,7 @@ class _Tables:
     """The sums as planes: rows, then each action's scores, then weight and what scores rest on.
 
     Scores are held against the mean of all actions. Only differences between actions decide: what
-    they have in common adds up to the same for every tree; but where cells were hidden it would
+    they have in common adds up to the same for every tree; but where cells were suppressed it would
     not quite, and the larger it is the more it would weigh. Where scores are missing, the mean of
     all cells is taken instead of each one's. Tables are read one by one, so that no copy of all
     the cells is made.
@@ -191,10 +151,10 @@ class _Tables:
 
 
 class _Differences(_Tables):
-    """By how much what is told differs from what is true."""
+    """By how much the released sums differ from the true ones."""
 
-    def __init__(self, told: FloatArray, true: FloatArray, grid: Grid, n_actions: int) -> None:
-        super().__init__(told, grid, n_actions)
+    def __init__(self, released: FloatArray, true: FloatArray, grid: Grid, n_actions: int) -> None:
+        super().__init__(released, grid, n_actions)
         self.true = _Tables(true, grid, n_actions)
 
     def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
@@ -256,7 +216,7 @@ class _Search:
             place = int(_first_best(values[None], self.tie)[0]) if len(values) else 0
             if len(values) and values[place] > best.value + self.tie:
                 best = Found(self._node(column, place, yes, no), float(values[place]))
-        n_splits = sum(isinstance(node, Branch) for node in nodes_of(best.node))
+        n_splits = len(branches_of(best.node))
         return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
 
     def _halves(self, depth: int) -> list[list[_Half]]:

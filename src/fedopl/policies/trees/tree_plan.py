@@ -1,4 +1,4 @@
-"""What a study says about its tree."""
+"""The plan for a tree: how deep it is, where it may split, and what it has to keep to."""
 
 from typing import Literal, Self
 
@@ -15,7 +15,7 @@ MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each op
 
 
 class Restriction(Checked):
-    """Who may get some of the actions only: told by a level, or by a threshold, of one column."""
+    """A group, given by a level or a threshold of one column, that may get some actions only."""
 
     column: str = Field(description="the column that tells who")
     level: Label | None = Field(default=None, description="those of this level")
@@ -25,8 +25,8 @@ class Restriction(Checked):
 
     @model_validator(mode="after")
     def _tells_who(self) -> Self:
-        told = [name for name in ("level", "at_most", "above") if getattr(self, name) is not None]
-        if len(told) != 1:
+        given = [name for name in ("level", "at_most", "above") if getattr(self, name) is not None]
+        if len(given) != 1:
             raise ValueError("allowed: say who by one of level, at_most and above")
         return self
 
