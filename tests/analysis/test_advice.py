@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from fedopl.analysis.advice import advise
 from fedopl.base.estimates import Estimate
-from fedopl.server.aggregate.evaluation import GainRow, GainTable
+from fedopl.results.value_tables import GainRow, GainTable
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.theory.information import ValueOfInformation
 

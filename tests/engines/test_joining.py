@@ -10,8 +10,8 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.diagnosis_file import diagnosis_json, search_json
+from fedopl.results.policy_names import LOCAL
 from fedopl.server.exchange_counts import expected_exchanges
-from fedopl.server.policy_comparison import LOCAL
 from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
 from fedopl.study import mixture
 

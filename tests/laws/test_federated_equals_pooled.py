@@ -16,8 +16,8 @@ from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import grow_tree
 from fedopl.policies.trees.nodes import depth_of
 from fedopl.policies.trees.search import Cells
+from fedopl.results.sums.tree_statistics import mixed_cells
 from fedopl.server.federation import run_study
-from fedopl.server.oracles.tree_search import mixed_cells
 from fedopl.solvers.linear_solvers import solve_scores
 from fedopl.study.study import Study
 

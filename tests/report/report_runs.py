@@ -8,8 +8,8 @@ import pandas as pd
 import fedopl
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.server.aggregate.evaluation import GainRow, GainTable
-from fedopl.server.policy_comparison import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.results.policy_names import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.results.value_tables import GainRow, GainTable
 
 ACTIONS = ("usual care", "new drug", "coaching")
 FEATURES = ("age", "severity", "lives alone")

@@ -5,7 +5,7 @@ from report_runs import with_gains
 
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.words.numbers import Span, alike, decimal, listed, percent, size
-from fedopl.server.aggregate.evaluation import GainTable, ValueTable
+from fedopl.results.value_tables import GainTable, ValueTable
 
 CLEAR, LOSS, UNCLEAR = (0.41, 0.097), (-0.41, 0.097), (0.1, 0.1)
 

@@ -17,8 +17,8 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
+from fedopl.results.sums.any_mixture import solve_for
 from fedopl.server.federation import run_study
-from fedopl.server.mixtures.any_statistics import solve
 from fedopl.study.mixture import Empirical, given, skewed
 from fedopl.study.study import Study
 from fedopl.theory import discrete
@@ -109,7 +109,7 @@ class Learned:
 
     def under(self, weights):
         """Learned again from the same sums for other weights."""
-        return replace(self, weights=weights, policy=place_of(solve(self.statistics, weights)))
+        return replace(self, weights=weights, policy=place_of(solve_for(self.statistics, weights)))
 
 
 PROOF, ONE = (), (MODEST,)

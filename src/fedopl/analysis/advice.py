@@ -7,8 +7,8 @@ from typing import Literal
 
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.server.aggregate.evaluation import GainTable
-from fedopl.server.policy_comparison import LOCAL
+from fedopl.results.policy_names import LOCAL
+from fedopl.results.value_tables import GainTable
 from fedopl.theory.information import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]

@@ -6,15 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from fedopl.analysis.context_shifts import Moments, context_moments, estimated_kl, why_unknown
 from fedopl.base.arrays import FloatArray
 from fedopl.results.record import Record
-from fedopl.server.diagnosis.context_shifts import (
-    Moments,
-    context_moments,
-    estimated_kl,
-    why_unknown,
-)
-from fedopl.server.diagnosis.model_differences import Shift
+from fedopl.results.shifts_between_clients import Shift
 from fedopl.study.mixture import renormalised
 from fedopl.theory.bounds import shift_bound
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedopl.server.exchange.conversation import Progress, Round
+    from fedopl.results.round import Round
+    from fedopl.server.exchange.conversation import Progress
     from fedopl.study.study import Study
 
 SHOWN_CLIENTS = 20

@@ -90,7 +90,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
-    from fedopl.report.explain.explainers import explainer_of
+    from fedopl.report.sections.explainers import explainer_of
 
     found, run = _policy_and_run(policy)
     explainer = explainer_of(found)

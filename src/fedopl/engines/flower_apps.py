@@ -25,8 +25,8 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.vocabulary import Axis, Refusal, RefusalCode
 from fedopl.results.record import Record
+from fedopl.results.round import Round
 from fedopl.results.run_folder import FAILURE, save_record
-from fedopl.server.exchange.conversation import Round
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 

@@ -19,7 +19,7 @@ from fedopl.policies.kinds import Policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
-from fedopl.server.exchange.conversation import Round
+from fedopl.results.round import Round
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
 from fedopl.study.study import Study

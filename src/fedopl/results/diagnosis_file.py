@@ -5,12 +5,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fedopl.server.diagnosis.diagnose import Diagnosis
-from fedopl.server.mixtures.minimax import Minimax
-from fedopl.server.mixtures.mixture_paths import SkewPath
-from fedopl.server.mixtures.weight_search import Search
+from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 
-_SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": Minimax}
+_SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
 
 
 def diagnosis_json(diagnosis: Diagnosis) -> str:

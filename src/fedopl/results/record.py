@@ -5,17 +5,16 @@ from html import escape
 
 from fedopl.base.errors import OptionError
 from fedopl.policies.kinds import Policy
-from fedopl.server.aggregate.aggregation import agreed_weights
-from fedopl.server.aggregate.descriptions import Descriptions
-from fedopl.server.aggregate.evaluation import GainTable, ValueTable
-from fedopl.server.aggregate.leaf_table import LeafRow
-from fedopl.server.aggregate.score_statistics import Statistics
-from fedopl.server.diagnosis.diagnose import Diagnosis
-from fedopl.server.exchange.conversation import Round
-from fedopl.server.mixtures.weight_search import Search
-from fedopl.server.oracles.tree_search import TreeStatistics
-from fedopl.server.policy_comparison import LEARNED, arm_name
-from fedopl.study.mixture import FOUND, Weights, as_mixture
+from fedopl.results.descriptions import Descriptions
+from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.leaf_rows import LeafRow
+from fedopl.results.mixture_search import Search
+from fedopl.results.policy_names import LEARNED, arm_name
+from fedopl.results.round import Round
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.study.mixture import FOUND, Weights, agreed_weights, as_mixture
 from fedopl.study.study import Study
 
 
@@ -32,7 +31,7 @@ class Record:
     values: ValueTable
     gains: GainTable
     rounds: tuple[Round, ...]
-    statistics: Statistics
+    statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody told
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, from those who told

@@ -35,19 +35,19 @@ from fedopl.messages.vocabulary import Description, Message, ScoreSums
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.saving import policy_json
 from fedopl.policies.trees.grid import Grid
+from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis_file import (
     diagnosis_from,
     diagnosis_json,
     search_from,
     search_json,
 )
+from fedopl.results.leaf_rows import LeafRow
 from fedopl.results.record import Record
-from fedopl.server.aggregate.descriptions import Descriptions
-from fedopl.server.aggregate.evaluation import GainRow, GainTable, ValueRow, ValueTable
-from fedopl.server.aggregate.leaf_table import LeafRow
-from fedopl.server.aggregate.score_statistics import Statistics
-from fedopl.server.exchange.conversation import Round
-from fedopl.server.oracles.tree_search import TreeStatistics
+from fedopl.results.round import Round
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.value_tables import GainRow, GainTable, ValueRow, ValueTable
 from fedopl.study.study import Study
 
 FORMAT, VERSION = "fedopl-run", 1
@@ -129,7 +129,7 @@ def load_record(folder: Path) -> Record:
             values=ValueTable(_read(folder / "values.csv", _value_rows)),
             gains=GainTable(_read(folder / "gains.csv", _gain_rows)),
             rounds=_read(folder / "rounds.jsonl", _rounds),
-            statistics=Statistics(study=study, sums=sums),
+            statistics=ScoreStatistics(study=study, sums=sums),
             described=described,
             tree=_load_tree(folder / "sums.npz", study, summary),
             leaves=_read_if(folder / "leaves.csv", _leaf_rows, summary) or (),

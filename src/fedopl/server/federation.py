@@ -22,9 +22,9 @@ from fedopl.policies.kinds import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
-from fedopl.server.aggregate.aggregation import agreed_weights
+from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.federated_outcomes import OutcomeModels, solve_outcomes
-from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.exchange.conversation import Answers, Conversation, Progress, Question
 from fedopl.server.exchange.journal import Journal
@@ -32,8 +32,8 @@ from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, learn_policy
 from fedopl.server.oracles import tree_search
-from fedopl.server.oracles.setting import Setting
 from fedopl.server.policy_comparison import Candidates
+from fedopl.study.mixture import agreed_weights
 from fedopl.study.study import Study
 
 
@@ -181,7 +181,7 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
 
 def _score(
     conversation: Conversation, rows: dict[str, int], models: OutcomeModels
-) -> tuple[Statistics, Answers[CellSums] | None]:
+) -> tuple[ScoreStatistics, Answers[CellSums] | None]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where all thresholds of a tree were agreed beforehand, sums over its grid come along.
@@ -194,5 +194,5 @@ def _score(
         questions.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
     answers, *cells = conversation.ask_together(rows, *questions)
     answers = conversation.drop(answers, lambda answer: fault_in_score_sums(answer, study))
-    statistics = Statistics(study=study, sums=conversation.require_quorum(answers))
+    statistics = ScoreStatistics(study=study, sums=conversation.require_quorum(answers))
     return statistics, cells[0] if cells else None

@@ -6,20 +6,17 @@ from dataclasses import dataclass, replace
 from fedopl.messages.vocabulary import Split
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
+from fedopl.results.mixture_search import Search, weights_of
+from fedopl.results.policy_names import LEARNED
+from fedopl.results.sums.any_mixture import Statistics
+from fedopl.results.sums.finite_statistics import FiniteStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.any_statistics import AnyStatistics
-from fedopl.server.mixtures.finite_statistics import FiniteStatistics, finite_statistics, picking
-from fedopl.server.mixtures.weight_search import (
-    Search,
-    climb,
-    follow_linear_path,
-    follow_path,
-    weights_of,
-)
+from fedopl.server.mixtures.ask_values import picking
+from fedopl.server.mixtures.weight_search import climb, follow_linear_path, follow_path
 from fedopl.server.oracles import direct, exact, sgd, tree_search, wap
-from fedopl.server.oracles.setting import Setting
-from fedopl.server.oracles.tree_search import TreeStatistics
-from fedopl.server.policy_comparison import LEARNED, Candidates
+from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import Minimax, Path
 
 ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
@@ -38,7 +35,7 @@ class Learned:
     setting: Setting  # with the weights that were found, where they had to be
     chosen: str
     policy: Policy | None  # None where it is a rule in clients' code
-    statistics: AnyStatistics | None  # what policies for other mixtures can be found from
+    statistics: Statistics | None  # what policies for other mixtures can be found from
     search: Search | None = None  # how the weights were found
 
     @property
@@ -99,7 +96,7 @@ def _best_candidate(
 ) -> Learned:
     """The one of the largest value on training rows."""
     told = candidates.ask(setting, conversation, Split.TRAINING)
-    statistics = finite_statistics(candidates.names(), told)
+    statistics = FiniteStatistics.of_answers(candidates.names(), told)
     search = _search_among(setting, conversation, candidates, statistics)
     setting = _weighed(setting, search)
     chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
@@ -123,7 +120,9 @@ def _search_among(
         return climb(setting, conversation, plan, statistics)
     if not isinstance(plan, Path):
         return None
-    fitting = finite_statistics(names, candidates.ask(setting, conversation, Split.FITTING))
+    fitting = FiniteStatistics.of_answers(
+        names, candidates.ask(setting, conversation, Split.FITTING)
+    )
     kept_back = candidates.ask(setting, conversation, Split.VALIDATION)
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)

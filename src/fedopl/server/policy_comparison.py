@@ -12,14 +12,16 @@ from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.packing import in_message_order, packed
 from fedopl.policies.tree import TreePolicy
-from fedopl.server.aggregate.descriptions import Descriptions, described, describing
-from fedopl.server.aggregate.evaluation import GainTable, ValueTable, gain_table, value_table
-from fedopl.server.aggregate.leaf_table import LeafRow, leaf_rows, valuing_leaves
+from fedopl.results.descriptions import Descriptions
+from fedopl.results.leaf_rows import LeafRow
+from fedopl.results.policy_names import LOCAL, LOGGING, arm_name
+from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.server.aggregate.evaluation import gain_table, value_table
+from fedopl.server.aggregate.group_decisions import described, describing
+from fedopl.server.aggregate.leaf_table import leaf_rows, valuing_leaves
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation, Question
-from fedopl.server.oracles.setting import Setting
 from fedopl.study.study import Study
-
-LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +33,6 @@ class Evaluated:
     answers: Answers[Values] | None = None  # what the tables are made of
     described: Descriptions | None = None
     leaves: tuple[LeafRow, ...] = ()
-
-
-def arm_name(action: str) -> str:
-    """What a constant arm is called in the tables."""
-    return f"everybody gets {action}"
 
 
 class Candidates:

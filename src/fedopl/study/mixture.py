@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedopl.base.errors import OptionError
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked
 from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.mixture`
 
@@ -175,3 +176,15 @@ def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weight
     if total <= 0:
         return {name: 1 / len(names) for name in sorted(names)}
     return {name: weights[name] / total for name in sorted(names)}
+
+
+def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:
+    """The agreed mixture over those who take part; those it names and who do not, are left out."""
+    target = getattr(mixture, "toward", None)
+    if target is not None and target not in rows:
+        raise FederationError(
+            f"the mixture is skewed toward '{target}', who does not take part; "
+            f"those who do: {quoted(sorted(rows))}"
+        )
+    named = getattr(mixture, "shares", {})
+    return renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)

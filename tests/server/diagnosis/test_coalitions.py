@@ -10,9 +10,10 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.messages.vocabulary import Split as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.server.diagnosis.coalitions import Coalition, Coalitions, compare_coalitions
-from fedopl.server.mixtures.any_statistics import solve
-from fedopl.server.policy_comparison import LOCAL
+from fedopl.results.coalitions import Coalition, Coalitions
+from fedopl.results.policy_names import LOCAL
+from fedopl.results.sums.any_mixture import solve_for
+from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
 from fedopl.simulation.worlds import alike_world, many_clients, outcome_shift
 from fedopl.study.mixture import Empirical
 
@@ -39,7 +40,7 @@ def test_linear_coalitions_are_retrained_from_scratch(join):
     assert len(found.found) == 2**4 - 1 - 4
     for members, coalition in found.found.items():
         again = learned_again(joined, members)
-        policy = solve(joined.statistics, coalition.weights)
+        policy = solve_for(joined.statistics, coalition.weights)
         np.testing.assert_allclose(policy.parameters, again.policy.parameters, rtol=1e-9)
         assert coalition.weights == pytest.approx(again.mixture)
         for name in members:
@@ -53,7 +54,7 @@ def test_coalitions_of_trees_are_retrained_from_scratch_and_count_only_their_own
     found = compared(joined)
     for members, coalition in found.found.items():
         again = learned_again(joined, members, policy="tree", tree=TreePlan(**PLAN))
-        assert solve(joined.statistics, coalition.weights).root == again.policy.root
+        assert solve_for(joined.statistics, coalition.weights).root == again.policy.root
         for name in members:
             gain = again.gains.over(LOCAL, name)
             assert coalition.gains[name].value == pytest.approx(gain.value, abs=1e-9)
@@ -65,7 +66,7 @@ def test_the_worth_of_data_is_what_is_lost_without_them(join):
     weights = found.grand.weights
     for name, worth in found.worth_of_data.items():
         others = found.found[frozenset(joined.doors) - {name}]
-        pair = [solve(joined.statistics, one.weights) for one in (found.grand, others)]
+        pair = [solve_for(joined.statistics, one.weights) for one in (found.grand, others)]
         value = variance = 0.0
         for other, weight in weights.items():
             x, scores, _ = joined.rows(other, Rows.EVALUATION)
@@ -163,7 +164,7 @@ def test_data_have_a_worth_among_two_and_among_many(join, n_clients):
     assert sizes == ([2] if n_clients == 2 else [12] + 12 * [11])
     name, worth = next(iter(found.worth_of_data.items()))
     others = {other: n for other, n in joined.record.rows.items() if other != name}
-    policy = solve(joined.statistics, Empirical().weights(others))
+    policy = solve_for(joined.statistics, Empirical().weights(others))
     lost = sum(
         weight
         * (
@@ -180,7 +181,7 @@ def test_what_cannot_be_compared_is_refused(join):
     with pytest.raises(OptionError, match="of 2 to 100"):
         compare_coalitions(joined.statistics, {"client 1": 9}, joined.ask(), most=4)
     with pytest.raises(OptionError, match="client 9"):
-        solve(joined.statistics, {"client 9": 1.0})
+        solve_for(joined.statistics, {"client 9": 1.0})
 
     def silent(policies):
         return {n: told for n, told in joined.ask()(policies).items() if n != "client 2"}

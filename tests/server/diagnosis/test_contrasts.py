@@ -9,12 +9,8 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.vocabulary import Split as Rows
 from fedopl.messages.vocabulary import Values
 from fedopl.policies.linear import NEVER
-from fedopl.server.diagnosis.contrasts import (
-    contrast_with_mixture,
-    measure_discrepancies,
-    negative,
-    solve_contrast,
-)
+from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.mixtures.valued_groups import signed_estimate, value_groups
 from fedopl.simulation.worlds import action_missing, alike_world, confounded, outcome_shift
 
@@ -44,7 +40,7 @@ def brute_force_linear(joined, signed, columns=None):
 )
 def test_a_signed_policy_is_least_squares_with_signed_targets_on_pooled_rows(join, options):
     joined = join(outcome_shift(alike_world()), SIZES, **options)
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     expected = brute_force_linear(joined, SIGNED)
     np.testing.assert_allclose(found.parameters, expected, rtol=1e-9, atol=1e-9)
 
@@ -58,12 +54,12 @@ def test_row_weights_and_blocks_are_as_in_learning(join, draw):
     }
     joined = join(data)
     expected = brute_force_linear(joined, SIGNED)
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     np.testing.assert_allclose(found.parameters, expected, rtol=1e-9, atol=1e-9)
     joined = join(data, policy_features="blocks")
     blocks = [np.arange(2 * action, 2 * action + 2) for action in range(3)]
     expected = brute_force_linear(joined, SIGNED, blocks)
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     np.testing.assert_allclose(found.parameters, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -74,20 +70,20 @@ def masked(join, **options):
 
 def test_an_action_that_somebody_has_no_score_for_is_never_taken(join):
     joined = masked(join)
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     assert found.parameters[0, -1] == NEVER
     expected = brute_force_linear(joined, SIGNED)
     np.testing.assert_allclose(found.parameters[1:], expected[1:], rtol=1e-9, atol=1e-9)
     # Between the two others there is a contrast of all actions.
     among = {"client 1": 1.0, "client 3": -1.0}
-    found = solve_contrast(joined.statistics, among)
+    found = joined.statistics.solve_contrast(among)
     expected = brute_force_linear(joined, among)
     np.testing.assert_allclose(found.parameters, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_positive_weights_are_ordinary_learning(join):
     joined = join(outcome_shift(alike_world()), SIZES)
-    learned = solve_contrast(joined.statistics, joined.weights)
+    learned = joined.statistics.solve_contrast(joined.weights)
     np.testing.assert_allclose(learned.parameters, joined.record.policy.parameters, rtol=1e-9)
 
 
@@ -114,7 +110,7 @@ def test_a_signed_tree_is_the_best_of_all_trees(join, sign):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS, "split_cost": 10.0})
     signed = {name: sign * weight for name, weight in SIGNED.items()}
-    found = solve_contrast(joined.statistics, signed)
+    found = joined.statistics.solve_contrast(signed)
     value = sum(weight * joined.value(name, found) for name, weight in signed.items())
     assert value == pytest.approx(best_contrast(joined, signed, range(3)), abs=1e-9)
     assert found.depth == 2
@@ -122,7 +118,7 @@ def test_a_signed_tree_is_the_best_of_all_trees(join, sign):
 
 def test_a_signed_tree_keeps_to_actions_that_everybody_has_scores_for(join):
     joined = masked(join, policy="tree", tree={"cuts": CUTS})
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     assert not any(leaf.action == 0 for leaf in found.leaves())
     value = sum(weight * joined.value(name, found) for name, weight in SIGNED.items())
     assert value == pytest.approx(best_contrast(joined, SIGNED, [1, 2]), abs=1e-9)
@@ -135,20 +131,20 @@ def test_signed_trees_where_clients_lack_different_actions(join):
     for options in ({}, {"policy": "tree", "tree": {"cuts": CUTS}}):
         joined = join(world, SIZES, nuisances=nuisances, **options)
         for signed in (SIGNED, {name: -sign for name, sign in SIGNED.items()}):
-            found = solve_contrast(joined.statistics, signed)
+            found = joined.statistics.solve_contrast(signed)
             assert set(found.decide(joined.rows("client 3")[0])) <= {2, 3}
             if options:
                 value = sum(sign * joined.value(name, found) for name, sign in signed.items())
                 assert value == pytest.approx(best_contrast(joined, signed, [2, 3]), abs=1e-9)
     world = action_missing(action_missing(world, "client 2", "a3"), "client 1", "a4")
     with pytest.raises(FederationError, match="no action has scores of all"):
-        solve_contrast(join(world, SIZES, nuisances=nuisances).statistics, SIGNED)
+        join(world, SIZES, nuisances=nuisances).statistics.solve_contrast(SIGNED)
 
 
 def test_a_deeper_study_still_has_contrasts_of_depth_two(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS, "depth": 3})
-    found = solve_contrast(joined.statistics, SIGNED)
+    found = joined.statistics.solve_contrast(SIGNED)
     value = sum(weight * joined.value(name, found) for name, weight in SIGNED.items())
     assert value == pytest.approx(best_contrast(joined, SIGNED, range(3)), abs=1e-9)
 
@@ -156,9 +152,9 @@ def test_a_deeper_study_still_has_contrasts_of_depth_two(join):
 def test_contrasts_of_nobody_and_of_strangers_are_refused(join):
     joined = join(alike_world(), SIZES)
     with pytest.raises(OptionError, match="not 0"):
-        solve_contrast(joined.statistics, {"client 1": 0.0})
+        joined.statistics.solve_contrast({"client 1": 0.0})
     with pytest.raises(OptionError, match="client 9"):
-        solve_contrast(joined.statistics, {"client 9": 1.0})
+        joined.statistics.solve_contrast({"client 9": 1.0})
     with pytest.raises(OptionError, match="client 9"):
         contrast_with_mixture(joined.weights, "client 9")
 
@@ -198,7 +194,7 @@ def test_a_client_of_one_row_leaves_no_freedom_and_one_that_is_silent_is_an_erro
 def test_estimates_are_those_of_the_rows_themselves(join):
     joined = join(outcome_shift(alike_world()), SIZES)
     signed = contrast_with_mixture(joined.weights, "client 2")
-    policies = [solve_contrast(joined.statistics, signed), joined.record.policy]
+    policies = [joined.statistics.solve_contrast(signed), joined.record.policy]
     ((first, second),) = value_groups(joined.ask(), [policies], most=joined.most)
     value = variance = gain = gain_variance = 0.0
     for name, sign in signed.items():
@@ -219,7 +215,7 @@ def test_groups_stay_together_and_batches_keep_to_their_size(join, most, n_queri
     joined = join(outcome_shift(alike_world()), SIZES)
     contrasts = [contrast_with_mixture(joined.weights, name) for name in joined.doors]
     pairs = [
-        [solve_contrast(joined.statistics, s), solve_contrast(joined.statistics, joined.weights)]
+        [joined.statistics.solve_contrast(s), joined.statistics.solve_contrast(joined.weights)]
         for s in contrasts
     ]
     sizes = []
@@ -269,7 +265,7 @@ def test_discrepancies_are_true_of_their_policies_and_below_the_supremum(join):
             tops = true_suprema(world, joined.weights, client)
             for estimate, sign, top in zip((one.above, one.below), (1, -1), tops, strict=True):
                 contrast = signed if sign > 0 else negative(signed)
-                policy = solve_contrast(joined.statistics, contrast)
+                policy = joined.statistics.solve_contrast(contrast)
                 true = sign * sum(signed[n] * world.value(policy, n) for n in signed)
                 assert true <= top + 0.05
                 errors.append((estimate.value - true) / estimate.standard_error)

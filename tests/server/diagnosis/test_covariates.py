@@ -8,8 +8,7 @@ import pytest
 
 import fedopl
 from fedopl.analysis.attribution import shifts_of
-from fedopl.base.errors import OptionError
-from fedopl.server.diagnosis.context_shifts import (
+from fedopl.analysis.context_shifts import (
     Moments,
     context_moments,
     context_shift,
@@ -19,6 +18,7 @@ from fedopl.server.diagnosis.context_shifts import (
     shifts_from_mixture,
     why_unknown,
 )
+from fedopl.base.errors import OptionError
 from fedopl.simulation.worlds import action_missing, alike_world, covariate_shift
 from fedopl.theory.gaussian import Gaussian, gaussian_chi_squared, gaussian_kl, gaussian_tv_interval
 

@@ -6,9 +6,9 @@ import pytest
 import fedopl
 from fedopl.messages.vocabulary import Split as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.server.diagnosis.coalitions import compare_coalitions
-from fedopl.server.mixtures.any_statistics import solve
-from fedopl.server.policy_comparison import LEARNED
+from fedopl.results.policy_names import LEARNED
+from fedopl.results.sums.any_mixture import solve_for
+from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 SIZES = (300, 220, 160, 120, 90)
@@ -37,7 +37,7 @@ def test_with_local_nuisances_every_coalition_is_the_one_learned_from_scratch(jo
     n_coalitions = 0
     for joined, coalition, again in compared_and_again(join, kind, "local"):
         n_coalitions += 1
-        policy = solve(joined.statistics, coalition.weights)
+        policy = solve_for(joined.statistics, coalition.weights)
         if kind == "tree":
             assert policy.root == again.policy.root
         else:
@@ -58,7 +58,7 @@ def test_with_local_nuisances_every_coalition_is_the_one_learned_from_scratch(jo
 def gaps_to_retraining(join, sizes):
     """By how much gains differ, in standard errors; true values of both policies; and who it is."""
     for joined, coalition, again in compared_and_again(join, "linear", "federated", sizes):
-        policy = solve(joined.statistics, coalition.weights)
+        policy = solve_for(joined.statistics, coalition.weights)
         for name in coalition.members:
             gain = again.gains.over("local policy", name)
             away = abs(coalition.gains[name].value - gain.value) / gain.standard_error

@@ -7,12 +7,8 @@ import pytest
 from true_trees import true_trees
 
 from fedopl.policies.linear import LinearPolicy
-from fedopl.server.diagnosis.contrasts import (
-    contrast_with_mixture,
-    measure_discrepancies,
-    negative,
-    solve_contrast,
-)
+from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 TREES = {
@@ -79,7 +75,7 @@ def compared(join, kind):
             above = contrast_with_mixture(joined.weights, client)
             pair = []
             for estimate, signed in ((one.above, above), (one.below, negative(above))):
-                policy = solve_contrast(joined.statistics, signed)
+                policy = joined.statistics.solve_contrast(signed)
                 true, top = truth.value(policy, signed), truth.supremum(signed)
                 pair.append(Compared(estimate, true, top))
             sides += pair

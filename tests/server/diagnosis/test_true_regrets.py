@@ -11,8 +11,8 @@ import pytest
 from true_trees import deviation, true_trees
 
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.server.diagnosis.contrasts import contrast_with_mixture
-from fedopl.server.mixtures.any_statistics import solve
+from fedopl.results.sums.any_mixture import solve_for
+from fedopl.results.sums.signed_weights import contrast_with_mixture
 from fedopl.simulation.worlds import (
     alike_world,
     confounded,
@@ -89,7 +89,7 @@ def test_theorem_one_holds_for_trees(join):
             scores, codes = of_all_clients(joined)
             moment = max(envelope_second_moment(scores[codes == c]) for c in range(3))
             for weights in (joined.weights, skewed("client 3", 0.5).weights(rows)):
-                regret = truth.regret(solve(joined.statistics, weights), weights)
+                regret = truth.regret(solve_for(joined.statistics, weights), weights)
                 away = deviation(world, joined.statistics, weights)
                 assert -1e-9 <= regret <= away + 1e-9
                 given = (KAPPA, moment, skewness(weights, rows), len(scores), DELTA)

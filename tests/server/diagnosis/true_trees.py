@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from fedopl.server.diagnosis.contrasts import solve_contrast
-from fedopl.server.mixtures.minimax import tree_value
-from fedopl.server.oracles.tree_search import TreeStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_values import tree_value
 
 PLENTY = 1e12  # of rows, so that no leaf has too few
 
@@ -55,7 +54,7 @@ class TrueTrees:
 
     def best(self, signed):
         """The tree that is best for these weights, signed or not."""
-        return solve_contrast(self.statistics, signed)
+        return self.statistics.solve_contrast(signed)
 
     def supremum(self, signed):
         """sup_π Σ_c s_c·Q_c(π)."""

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.messages.vocabulary import Branch as Rows
+from fedopl.messages.vocabulary import Split as Rows
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.server.mixtures.any_statistics import solve
-from fedopl.server.mixtures.minimax import (
-    minimax_weights,
-    regrets_by_asking,
-    regrets_from_cells,
-    tree_value,
-)
+from fedopl.results.sums.any_mixture import solve_for
+from fedopl.results.sums.tree_values import tree_value
+from fedopl.server.mixtures.minimax import minimax_weights, regrets_by_asking, regrets_from_cells
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.simulation.worlds import action_missing, alike_world, outcome_shift
 from fedopl.theory.skew import effective_sample_size, skewness
@@ -40,7 +36,7 @@ def test_a_path_goes_from_everybody_to_one_client(join):
     assert first.effective_rows == pytest.approx(sum(rows.values()))
     assert last.effective_rows == pytest.approx(rows["client 3"])
     alone = joined.statistics.solve({"client 1": 0.0, "client 2": 0.0, "client 3": 1.0})
-    own, shared = (solve(joined.statistics, point.weights) for point in (last, first))
+    own, shared = (solve_for(joined.statistics, point.weights) for point in (last, first))
     np.testing.assert_allclose(own.parameters, alone.parameters, rtol=1e-9)
     np.testing.assert_allclose(shared.parameters, joined.record.policy.parameters)
 
@@ -54,7 +50,7 @@ def test_values_on_a_path_are_those_of_the_rows_and_paired(join, most):
         value = gain = variance = 0.0
         for name, weight in base.weights.items():
             x, scores, _ = joined.rows(name, Rows.EVALUATION)
-            pair = [solve(joined.statistics, one.weights) for one in (point, base)]
+            pair = [solve_for(joined.statistics, one.weights) for one in (point, base)]
             chosen = [scores[np.arange(len(x)), p.decide(x)] for p in pair]
             difference = chosen[0] - chosen[1]
             value += weight * chosen[0].mean()
@@ -163,7 +159,7 @@ def test_regrets_from_cells_are_against_each_clients_best_tree(join):
     joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS})
     regrets = regrets_from_cells(joined.statistics)
     for name in joined.doors:
-        best = solve(joined.statistics, {name: 1.0})
+        best = solve_for(joined.statistics, {name: 1.0})
         assert regrets(best)[name] == pytest.approx(0, abs=1e-12)
         expected = joined.value(name, best) - joined.value(name, joined.record.policy)
         assert regrets(joined.record.policy)[name] == pytest.approx(expected, abs=1e-10)
@@ -173,7 +169,7 @@ def test_regrets_that_are_asked_for_are_against_each_clients_own_policy(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
     regrets = regrets_by_asking(joined.statistics, joined.ask(Rows.TRAINING), most=2)
     for name, regret in regrets(joined.record.policy).items():
-        own = solve(joined.statistics, {name: 1.0})
+        own = solve_for(joined.statistics, {name: 1.0})
         expected = joined.value(name, own) - joined.value(name, joined.record.policy)
         assert regret == pytest.approx(expected)
 
@@ -236,7 +232,7 @@ def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     assert found.trace[-1].gap < found.trace[0].gap / 4
     assert sum(found.averaged.values()) == pytest.approx(1)
     assert found.largest <= min(step.largest for step in found.trace)
-    assert found.regrets == pytest.approx(regrets(solve(joined.statistics, found.weights)))
+    assert found.regrets == pytest.approx(regrets(solve_for(joined.statistics, found.weights)))
 
 
 def worst_regret(world, policy):
@@ -257,7 +253,7 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy):
             ask = joined.ask(Rows.TRAINING)
             regrets = regrets_by_asking(joined.statistics, ask, most=joined.most)
         found = minimax_weights(joined.statistics, joined.weights, regrets, most_steps=30)
-        before, after = joined.record.policy, solve(joined.statistics, found.weights)
+        before, after = joined.record.policy, solve_for(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
     lowered = np.array(lowered)
     assert lowered.mean() > 3 * lowered.std(ddof=1) / np.sqrt(len(lowered))

@@ -7,7 +7,7 @@ import pytest
 from true_trees import true_trees
 
 from fedopl.messages.vocabulary import Split as Rows
-from fedopl.server.mixtures.any_statistics import solve
+from fedopl.results.sums.any_mixture import solve_for
 from fedopl.server.mixtures.minimax import minimax_weights, regrets_by_asking, regrets_from_cells
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
@@ -53,7 +53,9 @@ def test_minimax_weights_lower_the_worst_regret_in_one_world_over_many_draws(joi
             regrets = regrets_by_asking(joined.statistics, ask, most=joined.most)
             worst = worst_of_linear(world)
         found = minimax_weights(joined.statistics, joined.weights, regrets, most_steps=30)
-        lowered.append(worst(joined.record.policy) - worst(solve(joined.statistics, found.weights)))
+        lowered.append(
+            worst(joined.record.policy) - worst(solve_for(joined.statistics, found.weights))
+        )
         weight.append(found.weights["client 3"] / joined.weights["client 3"])
     lowered = np.array(lowered)
     error = lowered.std(ddof=1) / np.sqrt(DRAWS)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from fedopl.messages.vocabulary import SumCells
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, Node
 from fedopl.report.explain.leaf_words import (
@@ -12,9 +13,9 @@ from fedopl.report.explain.leaf_words import (
     second_thoughts,
     sentences,
 )
-from fedopl.report.sections.tree_quality import how_good, is_searched
-from fedopl.report.words.numbers import listed
+from fedopl.report.words.numbers import listed, plural
 from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.policy_names import LEARNED
 from fedopl.results.record import Record
 
 MOST_LETTERS = 84  # of values on a line
@@ -46,6 +47,41 @@ def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, 
         outcome = Outcome.of(record.study)
         told |= {"outcome": outcome.name, "better": outcome.better.removesuffix(" is better")}
     return {**told, "tree": _nested(policy, policy.root, iter(leaves))}
+
+
+def is_searched(record: Record) -> bool:
+    """Whether the tree was found by this run, and was not there before."""
+    return record.study.policy == "tree" and record.chosen == LEARNED
+
+
+def how_good(record: Record) -> str:
+    """Of which trees it is the best, if that can be said."""
+    depth = record.study.tree.depth
+    if record.tree is None:
+        return (
+            f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "
+            "thresholds between any two values there; that can be told because there is one "
+            "party only."
+        )
+    if record.tree.is_exact:
+        told = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
+        return f"It is the best of all trees of depth ≤ {depth} on the grid{told}."
+    return (
+        "Each question was found with a look two levels ahead. That is not exact: of all trees of "
+        f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
+    )
+
+
+def _ended_early(record: Record) -> str:
+    """Whether a level was asked for that too few clients told."""
+    levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
+    enough = record.study.quorum * len(levels[-1].asked) if levels else 0
+    if not levels or len(levels[-1].answered) >= max(1, enough):
+        return ""
+    return (
+        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} told the "
+        "sums for its last level, so it ends with what could be seen from the level above."
+    )
 
 
 def _legend(record: Record) -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.server.aggregate.descriptions import BINARY_CUTS, Descriptions
+from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.study.study import Study
 
 

@@ -6,7 +6,7 @@ from fedopl.report.joining.context import Found
 from fedopl.report.parts import Folded, Heading, Part, Points, Table, Text
 from fedopl.report.words.numbers import Span, common_decimals, decimal, listed, plural, with_error
 from fedopl.report.words.policy_labels import Outcome, verdict
-from fedopl.server.diagnosis.coalitions import Coalition, Coalitions
+from fedopl.results.coalitions import Coalition, Coalitions
 
 MOST_COMPARED, MOST_SHOWN, MOST_LISTED, MOST_NAMED = 26, 12, 6, 3
 WORTH = {

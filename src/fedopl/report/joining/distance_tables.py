@@ -6,8 +6,8 @@ from fedopl.report.joining.context import Found
 from fedopl.report.parts import Part, Table, Text
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.policy_labels import Outcome
-from fedopl.server.diagnosis.context_classifier import Classifier
-from fedopl.server.diagnosis.diagnose import Diagnosis
+from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.shifts_between_clients import Classifier
 
 NOT_TOLD = "not told"
 

@@ -5,6 +5,12 @@ from typing import Any
 
 from fedopl.analysis.advice import Advice
 from fedopl.analysis.attribution import SOURCES, ClientShift
+from fedopl.analysis.context_shifts import (
+    ContextShift,
+    context_moments,
+    shifts_from_mixture,
+    why_unknown,
+)
 from fedopl.analysis.modelled_gains import (
     PLAIN,
     Modelled,
@@ -16,17 +22,10 @@ from fedopl.analysis.modelled_gains import (
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining.context import Found, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
+from fedopl.results.coalitions import Coalition, Coalitions
+from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
 from fedopl.results.diagnosis_file import diagnosis_json, search_json
-from fedopl.server.diagnosis.coalitions import Coalition, Coalitions
-from fedopl.server.diagnosis.context_shifts import (
-    ContextShift,
-    context_moments,
-    shifts_from_mixture,
-    why_unknown,
-)
-from fedopl.server.diagnosis.contrasts import MeasuredDiscrepancy
-from fedopl.server.diagnosis.diagnose import Diagnosis
-from fedopl.server.mixtures.mixture_paths import PathPoint, SkewPath
+from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.study.mixture import renormalised
 from fedopl.theory.bounds import GlobalBound
 from fedopl.theory.skew import skewness

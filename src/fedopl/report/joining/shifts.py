@@ -1,13 +1,13 @@
 """Where clients differ: Theorem 3's three sources, and how far apart that sets policies' values."""
 
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
+from fedopl.analysis.context_shifts import why_unknown
 from fedopl.report.figures.shift_figure import KEYS, Dots, shift_dots
 from fedopl.report.joining.advising import IN_WORDS, folded
 from fedopl.report.joining.context import MOST_APART, Found
 from fedopl.report.joining.distance_tables import NOT_TOLD, distances
 from fedopl.report.parts import Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, decimal, plural
-from fedopl.server.diagnosis.context_shifts import why_unknown
 
 MOST_DRAWN = 12
 CHANCE = "no more than chance"

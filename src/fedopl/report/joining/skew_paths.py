@@ -6,7 +6,7 @@ from fedopl.report.joining.context import Found
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
 from fedopl.report.words.policy_labels import Outcome
-from fedopl.server.mixtures.mixture_paths import PathPoint, SkewPath
+from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.study.mixture import Path, Skewed
 
 WHAT = (

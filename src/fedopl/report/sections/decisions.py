@@ -4,14 +4,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
-from fedopl.report.explain.explainers import policy_parts
 from fedopl.report.explain.groups import Group, difference, groups_of, overall
 from fedopl.report.figures.bars import Bar, stacked
 from fedopl.report.figures.drawing import ACTIONS
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
+from fedopl.report.sections.explainers import policy_parts
 from fedopl.report.words.numbers import count, listed, whole_percent
+from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
-from fedopl.server.aggregate.descriptions import Descriptions
 
 MOST_DRAWN = 6  # features, and actions in words
 

@@ -7,7 +7,7 @@ from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import count, decimal, plural, size
 from fedopl.results.record import Record
-from fedopl.server.exchange.conversation import Round
+from fedopl.results.round import Round
 
 ORACLES = {
     "csoaa-exact": "The policy was solved at once and exactly from the clients' sums: no rounds of "

@@ -1,13 +1,12 @@
 """How a tree was found: on what grid, by what rules, and what hiding small cells can have cost."""
 
-from fedopl.messages.vocabulary import SumCells
 from fedopl.policies.trees.tree_plan import Restriction
+from fedopl.report.explain.explain_tree import how_good, is_searched
 from fedopl.report.parts import Folded, Heading, Part, Points, Table
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
 from fedopl.report.words.policy_labels import Outcome
 from fedopl.results.record import Record
-from fedopl.server.oracles.tree_search import TreeStatistics
-from fedopl.server.policy_comparison import LEARNED
+from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import renormalised
 from fedopl.study.study import Study
 
@@ -26,41 +25,6 @@ def search_parts(record: Record) -> tuple[Part, ...]:
         Heading(text="How the tree was found"),
         Points(items=tuple(items)),
         *_lost_by_client(record),
-    )
-
-
-def is_searched(record: Record) -> bool:
-    """Whether the tree was found by this run, and was not there before."""
-    return record.study.policy == "tree" and record.chosen == LEARNED
-
-
-def how_good(record: Record) -> str:
-    """Of which trees it is the best, if that can be said."""
-    depth = record.study.tree.depth
-    if record.tree is None:
-        return (
-            f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "
-            "thresholds between any two values there; that can be told because there is one "
-            "party only."
-        )
-    if record.tree.is_exact:
-        told = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
-        return f"It is the best of all trees of depth ≤ {depth} on the grid{told}."
-    return (
-        "Each question was found with a look two levels ahead. That is not exact: of all trees of "
-        f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
-    )
-
-
-def _ended_early(record: Record) -> str:
-    """Whether a level was asked for that too few clients told."""
-    levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
-    enough = record.study.quorum * len(levels[-1].asked) if levels else 0
-    if not levels or len(levels[-1].answered) >= max(1, enough):
-        return ""
-    return (
-        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} told the "
-        "sums for its last level, so it ends with what could be seen from the level above."
     )
 
 

@@ -7,9 +7,8 @@ from fedopl.report.figures.strips import Strip, strips
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
 from fedopl.report.words.policy_labels import Outcome
+from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.record import Record
-from fedopl.server.mixtures.minimax import Minimax
-from fedopl.server.mixtures.mixture_paths import SkewPath
 
 MOST_SHOWN, MOST_STRIPS, MOST_COLUMNS = 30, 10, 8
 
@@ -18,7 +17,7 @@ def weights_found(record: Record) -> tuple[Part, ...]:
     """The search; nothing where weights were agreed."""
     if isinstance(record.search, SkewPath):
         return _by_path(record, record.search)
-    if isinstance(record.search, Minimax):
+    if isinstance(record.search, MinimaxSearch):
         return _by_ascent(record, record.search)
     return ()
 
@@ -89,7 +88,7 @@ def _tried(record: Record, path: SkewPath) -> Table:
 # --- for the client that loses most --------------------------------------------------------------
 
 
-def _by_ascent(record: Record, found: Minimax) -> tuple[Part, ...]:
+def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
     return (
         Heading(text="How the weights were found"),
         Text(text=_ascended(record, found)),
@@ -99,7 +98,7 @@ def _by_ascent(record: Record, found: Minimax) -> tuple[Part, ...]:
     )
 
 
-def _ascended(record: Record, found: Minimax) -> str:
+def _ascended(record: Record, found: MinimaxSearch) -> str:
     first, unit = found.trace[0], Outcome.of(record.study).name
     steps = plural(len(found.trace), "step")
     ended = (
@@ -117,7 +116,7 @@ def _ascended(record: Record, found: Minimax) -> str:
     )
 
 
-def _trace(record: Record, found: Minimax) -> tuple[Part, ...]:
+def _trace(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
     unit = Outcome.of(record.study).name
     largest = [step.largest for step in found.trace]
     caption = (
@@ -135,7 +134,7 @@ def _trace(record: Record, found: Minimax) -> tuple[Part, ...]:
     return (drawn, *_weights_by_step(found))
 
 
-def _weights_by_step(found: Minimax) -> tuple[Part, ...]:
+def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     names = sorted(found.weights)
     if len(names) > MOST_STRIPS:
         return ()
@@ -168,7 +167,7 @@ def _weights_by_step(found: Minimax) -> tuple[Part, ...]:
     )
 
 
-def _regrets(record: Record, found: Minimax) -> Part:
+def _regrets(record: Record, found: MinimaxSearch) -> Part:
     first = found.trace[0]
     rows = tuple(
         (
@@ -195,7 +194,7 @@ def _regrets(record: Record, found: Minimax) -> Part:
     return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
 
 
-def _at_least(record: Record, found: Minimax) -> str:
+def _at_least(record: Record, found: MinimaxSearch) -> str:
     """The floor that the game sets; least squares may find policies that its steps miss."""
     regret = "Regret is what the shared policy loses against the client's own on its training rows."
     floor = decimal(found.at_least)

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.combining import plain_sum
 from fedopl.messages.vocabulary import OutcomeSums
-from fedopl.server.aggregate.aggregation import plain_sum
 from fedopl.solvers import least_squares
 from fedopl.study.study import Study
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.combining import plain_sum
 from fedopl.messages.faults import fault_in_counts
 from fedopl.messages.vocabulary import N_FINE_BINS, BinCounts, CountBins
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid
-from fedopl.server.aggregate.aggregation import plain_sum
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.oracles.setting import Setting
 from fedopl.study.mixture import Empirical
 
 # The first bins reach this many standard deviations to either side of the mean.

@@ -1,29 +1,19 @@
 """The leaves of the learned tree: who ends in each, and what every action is worth there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.faults import fault_in_leaf_values
 from fedopl.messages.vocabulary import LeafValues, ValueLeaves, Values
 from fedopl.policies.tree import TreePolicy
-from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.results.leaf_rows import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.exchange.conversation import Answers, Conversation, Question
 from fedopl.study.mixture import Weights, renormalised
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeafRow:
-    """One action in one leaf, on held-out rows; the estimate is None where nobody could tell."""
-
-    leaf: int  # counted from the first answer yes to the last answer no
-    share: float  # of people in the mixture who end in the leaf
-    action: str
-    estimate: Estimate | None
 
 
 def valuing_leaves(tree: TreePolicy) -> Question:

@@ -14,9 +14,10 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.faults import fault_in_classifier_shares, fault_in_classifier_sums
 from fedopl.messages.vocabulary import MOST_TARGETS, ClassifierSums, ClassifyContexts, Split
-from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.results.shifts_between_clients import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 
@@ -26,17 +27,6 @@ MOST_ROUNDS = 7
 SMALLEST_STEP = 1e-4
 # Keeps contexts that can be told apart with certainty from growing parameters without end.
 RIDGE = 1e-3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classifier:
-    """Tells the target's contexts from the others'; the intercept is the last parameter."""
-
-    parameters: tuple[float, ...]
-    n_steps: int
-    converged: bool
-    total_variation: float | None  # at least; 2·accuracy − 1 on held-out rows, None if not told
-    standard_error: float | None
 
 
 def tell_apart(

@@ -11,19 +11,22 @@ from typing import TypeVar
 from fedopl.base.errors import FedoplError, OptionError
 from fedopl.messages.derived_sizes import most_candidates
 from fedopl.messages.vocabulary import MOST_TARGETS, N_OWN_CANDIDATES, Values
-from fedopl.server.diagnosis import coalitions as joint
-from fedopl.server.diagnosis.coalitions import Coalitions, compare_coalitions
-from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, Classifier, tell_apart
-from fedopl.server.diagnosis.contrasts import MeasuredDiscrepancy, measure_discrepancies
-from fedopl.server.diagnosis.model_differences import ModelShift, ask_for_models, compare
-from fedopl.server.diagnosis.second_moments import SecondMoments, ask_for_moments
+from fedopl.results.coalitions import Coalitions
+from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
+from fedopl.results.mixture_search import SkewPath
+from fedopl.results.shifts_between_clients import ModelShift
+from fedopl.results.sums.any_mixture import Statistics
+from fedopl.server.aggregate.setting import Setting
+from fedopl.server.diagnosis import compare_coalitions as joint
+from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, tell_apart
+from fedopl.server.diagnosis.discrepancies import measure_discrepancies
+from fedopl.server.diagnosis.model_differences import ask_for_models, compare
+from fedopl.server.diagnosis.second_moments import ask_for_moments
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.any_statistics import AnyStatistics
-from fedopl.server.mixtures.ask_values import asking
-from fedopl.server.mixtures.finite_statistics import picking
-from fedopl.server.mixtures.mixture_paths import ALPHAS, SkewPath, skew_paths
+from fedopl.server.mixtures.ask_values import asking, picking
+from fedopl.server.mixtures.mixture_paths import ALPHAS, skew_paths
 from fedopl.server.mixtures.valued_groups import Ask
-from fedopl.server.oracles.setting import Setting
 from fedopl.study.mixture import Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
@@ -35,25 +38,10 @@ USUAL_SHARE, FEWEST = 0.5, 4
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Diagnosis:
-    """What clients told beyond a run. Everything is by client, and of those who told."""
-
-    clients: tuple[str, ...]  # who told values of held-out rows
-    discrepancies: dict[str, MeasuredDiscrepancy]  # from the mixture
-    from_rows: dict[str, MeasuredDiscrepancy]  # from n̄, where every path begins
-    paths: dict[str, SkewPath]  # from n̄ toward each client
-    coalitions: Coalitions | None
-    models: ModelShift | None
-    classifiers: dict[str, Classifier]
-    moments: dict[str, SecondMoments]
-    unknown: dict[str, str]  # part → why it is not known
-
-
 @dataclass(eq=False, kw_only=True)
 class _Diagnosing:
     conversation: Conversation
-    statistics: AnyStatistics
+    statistics: Statistics
     rows: dict[str, int]
     weights: Weights
     ask: Ask
@@ -88,7 +76,7 @@ class _Diagnosing:
 def diagnose(
     conversation: Conversation,
     setting: Setting,
-    statistics: AnyStatistics | None,
+    statistics: Statistics | None,
     answers: Mapping[str, Values],
     names: Sequence[str],
 ) -> Diagnosis:

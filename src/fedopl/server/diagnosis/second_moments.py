@@ -2,23 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from fedopl.base.estimates import Estimate
 from fedopl.messages.faults import fault_in_score_moments
 from fedopl.messages.vocabulary import ScoreMoments, TellMoments
+from fedopl.results.diagnosis import SecondMoments
 from fedopl.server.exchange.conversation import Conversation
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecondMoments:
-    """Mean squares of one client's scores on training rows, None where it told none.
-
-    The envelope E[max_a Γ̂(a)²] is at least E[Γ̂(π(X))²] of any policy, and so at least V_c.
-    """
-
-    envelope: Estimate | None
-    by_action: tuple[Estimate | None, ...]
 
 
 def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:

@@ -12,6 +12,7 @@ from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.refusal_texts import in_words
 from fedopl.messages.vocabulary import ANSWERS, Message, Refusal
+from fedopl.results.round import Round
 from fedopl.server.exchange.journal import Journal, Replies
 from fedopl.server.exchange.transport import Transport
 from fedopl.study.study import Study
@@ -23,29 +24,6 @@ MOST_REASONS = 10
 
 Answer = TypeVar("Answer", bound=Message)
 Progress = Callable[["Round"], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """One exchange with the clients, as it went."""
-
-    exchange: int
-    trip: int  # exchanges of the same trip travelled together
-    query: str
-    asked: tuple[str, ...]
-    answered: tuple[str, ...]
-    refused: dict[str, str]  # client → code
-    rejected: dict[str, str]  # client → what was wrong with its answer
-    silent: tuple[str, ...]
-    bytes_sent: int
-    received: dict[str, int]  # client → bytes
-    loss: float | None = None  # the oracle's objective after this round, where it has one
-    value: float | None = None  # the policy's estimated value, where it was asked for
-
-    @property
-    def bytes_received(self) -> int:
-        """From all clients together."""
-        return sum(self.received.values())
 
 
 class Answers(dict[str, Answer]):

@@ -1,6 +1,9 @@
 """Asking everybody what policies are worth, with the query that every run ends with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from fedopl.base.errors import OptionError
 from fedopl.messages.faults import fault_in_values
@@ -26,3 +29,19 @@ def asking(
         return conversation.drop(told, lambda answer: fault_in_values(answer, expected))
 
     return ask
+
+
+def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
+    """Values of any of the candidates, out of answers about all of them: nobody is asked."""
+    own = range(len(names), len(names) + N_OWN_CANDIDATES)
+
+    def pick(wanted: Sequence[object]) -> Mapping[str, Values]:
+        places = [*(names.index(str(name)) for name in wanted), *own]
+        return {client: _picked(values, places) for client, values in sorted(answers.items())}
+
+    return pick
+
+
+def _picked(values: Values, places: list[int]) -> Values:
+    means, covariances = values.means[places], values.covariances[np.ix_(places, places)]
+    return replace(values, means=means, covariances=covariances)

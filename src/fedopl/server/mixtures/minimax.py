@@ -7,73 +7,32 @@ policy leaves as much regret as can be; policies drawn from all steps leave nobo
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.nodes import Branch, Leaf, Node
-from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
-from fedopl.server.mixtures.any_statistics import AnyStatistics, Solved, clients_of, solve
-from fedopl.server.mixtures.finite_statistics import FiniteStatistics
+from fedopl.results.mixture_search import MinimaxSearch, Step
+from fedopl.results.sums.any_mixture import Solved, Statistics, solve_for
+from fedopl.results.sums.finite_statistics import FiniteStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_values import tree_value
 from fedopl.server.mixtures.valued_groups import Ask, value_groups
-from fedopl.server.oracles.tree_search import TreeStatistics
 from fedopl.study.mixture import Weights
 
 Regrets = Callable[[Solved], Mapping[str, float]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Step:
-    """One step of the ascent."""
-
-    weights: Weights  # λ_t
-    regrets: dict[str, float]  # of the best policy for them, by client
-    gap: float  # how far from a solution of the game all steps so far are on average
-
-    @property
-    def largest(self) -> float:
-        """The regret of the client that loses most."""
-        return max(self.regrets.values())
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Minimax:
-    """What the ascent came to."""
-
-    averaged: Weights  # of all λ_t: what they approach
-    weights: Weights  # those, of all λ_t and their average, whose policy leaves the least regret
-    regrets: dict[str, float]  # of the policy for them, by client
-    trace: tuple[Step, ...]
-    converged: bool
-
-    @property
-    def largest(self) -> float:
-        """The regret of the client that loses most."""
-        return max(self.regrets.values())
-
-    @property
-    def at_least(self) -> float:
-        """No policy and no lottery over policies leaves everybody with less regret than this.
-
-        So where policies are best for their weights: for trees, and not quite for linear ones.
-        """
-        sums = [sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace]
-        return max(sums)
-
-
 def minimax_weights(
-    statistics: AnyStatistics,
+    statistics: Statistics,
     start: Weights,
     regrets: Regrets,
     *,
     step_size: float | None = None,
     most_steps: int = 200,
     tolerance: float = 0.05,
-) -> Minimax:
+) -> MinimaxSearch:
     """λ_{t+1,c} ∝ λ_{t,c}·exp(η·regret_c(π_{λ_t})), from `start`, and the average of all λ_t.
 
     The gap is max_c mean_t regret_c(π_t) − mean_t Σ_c λ_{t,c}·regret_c(π_t), which no-regret
@@ -115,7 +74,7 @@ def minimax_weights(
     found = _told(regrets, statistics, averaged)
     last = [] if found is None else [Step(weights=averaged, regrets=found, gap=trace[-1].gap)]
     best = min([*last, *trace], key=lambda step: step.largest)
-    return Minimax(
+    return MinimaxSearch(
         averaged=averaged,
         weights=best.weights,
         regrets=best.regrets,
@@ -124,13 +83,13 @@ def minimax_weights(
     )
 
 
-def regrets_by_asking(statistics: AnyStatistics, ask: Ask, *, most: int) -> Regrets:
+def regrets_by_asking(statistics: Statistics, ask: Ask, *, most: int) -> Regrets:
     """Regret against the policy of each client's own sums, one query for every policy.
 
     To be asked of training rows: held-out ones that weights were chosen by are held out no more.
     """
-    names = clients_of(statistics)
-    own = [[solve(statistics, {name: 1.0})] for name in names]
+    names = statistics.clients
+    own = [[solve_for(statistics, {name: 1.0})] for name in names]
     valued = value_groups(ask, own, most=most)
     best = {name: one.value({name: 1.0}).value for name, (one,) in zip(names, valued, strict=True)}
 
@@ -145,8 +104,8 @@ def regrets_by_asking(statistics: AnyStatistics, ask: Ask, *, most: int) -> Regr
 def regrets_from_cells(statistics: TreeStatistics) -> Regrets:
     """Regret against each client's best tree, on training rows; nobody is asked anything."""
     best = {
-        name: _value_at(statistics, name, solve(statistics, {name: 1.0}))
-        for name in clients_of(statistics)
+        name: _value_at(statistics, name, solve_for(statistics, {name: 1.0}))
+        for name in statistics.clients
     }
 
     def regrets(policy: Solved) -> Mapping[str, float]:
@@ -172,48 +131,9 @@ def _value_at(statistics: TreeStatistics, client: str, policy: Solved) -> float:
     return tree_value(statistics.cells[client], statistics.grid, n_actions, policy.root)
 
 
-def tree_value(cells: FloatArray, grid: Grid, n_actions: int, root: Node) -> float:
-    """The mean score of what a tree of depth two at most decides, from one client's cells.
-
-    Rows without a score for it are left out, as they are where held-out rows are valued.
-    """
-    total = rests_on = 0.0
-    for leaf, numbers in _leaves(cells, grid, root):
-        total += numbers[FIRST_ACTION + leaf.action]
-        known = FIRST_ACTION + n_actions + leaf.action
-        rests_on += numbers[known if known < len(numbers) else WEIGHT]
-    return total / rests_on if rests_on > 0 else math.nan
-
-
-def _leaves(cells: FloatArray, grid: Grid, root: Node) -> list[tuple[Leaf, FloatArray]]:
-    """Every leaf with the sums over its rows, (n_numbers,)."""
-    if isinstance(root, Leaf):
-        return [(root, grid.line(cells, 0).sum(axis=0))]
-    found: list[tuple[Leaf, FloatArray]] = []
-    for yes, below in ((True, root.yes), (False, root.no)):
-        first = _says(grid, root, yes=yes)
-        if isinstance(below, Leaf):
-            found.append((below, grid.line(cells, root.column)[first].sum(axis=0)))
-            continue
-        table = grid.table(cells, root.column, below.column)[first].sum(axis=0)
-        for answer, leaf in ((True, below.yes), (False, below.no)):
-            if not isinstance(leaf, Leaf):
-                raise OptionError("tree: cells of two columns tell values of depth two at most")
-            found.append((leaf, table[_says(grid, below, yes=answer)].sum(axis=0)))
-    return found
-
-
-def _says(grid: Grid, split: Branch, *, yes: bool) -> BoolArray:  # (n_bins,)
-    """The bins of those who give this answer."""
-    places = np.arange(grid.n_bins[split.column])
-    cut = grid.cuts[split.column].index(split.cut)
-    said = places == cut if grid.is_level[split.column] else places <= cut
-    return said if yes else ~said
-
-
-def _told(regrets: Regrets, statistics: AnyStatistics, weights: Weights) -> dict[str, float] | None:
+def _told(regrets: Regrets, statistics: Statistics, weights: Weights) -> dict[str, float] | None:
     """The regrets of the policy for these weights; None unless they are known of everybody."""
-    found = regrets(solve(statistics, weights))
+    found = regrets(solve_for(statistics, weights))
     known = all(math.isfinite(found.get(name, math.nan)) for name in weights)
     return {name: float(found[name]) for name in sorted(weights)} if known else None
 

@@ -5,29 +5,22 @@ from dataclasses import replace
 from fedopl.messages.derived_sizes import most_candidates
 from fedopl.messages.faults import fault_in_score_sums
 from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting
-from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.results.mixture_search import MinimaxSearch, SkewPath
+from fedopl.results.sums.any_mixture import Statistics
+from fedopl.results.sums.finite_statistics import FiniteStatistics
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures import minimax
-from fedopl.server.mixtures.any_statistics import AnyStatistics
 from fedopl.server.mixtures.ask_values import asking
-from fedopl.server.mixtures.finite_statistics import FiniteStatistics
-from fedopl.server.mixtures.mixture_paths import SkewPath, skew_paths
+from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.valued_groups import Ask
-from fedopl.server.oracles.setting import Setting
-from fedopl.server.oracles.tree_search import TreeStatistics
-from fedopl.study.mixture import Minimax, Path, Weights
-
-# How a mixture was found: the path that was tried, or the ascent.
-Search = SkewPath | minimax.Minimax
-
-
-def weights_of(search: Search) -> Weights:
-    """The weights that were found."""
-    return search.chosen.weights if isinstance(search, SkewPath) else search.weights
+from fedopl.study.mixture import Minimax, Path
 
 
 def follow_path(
-    setting: Setting, plan: Path, fitting: AnyStatistics, kept_back: Ask, *, most: int
+    setting: Setting, plan: Path, fitting: Statistics, kept_back: Ask, *, most: int
 ) -> SkewPath:
     """What is fitted without the first fold, valued on the first fold."""
     taking_part = {name: setting.rows[name] for name in setting.weights}
@@ -45,15 +38,15 @@ def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path)
     sums = conversation.require_quorum(usable)
     weights = {name: setting.weights[name] for name in sums}
     kept_back = asking(conversation, sorted(sums), Split.VALIDATION)
-    fitting = Statistics(study=study, sums=sums)
+    fitting = ScoreStatistics(study=study, sums=sums)
     return follow_path(
         replace(setting, weights=weights), plan, fitting, kept_back, most=most_candidates(study)
     )
 
 
 def climb(
-    setting: Setting, conversation: Conversation, plan: Minimax, statistics: AnyStatistics
-) -> minimax.Minimax | None:
+    setting: Setting, conversation: Conversation, plan: Minimax, statistics: Statistics
+) -> MinimaxSearch | None:
     """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
     if len(setting.weights) < 2:
         return None
@@ -62,7 +55,7 @@ def climb(
 
 
 def _regrets(
-    setting: Setting, conversation: Conversation, statistics: AnyStatistics
+    setting: Setting, conversation: Conversation, statistics: Statistics
 ) -> minimax.Regrets:
     if isinstance(statistics, TreeStatistics):
         return minimax.regrets_from_cells(statistics)

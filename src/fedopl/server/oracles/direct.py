@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.faults import fault_in_values
 from fedopl.messages.vocabulary import (
     N_OWN_CANDIDATES,
@@ -14,11 +15,10 @@ from fedopl.messages.vocabulary import (
 )
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.packing import packed
-from fedopl.server.aggregate.aggregation import weighted_sum
 from fedopl.server.aggregate.evaluation import mixture_estimate
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles import exact
-from fedopl.server.oracles.setting import Setting
 from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
 from fedopl.study.mixture import renormalised
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.vocabulary import ImprovedPolicy, ImprovePolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
-from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation
-from fedopl.server.oracles.setting import Setting
 from fedopl.study.mixture import renormalised
 from fedopl.study.study import TrainingPlan
 

@@ -1,52 +1,21 @@
 """Trees: searched for in the mixture of the clients' sums over a grid's cells."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import FederationError
 from fedopl.messages.faults import fault_in_cell_sums
 from fedopl.messages.vocabulary import CellSums, SumCells
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import rules_of, thresholds_of
-from fedopl.policies.trees.growing import EVERYBODY, NO_TREE, CellsOf, grow_tree
+from fedopl.policies.trees.grid_rules import thresholds_of
+from fedopl.policies.trees.growing import EVERYBODY
 from fedopl.policies.trees.nodes import Leaf, Node, as_array
-from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
-from fedopl.policies.trees.tree_plan import LOOK_AHEAD
-from fedopl.server.aggregate.aggregation import plain_sum, weighted_sum
+from fedopl.policies.trees.search import Cells
+from fedopl.results.sums.tree_statistics import TreeStatistics, grown_tree, mixed_cells
 from fedopl.server.aggregate.grid_agreement import agree_on_grid
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation, Question
-from fedopl.server.oracles.setting import Setting
-from fedopl.study.mixture import Weights, renormalised
-from fedopl.study.study import Study
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TreeStatistics:
-    """What clients told of the whole grid: enough to find the tree for any mixture again."""
-
-    study: Study
-    grid: Grid
-    cells: dict[str, FloatArray]  # by client, (n_cells, n_numbers)
-    lost: dict[str, float]  # by client: how far hiding cells can move the value of any tree
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the tree is the best of all on the grid, and not just two levels ahead."""
-        return self.study.tree.depth <= LOOK_AHEAD
-
-    def solve(self, weights: Weights) -> TreePolicy:
-        """The best tree for these weights; nobody is asked anything."""
-        shares = renormalised(weights, self.cells.keys())
-        return _grown(self.study, self.grid, lambda _: [mixed_cells(self.cells, shares)])
-
-    def possible_loss(self, weights: Weights) -> float:
-        """How far hiding small cells can move the value of any tree in the mixture."""
-        shares = renormalised(weights, self.lost.keys())
-        return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
+from fedopl.study.mixture import renormalised
 
 
 def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> Question:
@@ -103,35 +72,9 @@ def learn(setting: Setting, conversation: Conversation) -> tuple[TreePolicy, Tre
     study = setting.study
     grid = agree_on_grid(setting, conversation)
     asking = _Asking(setting, conversation, grid)
-    policy = _grown(study, grid, asking)
+    policy = grown_tree(study, grid, asking)
     found = TreeStatistics(study=study, grid=grid, cells=asking.first, lost=asking.lost)
     return policy, found
-
-
-def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> Cells:
-    """The mixture of the clients' sums; rows are counted as they are."""
-    widest = max(numbers.shape[1] for numbers in cells.values())
-    complete = {name: _widened(numbers, widest) for name, numbers in cells.items()}
-    mixed = weighted_sum(weights, complete)
-    mixed[:, ROWS] = plain_sum({name: numbers[:, ROWS] for name, numbers in complete.items()})
-    return Cells(mixed)
-
-
-def _widened(numbers: FloatArray, width: int) -> FloatArray:
-    """With the weight that each action's sum rests on, which is all of it where none is told."""
-    if numbers.shape[1] == width:
-        return numbers
-    n_actions = numbers.shape[1] - FIRST_ACTION
-    known = np.repeat(numbers[:, WEIGHT, None], n_actions, axis=1)
-    return np.concatenate([numbers, known], axis=1)
-
-
-def _grown(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
-    rules = rules_of(study.tree, study.columns, grid, study.actions)
-    root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
-    if not np.isfinite(value):
-        raise FederationError(NO_TREE)
-    return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
 def _last_open(partition: Node) -> int:

@@ -1,11 +1,11 @@
 """`wap`: weighted all pairs. Which of two actions is better, asked for every two."""
 
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.faults import fault_in_pair_sums
 from fedopl.messages.vocabulary import PairSums, SumPairs
 from fedopl.policies.pairwise import PairwisePolicy, action_pairs
-from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.oracles.setting import Setting
 from fedopl.solvers.linear_solvers import solve_pairs
 from fedopl.study.mixture import renormalised
 

@@ -1,14 +1,17 @@
-"""What the server keeps of the clients' score sums: enough to solve for any mixture again."""
+"""Clients' score sums, from which the exact linear policy for any mixture is solved."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.messages.combining import weighted_sum
 from fedopl.messages.vocabulary import ScoreSums
 from fedopl.policies.linear import LinearPolicy
-from fedopl.server.aggregate.aggregation import weighted_sum
+from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import residual_variances, solve_scores
 from fedopl.study.mixture import Weights, renormalised
@@ -19,12 +22,21 @@ Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Statistics:
+class ScoreStatistics:
     """Every client's mean squares and products, by name."""
 
     study: Study
     sums: dict[str, ScoreSums]
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def clients(self) -> list[str]:
+        """Those who reported sums."""
+        return sorted(self.sums)
+
+    def restricted(self, names: Collection[str]) -> Self:
+        """The sums of these clients alone."""
+        return replace(self, sums=of_clients(self.sums, names))
 
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; nobody is asked anything."""
@@ -35,6 +47,22 @@ class Statistics:
             parameters = solve_scores(*again, intercept=intercept)
         wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
         return LinearPolicy(wide, self.study.actions, self.study.features)
+
+    def solve_contrast(self, signed: Mapping[str, float]) -> LinearPolicy:
+        """The policy for signed weights, by least squares as in CSOAA."""
+        signed = nonzero(signed, self.sums)
+        known = scored_by_all(np.stack([self.sums[name].shares for name in signed]) > 0, signed)
+        flipped = {
+            name: replace(
+                self.sums[name],
+                products=np.sign(sign) * self.sums[name].products,
+                shares=np.where(known, self.sums[name].shares, 0.0),
+            )
+            for name, sign in signed.items()
+        }
+        # Weighting clients by precision would be another contrast than the one asked for.
+        study = self.study.model_copy(update={"precision": "rows"})
+        return ScoreStatistics(study=study, sums=flipped).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
         """The value of each constant arm on training rows; NaN where nobody has a score."""

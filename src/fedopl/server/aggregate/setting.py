@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.messages.vocabulary import CellSums
-from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.exchange.conversation import Answers
 from fedopl.study.mixture import Weights
 from fedopl.study.study import Study
@@ -18,7 +18,7 @@ class Setting:
     study: Study
     rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
-    statistics: Statistics
+    statistics: ScoreStatistics
     cells: Answers[CellSums] | None = None  # told along with them, where a grid was agreed before
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.vocabulary import ScoreSums
-from fedopl.server.aggregate.score_statistics import Statistics
+from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.theory.gaussian import (
     Gaussian,
@@ -50,7 +50,7 @@ class ContextShift:
     n_left_out: int
 
 
-def why_unknown(statistics: Statistics) -> str | None:
+def why_unknown(statistics: ScoreStatistics) -> str | None:
     """Why contexts cannot be told from the sums, in a sentence; None if they can."""
     if statistics.study.policy_features == "blocks":
         return "Clients told sums of each action's own features, not of all together."
@@ -63,7 +63,7 @@ def why_unknown(statistics: Statistics) -> str | None:
     return None
 
 
-def context_moments(statistics: Statistics) -> dict[str, Moments]:
+def context_moments(statistics: ScoreStatistics) -> dict[str, Moments]:
     """Mean and covariance of every client's contexts, over training rows."""
     unknown = why_unknown(statistics)
     if unknown:

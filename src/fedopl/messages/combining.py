@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import FederationError
-from fedopl.base.labels import quoted
-from fedopl.study.mixture import AnyMixture, Weights, renormalised
 
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:
@@ -23,15 +20,3 @@ def _sum_of(parts: Iterator[FloatArray]) -> FloatArray:
     for part in parts:
         total += part
     return total
-
-
-def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:
-    """The agreed mixture over those who take part; those it names and who do not, are left out."""
-    target = getattr(mixture, "toward", None)
-    if target is not None and target not in rows:
-        raise FederationError(
-            f"the mixture is skewed toward '{target}', who does not take part; "
-            f"those who do: {quoted(sorted(rows))}"
-        )
-    named = getattr(mixture, "shares", {})
-    return renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)

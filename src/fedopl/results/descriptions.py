@@ -1,0 +1,31 @@
+"""How the learned policy's decisions split over groups of rows, as clients reported it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.vocabulary import Description
+
+BINARY_CUTS = (-0.5, 0.5, 1.5)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Descriptions:
+    """Rounded counts of training rows by feature, bin and action, from every client that told."""
+
+    cuts: FloatArray  # (n_features + 1, n_cuts)
+    by_client: dict[str, Description]
+
+    def decided(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that the learned policy would give each action."""
+        return _total([answer.decided for answer in self.by_client.values()])
+
+    def taken(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
+        """Rows that were given each action."""
+        return _total([answer.taken for answer in self.by_client.values()])
+
+
+def _total(counts: list[FloatArray]) -> FloatArray:
+    total: FloatArray = np.sum(counts, axis=0)  # whole numbers: their order does not matter
+    return total

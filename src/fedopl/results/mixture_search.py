@@ -1,0 +1,114 @@
+"""How a run found its mixture: along a path toward one client, or by minimax ascent."""
+
+from dataclasses import dataclass
+
+from fedopl.base.estimates import Estimate
+from fedopl.study.mixture import Weights
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PathPoint:
+    """One mixture λ(α) on the way to a client, and what its policy is worth on held-out rows."""
+
+    alpha: float
+    weights: Weights
+    skewness: float  # 𝔰(λ‖n̄)
+    effective_rows: float  # n/𝔰
+    at_target: Estimate  # Q̂_t(π_λ)
+    in_base: Estimate  # Q̂_n̄(π_λ)
+    target_gain: Estimate  # over the policy for α = 0, paired
+    base_gain: Estimate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SkewPath:
+    """From the empirical mixture toward one client."""
+
+    target: str
+    points: tuple[PathPoint, ...]  # the first has α = 0
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Whether no mixture on the path differs from the first: all paired intervals hold 0."""
+        gains = [gain for point in self.points for gain in (point.target_gain, point.base_gain)]
+        return all(low <= 0 <= high for low, high in (gain.interval() for gain in gains))
+
+    @property
+    def best_for_target(self) -> PathPoint:
+        """The point of the largest held-out value at the target; of equals, the least skewed."""
+        return max(self.points, key=lambda point: point.target_gain.value)
+
+    @property
+    def chosen(self) -> PathPoint:
+        """The best for the target if it shows to gain (one-sided, at 95 %), else the first.
+
+        Weight that does not show to help is better left where the rows are.
+        """
+        best = self.best_for_target
+        return best if best.target_gain.interval(0.9)[0] > 0 else self.points[0]
+
+    @property
+    def verdict(self) -> str:
+        """What the path shows, in one plain sentence."""
+        if self.cannot_tell:
+            return f"The data cannot tell apart the mixtures from n̄ to {self.target} alone."
+        surely = [point for point in self.points if point.target_gain.interval()[0] > 0]
+        if surely:
+            best = max(surely, key=lambda point: point.target_gain.value)
+            gain = best.target_gain
+            return f"More weight helps {self.target}: at α = {best.alpha:g} it gains {gain}."
+        if any(point.target_gain.interval()[1] < 0 for point in self.points):
+            return f"More weight on its own rows makes the policy worse for {self.target}."
+        if any(point.base_gain.interval()[1] < 0 for point in self.points):
+            return (
+                f"More weight for {self.target} costs all together, and does not show to help it."
+            )
+        return f"More weight for {self.target} shows to help all together, but not it."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step:
+    """One step of the ascent."""
+
+    weights: Weights  # λ_t
+    regrets: dict[str, float]  # of the best policy for them, by client
+    gap: float  # how far from a solution of the game all steps so far are on average
+
+    @property
+    def largest(self) -> float:
+        """The regret of the client that loses most."""
+        return max(self.regrets.values())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MinimaxSearch:
+    """What the ascent came to."""
+
+    averaged: Weights  # of all λ_t: what they approach
+    weights: Weights  # those, of all λ_t and their average, whose policy leaves the least regret
+    regrets: dict[str, float]  # of the policy for them, by client
+    trace: tuple[Step, ...]
+    converged: bool
+
+    @property
+    def largest(self) -> float:
+        """The regret of the client that loses most."""
+        return max(self.regrets.values())
+
+    @property
+    def at_least(self) -> float:
+        """No policy and no lottery over policies leaves everybody with less regret than this.
+
+        So where policies are best for their weights: for trees, and not quite for linear ones.
+        """
+        sums = [sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace]
+        return max(sums)
+
+
+# How a mixture was found: the path that was tried, or the ascent.
+Search = SkewPath | MinimaxSearch
+
+
+def weights_of(search: Search) -> Weights:
+    """The weights that were found."""
+    return search.chosen.weights if isinstance(search, SkewPath) else search.weights

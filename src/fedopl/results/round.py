@@ -1,0 +1,26 @@
+"""One exchange between server and clients, as a run records it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One exchange with the clients, as it went."""
+
+    exchange: int
+    trip: int  # exchanges of the same trip travelled together
+    query: str
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    refused: dict[str, str]  # client → code
+    rejected: dict[str, str]  # client → what was wrong with its answer
+    silent: tuple[str, ...]
+    bytes_sent: int
+    received: dict[str, int]  # client → bytes
+    loss: float | None = None  # the oracle's objective after this round, where it has one
+    value: float | None = None  # the policy's estimated value, where it was asked for
+
+    @property
+    def bytes_received(self) -> int:
+        """From all clients together."""
+        return sum(self.received.values())

@@ -1,0 +1,1 @@
+"""What clients reported once, from which policies for any mixture follow without asking again."""

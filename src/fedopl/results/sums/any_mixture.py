@@ -1,0 +1,48 @@
+"""Policies for any mixture and any subset of clients, from what clients reported once."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol, Self, TypeVar
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.tree import TreePolicy
+from fedopl.study.mixture import Weights
+
+Solved = LinearPolicy | TreePolicy | str  # a candidate of a finite class goes by its name
+Reported = TypeVar("Reported")
+
+
+class Statistics(Protocol):
+    """Reported once by every client; enough to solve for any mixture without asking again."""
+
+    @property
+    def clients(self) -> list[str]:
+        """Those whose statistics are there, sorted."""
+
+    def restricted(self, names: Collection[str]) -> Self:
+        """The statistics of these clients, as if there were no others."""
+
+    def solve(self, weights: Weights) -> Solved:
+        """The best policy for these weights."""
+
+    def solve_contrast(self, signed: Mapping[str, float]) -> Solved:
+        """The policy that maximises Σ_c s_c·Q̂_c(π) on training rows, whatever the signs.
+
+        No policy takes an action that a client with weight has no score for: nobody knows its
+        contrast.
+        """
+
+
+def solve_for(statistics: Statistics, weights: Weights) -> Solved:
+    """The policy of the clients with weight; the others' rows count for nothing, even in a leaf."""
+    weighed = {name: weight for name, weight in weights.items() if weight > 0}
+    return statistics.restricted(weighed).solve(weighed)
+
+
+def of_clients(reported: Mapping[str, Reported], names: Collection[str]) -> dict[str, Reported]:
+    """What these clients reported, sorted by name."""
+    missing = sorted(set(names) - reported.keys())
+    if missing or not names:
+        raise OptionError(f"clients: expected some whose sums are there; not so {quoted(missing)}")
+    return {name: reported[name] for name in sorted(names)}

@@ -1,0 +1,127 @@
+"""Score sums over a grid's cells, from which the best tree for any mixture is found again."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.messages.combining import plain_sum, weighted_sum
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import rules_of
+from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD
+from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.study.mixture import Weights, renormalised
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeStatistics:
+    """Every client's sums over the whole grid, as reported when the root was searched for."""
+
+    study: Study
+    grid: Grid
+    cells: dict[str, FloatArray]  # by client, (n_cells, n_numbers)
+    lost: dict[str, float]  # by client: how far suppressed cells can move the value of any tree
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the tree is the best of all on the grid, and not just two levels ahead."""
+        return self.study.tree.depth <= LOOK_AHEAD
+
+    @property
+    def clients(self) -> list[str]:
+        """Those who reported cells."""
+        return sorted(self.cells)
+
+    def restricted(self, names: Collection[str]) -> Self:
+        """The cells of these clients alone.
+
+        Trees beyond depth two were grown by asking again, so they cannot be found for other
+        weights.
+        """
+        if not self.is_exact:
+            raise OptionError(
+                "tree: only trees of depth 1 and 2 can be solved again for other weights"
+            )
+        cells = of_clients(self.cells, names)
+        return replace(self, cells=cells, lost={name: self.lost[name] for name in cells})
+
+    def solve(self, weights: Weights) -> TreePolicy:
+        """The best tree for these weights; nobody is asked anything."""
+        shares = renormalised(weights, self.cells.keys())
+        return grown_tree(self.study, self.grid, lambda _: [mixed_cells(self.cells, shares)])
+
+    def solve_contrast(self, signed: Mapping[str, float]) -> TreePolicy:
+        """The best tree of at most depth two for signed weights; its splits cost nothing."""
+        signed = nonzero(signed, self.cells)
+        study, grid = self.study, self.grid
+        scored = [_scored_weight(grid.line(self.cells[n], 0), study.n_actions) for n in signed]
+        known = scored_by_all(np.stack(scored) > 0, signed)
+        flipped = {
+            name: _flipped(self.cells[name], float(np.sign(sign)), known)
+            for name, sign in signed.items()
+        }
+        cells = mixed_cells(flipped, sizes(signed))
+        rules = replace(rules_of(study.tree, study.columns, grid, study.actions), split_cost=0.0)
+        depth = min(study.tree.depth, LOOK_AHEAD)
+        root, value = grow_tree(grid, depth, rules, lambda _: [cells])
+        if not np.isfinite(value):
+            raise FederationError("no tree keeps to the rules of the study")
+        return TreePolicy(root, study.actions, study.features, study.encoding)
+
+    def possible_loss(self, weights: Weights) -> float:
+        """How far suppressed cells can move the value of any tree in the mixture."""
+        shares = renormalised(weights, self.lost.keys())
+        return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
+
+
+def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
+    """The tree by the study's rules, from the mixture's cells of every level."""
+    rules = rules_of(study.tree, study.columns, grid, study.actions)
+    root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
+    if not np.isfinite(value):
+        raise FederationError(NO_TREE)
+    return TreePolicy(root, study.actions, study.features, study.encoding)
+
+
+def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> Cells:
+    """The mixture of the clients' sums; rows are counted as they are."""
+    widest = max(numbers.shape[1] for numbers in cells.values())
+    complete = {name: _widened(numbers, widest) for name, numbers in cells.items()}
+    mixed = weighted_sum(weights, complete)
+    mixed[:, ROWS] = plain_sum({name: numbers[:, ROWS] for name, numbers in complete.items()})
+    return Cells(mixed)
+
+
+def _widened(numbers: FloatArray, width: int) -> FloatArray:  # (n_cells, width)
+    """With the weight of the rows each action's sum is over: all rows, where not reported."""
+    if numbers.shape[1] == width:
+        return numbers
+    n_actions = numbers.shape[1] - FIRST_ACTION
+    known = np.repeat(numbers[:, WEIGHT, None], n_actions, axis=1)
+    return np.concatenate([numbers, known], axis=1)
+
+
+def _scored_weight(line: FloatArray, n_actions: int) -> FloatArray:  # (n_actions,)
+    """The weight of the rows that have each action's score; 1 where none is reported."""
+    reported = line[:, FIRST_ACTION + n_actions :].sum(axis=0)
+    return reported if reported.size else np.ones(n_actions)
+
+
+def _flipped(cells: FloatArray, sign: float, known: BoolArray) -> FloatArray:
+    """The cells with scores of this sign, without the actions that some client has no score for."""
+    flipped = cells.copy()
+    n_actions = len(known)
+    flipped[:, FIRST_ACTION : FIRST_ACTION + n_actions] *= sign * known
+    if cells.shape[1] > FIRST_ACTION + n_actions:
+        flipped[:, FIRST_ACTION + n_actions :] *= known
+    elif not known.all():  # this client has all scores, but others do not
+        flipped = np.concatenate([flipped, np.outer(cells[:, WEIGHT], known)], axis=1)
+    return flipped

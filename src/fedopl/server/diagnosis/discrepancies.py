@@ -1,0 +1,37 @@
+"""How far a client's policy values lie from the mixture's, at policies learned to show it."""
+
+from fedopl.results.diagnosis import MeasuredDiscrepancy
+from fedopl.results.sums.any_mixture import Statistics
+from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.server.mixtures.valued_groups import Ask, Valued, value_groups
+from fedopl.study.mixture import Weights
+
+
+def measure_discrepancies(
+    statistics: Statistics, weights: Weights, ask: Ask, *, most: int
+) -> dict[str, MeasuredDiscrepancy]:
+    """Of every client from the mixture; a client that is the whole mixture has none.
+
+    Two policies for each client, which have to come in one query.
+    """
+    contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
+    contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}
+    pairs = [
+        [statistics.solve_contrast(signed), statistics.solve_contrast(negative(signed))]
+        for signed in contrasts.values()
+    ]
+    valued = value_groups(ask, pairs, most=most)
+    return {
+        name: _measured(name, signed, found)
+        for (name, signed), found in zip(contrasts.items(), valued, strict=True)
+    }
+
+
+def _measured(client: str, signed: Weights, valued: list[Valued]) -> MeasuredDiscrepancy:
+    first, second = valued
+    return MeasuredDiscrepancy(
+        client=client,
+        above=first.value(signed),
+        below=second.value(negative(signed)),
+        gap=first.gain(signed, second.place),
+    )
