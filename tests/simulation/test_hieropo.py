@@ -3,7 +3,7 @@ import pytest
 
 from fedopl.base.errors import DataError, OptionError, StudyError
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.simulation.hieropo import HierPolicy, hier_opo
+from fedopl.simulation.hieropo import HierPolicy, Prior, hier_opo
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 N_ACTIONS, N_OWN = 2, 2
@@ -60,15 +60,8 @@ def conditioned(clients, target, prior_mean, prior_variance, task_variance, nois
 @pytest.mark.parametrize("target", ROWS)
 @pytest.mark.parametrize("prior", [(0.0, 5.0, 1.0), (-0.7, 0.4, 2.5), (1.0, 3.0, 0.0)])
 def test_the_posterior_is_brute_force_conditioning(clients, target, prior):
-    prior_mean, prior_variance, task_variance = prior
-    policy = hier_opo(
-        clients,
-        target,
-        prior_mean=prior_mean,
-        prior_variance=prior_variance,
-        task_variance=task_variance,
-        noise_variances=NOISE,
-    )
+    fields = dict(zip(("mean", "variance", "task_variance"), prior, strict=True))
+    policy = hier_opo(clients, target, noise_variances=NOISE, prior=Prior(**fields))
     mean, covariance = conditioned(clients, target, *prior, NOISE)
     np.testing.assert_allclose(policy.means.ravel(), mean, rtol=0, atol=1e-10)
     ours = np.zeros((WIDTH, WIDTH))
@@ -93,7 +86,9 @@ def test_the_order_of_the_clients_does_not_change_a_bit(clients):
 
 
 def test_an_action_nobody_took_keeps_its_prior(clients):
-    policy = hier_opo({"east": clients["east"]}, "east", prior_mean=0.3, noise_variances=NOISE)
+    policy = hier_opo(
+        {"east": clients["east"]}, "east", prior=Prior(mean=0.3), noise_variances=NOISE
+    )
     np.testing.assert_allclose(policy.means[1], 0.3, rtol=1e-12)
     np.testing.assert_allclose(policy.covariances[1], 6 * np.eye(N_OWN), rtol=1e-12)
 
@@ -171,10 +166,10 @@ def test_contexts_are_checked():
     ("options", "message"),
     [
         ({"target": "west"}, "target 'west'"),
-        ({"prior_variance": 0.0}, "prior_variance"),
-        ({"prior_variance": float("inf")}, "prior_variance"),
-        ({"prior_mean": float("nan")}, "prior_mean"),
-        ({"task_variance": -1.0}, "task_variance"),
+        ({"prior": Prior(variance=0.0)}, "prior_variance"),
+        ({"prior": Prior(variance=float("inf"))}, "prior_variance"),
+        ({"prior": Prior(mean=float("nan"))}, "prior_mean"),
+        ({"prior": Prior(task_variance=-1.0)}, "task_variance"),
         ({"pessimism": -0.1}, "pessimism"),
         ({"noise_variances": {"north": 1.0}}, "noise_variances\\['east'\\].*None"),
         ({"noise_variances": NOISE | {"south": 0.0}}, "noise_variances\\['south'\\]"),

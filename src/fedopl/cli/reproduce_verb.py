@@ -71,20 +71,19 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Regenerate the paper's figures, and judge its claims."""
+    from fedopl.reproduction.command import Scope
     from fedopl.reproduction.command import reproduce as run
 
     names = [e.value for e in Experiment if e is not Experiment.all]
-    written = run(
+    scope = Scope(
         experiments=names if experiment is Experiment.all else [experiment.value],
         readings=READINGS[reading],
         pipeline=pipeline.value,
         n_seeds=seeds,
         n_draws=draws,
         most_rows=rows,
-        folder=out,
-        workers=workers,
-        tell=_tell,
     )
+    written = run(scope, out, _tell, workers)
     say_paths(written, as_json=as_json)
 
 

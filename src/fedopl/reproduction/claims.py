@@ -1,4 +1,4 @@
-"""The paper's claims, judged: paired differences over many draws, and a verdict on each."""
+"""The paper's claims as a table, each judged by paired differences of regrets over many draws."""
 
 import json
 import math
@@ -19,6 +19,164 @@ HOMOGENEOUS_N = 1000
 # Sizes for the rate: far enough apart that a slope can be seen.
 RATE_SIZES = (SMALL_N, 3000, LARGE_N)
 Z95 = 1.959964
+ONE, TWO = "client 1", "client 2"
+
+
+@dataclass(frozen=True, eq=False)
+class Regrets:
+    """True regrets under one reading and pipeline, by draw in the order of seeds: paired."""
+
+    table: Table
+    reading: Reading
+    pipeline: Pipeline
+
+    def of(self, kind: Kind, n: int, mixture: str, policy: str, where: str) -> FloatArray:
+        """Regrets (n_draws,) against the optimum at one size."""
+        key = (mixture, policy, where, "optimum")
+        return np.array(
+            [
+                found.regret
+                for cell in sorted(self.table)
+                if cell == Cell.of(kind, self.reading, self.pipeline, n, cell.seed)
+                for found in self.table[cell]
+                if (found.mixture, found.policy, found.where, found.against) == key
+            ]
+        )
+
+    def together(self, n: int, where: str, mixture: str = "empirical") -> FloatArray:
+        """Of the policy that heterogeneous clients learn together."""
+        return self.of("heterogeneous", n, mixture, "global", where)
+
+    def alone(self, n: int, policy: str = "local") -> FloatArray:
+        """Of client 1's own policy, or of HierOPO's for it, among heterogeneous clients."""
+        return self.of("heterogeneous", n, "", policy, ONE)
+
+
+# From the 95 % interval of a claim's quantity to the verdict on the claim.
+Test = Callable[[float, float, Regrets], Verdict]
+
+
+def _positive(low: float, high: float, _: Regrets) -> Verdict:
+    return "holds" if low > 0 else "fails" if high < 0 else "undecided"
+
+
+def _below(threshold: float) -> Test:
+    return lambda low, high, regrets: _positive(threshold - high, threshold - low, regrets)
+
+
+def _equivalent(share: float, scale: Callable[[Regrets], FloatArray]) -> Test:
+    """Equivalence to zero: the whole interval within a share of a mean regret, or all outside."""
+
+    def test(low: float, high: float, regrets: Regrets) -> Verdict:
+        margin = share * float(scale(regrets).mean()) + 0.005
+        if -margin < low and high < margin:
+            return "holds"
+        return "fails" if low > margin or high < -margin else "undecided"
+
+    return test
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim of the paper, the quantity it comes down to, and what decides on it."""
+
+    name: str
+    text: str
+    quantity: str
+    by_draw: Callable[[Regrets], FloatArray]  # (n_draws,)
+    test: Test = _positive
+
+
+def _homogeneous_local(regrets: Regrets) -> FloatArray:
+    return regrets.of("homogeneous", HOMOGENEOUS_N, "", "local", ONE)
+
+
+def _global_at_two(regrets: Regrets) -> FloatArray:
+    return regrets.together(LARGE_N, TWO)
+
+
+def _slopes(regrets: Regrets) -> FloatArray:
+    """Each draw's least-squares slope of log regret against log n."""
+    sizes = np.log(RATE_SIZES)
+    found = [regrets.together(n, "global") for n in RATE_SIZES]
+    heights = np.log(np.maximum(np.array(found), 1e-9))
+    centred = sizes - sizes.mean()
+    slopes: FloatArray = centred @ heights / (centred @ centred)
+    return slopes
+
+
+CLAIMS = (
+    Claim(
+        name="a",
+        text="Homogeneous clients: global and local regret coincide",
+        quantity=f"R_λ(π̂_λ) − R_1(π̂_1), n = {HOMOGENEOUS_N:,}",
+        by_draw=lambda r: (
+            r.of("homogeneous", HOMOGENEOUS_N, "empirical", "global", "global")
+            - _homogeneous_local(r)
+        ),
+        test=_equivalent(0.1, _homogeneous_local),
+    ),
+    Claim(
+        name="b1",
+        text="λ = n̄: client 1's own policy beats the global one at a large enough n",
+        quantity=f"R_1(π̂_λ) − R_1(π̂_1), n = {LARGE_N:,}",
+        by_draw=lambda r: r.together(LARGE_N, ONE) - r.alone(LARGE_N),
+    ),
+    Claim(
+        name="b2",
+        text="HierOPO beats the local policy at small n",
+        quantity=f"R_1(π̂_1) − R_1(π̂_H), n = {SMALL_N:,}",
+        by_draw=lambda r: r.alone(SMALL_N) - r.alone(SMALL_N, "hieropo"),
+    ),
+    Claim(
+        name="b3",
+        text="… and no longer at large n",
+        quantity=f"R_1(π̂_H) − R_1(π̂_1), n = {LARGE_N:,}",
+        by_draw=lambda r: r.alone(LARGE_N, "hieropo") - r.alone(LARGE_N),
+    ),
+    Claim(
+        name="c1",
+        text="Skewing the mixture toward client 1 lowers its regret",
+        quantity=f"R_1(π̂ at n̄) − R_1(π̂ skewed), n = {LARGE_N:,}",
+        by_draw=lambda r: r.together(LARGE_N, ONE) - r.together(LARGE_N, ONE, "skewed"),
+    ),
+    Claim(
+        name="c2",
+        text="Under the skewed mixture client 1's own policy does not beat the global one",
+        quantity=f"R_1(π̂_1) − R_1(π̂ skewed), n = {LARGE_N:,}",
+        by_draw=lambda r: r.alone(LARGE_N) - r.together(LARGE_N, ONE, "skewed"),
+    ),
+    Claim(
+        name="d1",
+        text="λ = n̄: client 2's local regret nearly matches the global regret",
+        quantity=f"R_2(π̂_λ) − R_λ(π̂_λ), n = {LARGE_N:,}",
+        by_draw=lambda r: _global_at_two(r) - r.together(LARGE_N, "global"),
+        test=_equivalent(0.25, _global_at_two),
+    ),
+    Claim(
+        name="d2",
+        text="The skew makes client 2 worse off",
+        quantity=f"R_2(π̂ skewed) − R_2(π̂ at n̄), n = {LARGE_N:,}",
+        by_draw=lambda r: r.together(LARGE_N, TWO, "skewed") - _global_at_two(r),
+    ),
+    Claim(
+        name="pooled",
+        text="Learning together loses nothing against pooling all rows",
+        quantity=f"R_λ(π̂_λ) − R_λ(π̂ pooled), n = {LARGE_N:,}",
+        by_draw=lambda r: (
+            r.together(LARGE_N, "global")
+            - r.of("heterogeneous", LARGE_N, "empirical", "pooled", "global")
+        ),
+        test=_equivalent(0.1, _global_at_two),
+    ),
+    Claim(
+        name="rate",
+        text="Global regret falls at least as fast as n^(−1/2)",
+        quantity=f"slope of log R_λ against log n, n = {RATE_SIZES[0]:,} to {RATE_SIZES[-1]:,}",
+        by_draw=_slopes,
+        test=_below(-0.5),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +191,6 @@ class Judged:
     n_draws: int
     verdict: Verdict
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the mean."""
-        reach = Z95 * self.standard_error
-        return self.mean - reach, self.mean + reach
-
 
 def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list[Cell]:
     """What has to be computed to judge every claim."""
@@ -51,149 +203,23 @@ def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list
 
 def judge(table: Table, reading: Reading, pipeline: Pipeline) -> list[Judged]:
     """Every claim, against the true optimum."""
-
-    def regret(kind: Kind, n: int, mixture: str, policy: str, where: str) -> FloatArray:
-        """By draw, in the order of seeds: differences are paired."""
-        key = (mixture, policy, where, "optimum")
-        found = []
-        for cell in sorted(table):
-            if cell == Cell.of(kind, reading, pipeline, n, cell.seed):
-                found += [
-                    r.regret
-                    for r in table[cell]
-                    if (r.mixture, r.policy, r.where, r.against) == key
-                ]
-        return np.array(found)
-
-    def het(n: int, mixture: str, policy: str, where: str) -> FloatArray:
-        return regret("heterogeneous", n, mixture, policy, where)
-
-    one, two = "client 1", "client 2"
-    hom_global = regret("homogeneous", HOMOGENEOUS_N, "empirical", "global", "global")
-    hom_local = regret("homogeneous", HOMOGENEOUS_N, "", "local", one)
-    global_1 = {n: het(n, "empirical", "global", one) for n in (SMALL_N, LARGE_N)}
-    local_1 = {n: het(n, "", "local", one) for n in (SMALL_N, LARGE_N)}
-    hier_1 = {n: het(n, "", "hieropo", one) for n in (SMALL_N, LARGE_N)}
-    skewed_1 = het(LARGE_N, "skewed", "global", one)
-    global_2, skewed_2 = (het(LARGE_N, m, "global", two) for m in ("empirical", "skewed"))
-    rate = _slopes([het(n, "empirical", "global", "global") for n in RATE_SIZES])
-    return [
-        _judged(
-            "a",
-            "Homogeneous clients: global and local regret coincide",
-            f"R_λ(π̂_λ) − R_1(π̂_1), n = {HOMOGENEOUS_N:,}",
-            hom_global - hom_local,
-            _within(0.1 * float(hom_local.mean()) + 0.005),
-        ),
-        _judged(
-            "b1",
-            "λ = n̄: client 1's own policy beats the global one at a large enough n",
-            f"R_1(π̂_λ) − R_1(π̂_1), n = {LARGE_N:,}",
-            global_1[LARGE_N] - local_1[LARGE_N],
-            _above_zero,
-        ),
-        _judged(
-            "b2",
-            "HierOPO beats the local policy at small n",
-            f"R_1(π̂_1) − R_1(π̂_H), n = {SMALL_N:,}",
-            local_1[SMALL_N] - hier_1[SMALL_N],
-            _above_zero,
-        ),
-        _judged(
-            "b3",
-            "… and no longer at large n",
-            f"R_1(π̂_H) − R_1(π̂_1), n = {LARGE_N:,}",
-            hier_1[LARGE_N] - local_1[LARGE_N],
-            _above_zero,
-        ),
-        _judged(
-            "c1",
-            "Skewing the mixture toward client 1 lowers its regret",
-            f"R_1(π̂ at n̄) − R_1(π̂ skewed), n = {LARGE_N:,}",
-            global_1[LARGE_N] - skewed_1,
-            _above_zero,
-        ),
-        _judged(
-            "c2",
-            "Under the skewed mixture client 1's own policy does not beat the global one",
-            f"R_1(π̂_1) − R_1(π̂ skewed), n = {LARGE_N:,}",
-            local_1[LARGE_N] - skewed_1,
-            _above_zero,
-        ),
-        _judged(
-            "d1",
-            "λ = n̄: client 2's local regret nearly matches the global regret",
-            f"R_2(π̂_λ) − R_λ(π̂_λ), n = {LARGE_N:,}",
-            global_2 - het(LARGE_N, "empirical", "global", "global"),
-            _within(0.25 * float(global_2.mean()) + 0.005),
-        ),
-        _judged(
-            "d2",
-            "The skew makes client 2 worse off",
-            f"R_2(π̂ skewed) − R_2(π̂ at n̄), n = {LARGE_N:,}",
-            skewed_2 - global_2,
-            _above_zero,
-        ),
-        _judged(
-            "pooled",
-            "Learning together loses nothing against pooling all rows",
-            f"R_λ(π̂_λ) − R_λ(π̂ pooled), n = {LARGE_N:,}",
-            het(LARGE_N, "empirical", "global", "global")
-            - het(LARGE_N, "empirical", "pooled", "global"),
-            _within(0.1 * float(global_2.mean()) + 0.005),
-        ),
-        _judged(
-            "rate",
-            "Global regret falls at least as fast as n^(−1/2)",
-            f"slope of log R_λ against log n, n = {RATE_SIZES[0]:,} to {RATE_SIZES[-1]:,}",
-            rate,
-            lambda low, high: _above_zero(-0.5 - high, -0.5 - low),
-        ),
-    ]
+    regrets = Regrets(table, reading, pipeline)
+    return [_judged(claim, regrets) for claim in CLAIMS]
 
 
-def _slopes(regrets: list[FloatArray]) -> FloatArray:
-    """Each draw's least-squares slope of log regret against log n."""
-    sizes = np.log(RATE_SIZES)
-    heights = np.log(np.maximum(np.array(regrets), 1e-9))
-    centred = sizes - sizes.mean()
-    slopes: FloatArray = centred @ heights / (centred @ centred)
-    return slopes
-
-
-def _judged(
-    claim: str,
-    text: str,
-    quantity: str,
-    by_draw: FloatArray,
-    verdict: Callable[[float, float], Verdict],
-) -> Judged:
+def _judged(claim: Claim, regrets: Regrets) -> Judged:
+    by_draw = claim.by_draw(regrets)
     mean = float(by_draw.mean())
     error = float(by_draw.std(ddof=1) / math.sqrt(len(by_draw)))
     return Judged(
-        claim=claim,
-        text=text,
-        quantity=quantity,
+        claim=claim.name,
+        text=claim.text,
+        quantity=claim.quantity,
         mean=mean,
         standard_error=error,
         n_draws=len(by_draw),
-        verdict=verdict(mean - Z95 * error, mean + Z95 * error),
+        verdict=claim.test(mean - Z95 * error, mean + Z95 * error, regrets),
     )
-
-
-def _above_zero(low: float, high: float) -> Verdict:
-    return "holds" if low > 0 else "fails" if high < 0 else "undecided"
-
-
-def _within(margin: float) -> Callable[[float, float], Verdict]:
-    """Equivalence: the whole interval inside the margin, or the whole of it outside."""
-
-    def verdict(low: float, high: float) -> Verdict:
-        if -margin < low and high < margin:
-            return "holds"
-        return "fails" if low > margin or high < -margin else "undecided"
-
-    return verdict
 
 
 def as_markdown(judged: dict[tuple[Reading, Pipeline], list[Judged]]) -> str:

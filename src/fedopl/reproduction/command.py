@@ -1,6 +1,7 @@
 """What `fedopl reproduce` does: cells, a CSV, figures, claims."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedopl.base.files import write_atomically
@@ -11,29 +12,33 @@ from fedopl.reproduction.run_cells import Progress, as_csv, run_cells
 from fedopl.simulation.paper import Reading
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which of the paper's experiments to repeat, and how often."""
+
+    experiments: list[str]
+    readings: list[Reading]
+    pipeline: Pipeline
+    n_seeds: int  # behind each figure
+    n_draws: int  # behind each claim
+    most_rows: int
+
+
 def reproduce(
-    *,
-    experiments: list[str],
-    readings: list[Reading],
-    pipeline: Pipeline,
-    n_seeds: int,
-    n_draws: int,
-    most_rows: int,
-    folder: Path,
-    workers: int | None,
-    tell: Callable[[Progress], None],
+    scope: Scope, folder: Path, tell: Callable[[Progress], None], workers: int | None = None
 ) -> list[Path]:
     """Compute what is missing, write everything, and name what was written."""
-    figures = [figure for name in experiments for figure in FIGURES[name]]
+    readings, pipeline = scope.readings, scope.pipeline
+    figures = [figure for name in scope.experiments for figure in FIGURES[name]]
     wanted = [
         Cell.of(figure.kind, reading, pipeline, n, seed)
         for reading in readings
         for figure in figures
         for n in figure.grid
-        for seed in range(n_seeds)
-        if n <= most_rows
+        for seed in range(scope.n_seeds)
+        if n <= scope.most_rows
     ]
-    for_claims = [c for r in readings for c in cells_for_claims(r, pipeline, n_draws)]
+    for_claims = [c for r in readings for c in cells_for_claims(r, pipeline, scope.n_draws)]
     table = run_cells([*wanted, *for_claims], folder, tell, workers)
     shown = {cell: table[cell] for cell in wanted}
     regrets = folder / f"regrets-{pipeline}.csv"
@@ -43,7 +48,7 @@ def reproduce(
         same = figure.kind == "homogeneous"  # all squares are one there
         once = readings[:1] if same else readings
         written += [draw(shown, figure, reading, pipeline, folder) for reading in once]
-    if n_draws > 1:
+    if scope.n_draws > 1:
         judged = {(reading, pipeline): judge(table, reading, pipeline) for reading in readings}
         for name, content in (("md", as_markdown(judged)), ("json", as_json(judged))):
             written.append(folder / f"claims-{pipeline}.{name}")

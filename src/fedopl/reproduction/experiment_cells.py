@@ -1,4 +1,4 @@
-"""One cell of an experiment: every policy the paper compares, on one draw of one size."""
+"""One cell of an experiment: the regrets of every policy the paper compares, on one draw."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,19 +81,17 @@ class _Truth:
 
 
 def compute(cell: Cell) -> list[Regret]:
-    """Train everything on this draw and look up what it loses."""
+    """Learn every policy on this draw, and evaluate its regrets."""
     world = paper_world(cell.kind, reading=cell.reading, seed=cell.seed)
     truth = _Truth(world)
     rows = world.all_logged(cell.n_rows)
     found: list[Regret] = []
     for mixture, weights, policy in _global_policies(cell, rows):
         reference = _reference(world, _shares(weights))
-        found += _losses(truth, policy, reference, weights, mixture=mixture, policy_name="global")
+        found += _losses(truth, policy, reference, weights, (mixture, "global"))
         if mixture == "empirical":
             pooled = _learn({"everybody": _pooled(rows)}, PIPELINES[cell.pipeline])
-            found += _losses(
-                truth, pooled, reference, weights, mixture=mixture, policy_name="pooled"
-            )
+            found += _losses(truth, pooled, reference, weights, (mixture, "pooled"))
     noise = {client: world.reward_sd[client] ** 2 for client in CLIENTS}
     for client in SHOWN:
         own = {client: world.logged(client, cell.n_rows, draw=1)}
@@ -103,7 +101,7 @@ def compute(cell: Cell) -> list[Regret]:
             "hieropo": hier_opo(rows, client, noise_variances=noise),
         }
         for name, trained in policies.items():
-            found += _losses(truth, trained, reference, {client: 1.0}, policy_name=name)
+            found += _losses(truth, trained, reference, {client: 1.0}, ("", name))
     return sorted(found)
 
 
@@ -166,10 +164,10 @@ def _losses(
     policy: Policy,
     reference: Policy,
     weights: Weights,
-    *,
-    policy_name: str,
-    mixture: str = "",
+    labels: tuple[str, str],
 ) -> list[Regret]:
+    """What a policy loses, under the labels of its mixture and of itself."""
+    mixture, name = labels
     achieved = truth.values(policy)
     found = []
     for against, best in (("optimum", None), ("reference", reference)):
@@ -178,7 +176,7 @@ def _losses(
         if len(weights) > 1:
             where["global"] = float(sum(weights[client] * lost[client] for client in weights))
         found += [
-            Regret(mixture=mixture, policy=policy_name, where=w, against=against, regret=value)
+            Regret(mixture=mixture, policy=name, where=w, against=against, regret=value)
             for w, value in where.items()
         ]
     return found

@@ -11,7 +11,8 @@ from fedopl.reproduction.experiment_cells import Cell, Pipeline
 from fedopl.reproduction.run_cells import Table
 from fedopl.simulation.paper import Kind, Reading
 
-# Blue, orange, green, purple: told apart in print and by the colour-blind (Okabe & Ito 2008).
+AGAINST = "optimum"  # what regrets are measured against
+# Blue, orange, green, purple: distinct in print and to the colour-blind (Okabe & Ito 2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
@@ -119,22 +120,21 @@ def draw(
     reading: Reading,
     pipeline: Pipeline,
     folder: Path,
-    against: str = "optimum",
 ) -> Path:
     """Draw one figure as PNG and SVG; the path of the PNG comes back."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
     axes = canvas.subplots()
-    lines = curves(table, figure, reading, pipeline, against)
+    lines = curves(table, figure, reading, pipeline, AGAINST)
     floor = _floor(lines)
-    for (label, (sizes, regrets)), colour in zip(lines.items(), COLOURS, strict=True):
-        if len(sizes):
-            _line(axes, sizes, regrets, floor, label, colour)
+    for (label, curve), colour in zip(lines.items(), COLOURS, strict=True):
+        if len(curve[0]):
+            _line(axes, curve, floor, label, colour)
     axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
     axes.set_xlabel("total number of rows n")
-    axes.set_ylabel(f"regret against the {against}")
+    axes.set_ylabel(f"regret against the {AGAINST}")
     axes.set_title(f"{figure.title}\n{pipeline} pipeline, reading “{reading}”", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)
@@ -146,8 +146,9 @@ def draw(
 
 
 def _line(
-    axes: Any, sizes: IntArray, regrets: FloatArray, floor: float, label: str, colour: str
+    axes: Any, curve: tuple[IntArray, FloatArray], floor: float, label: str, colour: str
 ) -> None:
+    sizes, regrets = curve
     mean = regrets.mean(axis=1)
     spread = regrets.std(axis=1, ddof=1) if regrets.shape[1] > 1 else np.zeros_like(mean)
     low, high = np.maximum(mean - spread, floor), mean + spread

@@ -1,4 +1,4 @@
-"""Running many cells: in parallel, resumable, with a word on how long it will take."""
+"""Runs many cells in parallel; resumable, with an estimate of the time left."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""HierOPO, the Bayesian rival of the paper's experiments (section "Baselines").
+"""HierOPO, the Bayesian baseline of the paper's experiments (section "Baselines").
 
 Hong, Kveton, Zaheer, Katariya & Ghavamzadeh, "Multi-Task Off-Policy Learning from Bandit Feedback",
 ICML 2023. It reads every client's rows in one place: a baseline, not a federated method.
@@ -57,9 +57,21 @@ class HierPolicy:
         return f"HierPolicy({sizes}, pessimism {self.pessimism:g})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """The hierarchy's prior; every covariance is a multiple of the identity."""
+
+    mean: float = 0.0  # μ_q, the same for every coefficient
+    variance: float = 5.0  # Σ_q, how far μ* may lie from μ_q
+    task_variance: float = 1.0  # Σ_0, how far a client may lie from μ*; 0 pools them all
+
+
+DEFAULT_PRIOR = Prior()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Evidence:
-    """What one client's rows say, by action."""
+    """Sufficient statistics of one client's rows, by action."""
 
     precision: FloatArray  # (n_actions, n_own, n_own)  G_s = σ⁻² Σ φφᵀ
     pull: FloatArray  # (n_actions, n_own)  B_s = σ⁻² Σ φY
@@ -69,10 +81,8 @@ def hier_opo(
     clients: Mapping[str, LoggedData],
     target: str,
     *,
-    prior_mean: float = 0.0,
-    prior_variance: float = 5.0,
-    task_variance: float = 1.0,
     noise_variances: Mapping[str, float],
+    prior: Prior = DEFAULT_PRIOR,
     pessimism: float = 0.1,
 ) -> HierPolicy:
     """Learn the target client's policy from every client's rows.
@@ -80,18 +90,18 @@ def hier_opo(
     Args:
         clients: every client's rows; their columns are the actions' blocks, one after another.
         target: whose policy to learn.
-        prior_mean: μ_q, the same for every coefficient.
-        prior_variance: Σ_q = prior_variance · I, how far μ* may lie from μ_q.
-        task_variance: Σ_0 = task_variance · I, how far a client may lie from μ*; 0 pools them all.
         noise_variances: σ_s², the variance of the reward about its mean at each client.
+        prior: μ_q, Σ_q and Σ_0.
         pessimism: α, how many posterior standard deviations to stay below the mean.
 
     """
-    _check_numbers(prior_mean, prior_variance, task_variance, pessimism)
+    _check_numbers(prior, pessimism)
     _check_clients(clients, target, noise_variances)
     evidence = {name: _evidence(data, noise_variances[name]) for name, data in clients.items()}
-    latent_mean, latent_covariance = _latent(evidence, prior_mean, prior_variance, task_variance)
-    means, covariances = _task(evidence[target], latent_mean, latent_covariance, task_variance)
+    latent_mean, latent_covariance = _latent(evidence, prior)
+    means, covariances = _task(
+        evidence[target], latent_mean, latent_covariance, prior.task_variance
+    )
     return HierPolicy(
         means=means,
         covariances=covariances,
@@ -113,18 +123,18 @@ def _evidence(data: LoggedData, noise_variance: float) -> _Evidence:
 
 
 def _latent(
-    evidence: Mapping[str, _Evidence], mean: float, variance: float, task_variance: float
+    evidence: Mapping[str, _Evidence], prior: Prior
 ) -> tuple[FloatArray, FloatArray]:  # (n_actions, n_own), (n_actions, n_own, n_own)
     """The posterior N(μ̄, Σ̄) of μ*, for every action.
 
     Σ̄⁻¹ = Σ_q⁻¹ + Σ_s G_s(I + Σ_0G_s)⁻¹ and μ̄ = Σ̄(Σ_q⁻¹μ_q + Σ_s (I + G_sΣ_0)⁻¹B_s).
     """
     n_actions, n_own = next(iter(evidence.values())).pull.shape
-    precision = np.tile(np.eye(n_own) / variance, (n_actions, 1, 1))
-    pull = np.full((n_actions, n_own), mean / variance)
+    precision = np.tile(np.eye(n_own) / prior.variance, (n_actions, 1, 1))
+    pull = np.full((n_actions, n_own), prior.mean / prior.variance)
     # Sorted: float sums depend on order, and a mapping has any order.
     for _, one in sorted(evidence.items()):
-        shrinkage = _shrinkage(one, task_variance)
+        shrinkage = _shrinkage(one, prior.task_variance)
         precision += one.precision @ shrinkage
         pull += _apply(shrinkage, one.pull)
     covariance = _inverse(precision)
@@ -167,12 +177,12 @@ def _blocks(contexts: FloatArray, n_actions: int) -> FloatArray:  # (n_actions, 
     return contexts.reshape(len(contexts), n_actions, -1).transpose(1, 0, 2)
 
 
-def _check_numbers(mean: float, variance: float, task_variance: float, pessimism: float) -> None:
-    if not math.isfinite(mean):
-        raise OptionError(f"hier_opo: prior_mean: expected a finite number, came {mean}")
-    if not 0 < variance < math.inf:
-        raise OptionError(f"hier_opo: prior_variance: expected more than 0, came {variance}")
-    for name, number in (("task_variance", task_variance), ("pessimism", pessimism)):
+def _check_numbers(prior: Prior, pessimism: float) -> None:
+    if not math.isfinite(prior.mean):
+        raise OptionError(f"hier_opo: prior_mean: expected a finite number, came {prior.mean}")
+    if not 0 < prior.variance < math.inf:
+        raise OptionError(f"hier_opo: prior_variance: expected more than 0, came {prior.variance}")
+    for name, number in (("task_variance", prior.task_variance), ("pessimism", pessimism)):
         if not 0 <= number < math.inf:
             raise OptionError(f"hier_opo: {name}: expected 0 or more, came {number}")
 
