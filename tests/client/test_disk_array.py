@@ -10,7 +10,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disk import disk_array
-from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space, filled
+from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space
 
 ROWS = np.arange(24.0).reshape(8, 3) / 7
 
@@ -167,12 +167,3 @@ def test_a_disk_without_room_is_refused_with_both_numbers(tmp_path):
 def test_an_array_on_disk_shows_no_row(tmp_path):
     assert isinstance(written(tmp_path), DiskArray)
     assert str(ROWS[1, 0]) not in repr(written(tmp_path))
-
-
-def test_a_file_can_be_written_to_in_any_order(tmp_path):
-    rows = filled(tmp_path / "rows", (4, 2), np.uint16)
-    rows[[3, 1]] = [[1, 2], [3, 4]]
-    rows.flush()
-    stored = DiskArray(tmp_path / "rows", (4, 2), np.dtype(np.uint16))
-    assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600
-    assert stored[:].tolist() == [[0, 0], [3, 4], [0, 0], [1, 2]]

@@ -26,23 +26,23 @@ def largest_size(array: NDArray[Scalar]) -> float:
     """The largest |number| in the array, NaN if one is; 0 if there is none."""
     if not array.size:
         return 0.0
-    # Not of |array|: that would be another array as large. And faster by their places.
+    # Not max(|array|), which needs another array as large; argmax is faster than max.
     flat = array.reshape(-1)
     return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
 
 
 def perhaps_beyond(arrays: Iterable[NDArray[Any]], bound: float) -> list[NDArray[Any]]:
-    """The arrays that may hold a number beyond the bound, or NaN: as vectors they are longer.
+    """The arrays that may hold a number beyond the bound, or NaN: their Euclidean norm does.
 
-    That is cheap to find out, and the others need not be looked at.
+    The norm is cheap, and rules out most arrays.
     """
     return [array for array in arrays if not length(array) < bound]
 
 
 def length(array: NDArray[Any]) -> float:
-    """√Σx² over all numbers of the array; infinite where squares are too large to be added."""
+    """The Euclidean norm √Σx² of all numbers in the array; infinite if squares overflow."""
     numbers = array.astype(np.float64, copy=False)
-    return math.sqrt(np.vdot(numbers, numbers))  # which, unlike other products, never warns
+    return math.sqrt(np.vdot(numbers, numbers))  # vdot never warns of overflow
 
 
 def ascends(numbers: NDArray[Any]) -> bool:
@@ -114,5 +114,5 @@ def shortlist(words: Iterable[str], most: int = 5) -> str:
 
 
 def compact_codes(codes: IntArray) -> IntArray:
-    """Codes from 0 in as few bytes as hold them, for where there are many of them."""
+    """Codes from 0 in as few bytes as hold them, to save memory."""
     return codes.astype(np.uint8 if codes.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)

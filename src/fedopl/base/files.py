@@ -1,4 +1,4 @@
-"""Files that are either as they were or as they should be, never half of each."""
+"""Atomic writes: a file is either as it was or as it should be, never half of each."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from fedopl.base.errors import StorageError
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write beside the old one; it takes its place when all went well, or not at all."""
+    """A temporary file beside this one, which replaces it if nothing was raised."""
     beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

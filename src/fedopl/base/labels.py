@@ -21,7 +21,7 @@ def label_text(label: object) -> str:
         return str(label)
     if isinstance(label, bool | np.bool_):
         return "true" if label else "false"
-    if isinstance(label, int | Integral):  # to ask for the abstract kind takes long
+    if isinstance(label, int | Integral):  # the abstract class is slow to check
         return str(int(label))
     if isinstance(label, Real | Decimal) and float(label).is_integer():
         return str(int(float(label)))
@@ -72,7 +72,7 @@ def _distinct(array: NDArray[np.generic]) -> tuple[list[object], IntArray]:
 
 
 def _distinct_counted(array: NDArray[Any], low: int) -> tuple[list[object], IntArray]:
-    """The same of whole numbers that lie close together, without a sort."""
+    """`_distinct` for integers in a small range, by counting instead of sorting."""
     places = array.astype(np.int64) - low
     seen = np.bincount(places) > 0
     codes: IntArray = np.cumsum(seen, dtype=np.int64) - 1
@@ -93,7 +93,7 @@ GLOBAL = "global"
 
 
 def check_client_name(name: str, where: str) -> None:
-    """Refuse a name that cannot be told from another, or cannot be printed."""
+    """Refuse a name that is reserved, empty or not printable."""
     if name == GLOBAL:
         raise OptionError(
             f"{where}: '{GLOBAL}' stands for all clients together; choose another name"

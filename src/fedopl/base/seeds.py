@@ -12,6 +12,6 @@ def generator_for(seed: int, *, client: str = "", purpose: str) -> np.random.Gen
     draws depend on which clients came before it.
     """
     name = f"{seed}\x1f{client}\x1f{purpose}".encode()
-    # As 32-bit words from the last to the first, which is how numpy takes a number apart: faster.
+    # 32-bit words from last to first, as numpy splits an integer seed, but faster.
     words = np.frombuffer(hashlib.sha256(name).digest()[15::-1], "<u4")
     return np.random.default_rng(words.astype(np.uint32, copy=False))

@@ -1,4 +1,4 @@
-"""Records that check what they are made of, and say in our words what is wrong with it."""
+"""Pydantic models whose validation errors are our own, in plain words."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,7 @@ else:
 
 
 class _SaysInWords(ModelMetaclass):
-    """Calling the class is what a user does; validation inside another record keeps its place."""
+    """Translates errors where a user constructs a model; nested validation keeps pydantic's."""
 
     error: type[FedoplError]
 

@@ -1,4 +1,4 @@
-"""Deciding for every row of a table, a batch at a time, however long the table is."""
+"""Applies a policy to every row of a table, a batch at a time, so tables may be of any length."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Decided:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """A policy, and how its features are found in one table."""
+    """A policy, and where one table has its features."""
 
     policy: Policy
     encoding: Encoding
@@ -43,7 +43,7 @@ class _Task:
 
 @dataclass(frozen=True, eq=False)
 class _Doubt:
-    """Rows of a batch that cannot be decided, for what is in one column."""
+    """Rows of a batch that cannot be decided because of one column, and why."""
 
     column: str
     why: str
@@ -160,7 +160,7 @@ def _check_kinds(schema: Any, task: _Task, name: str) -> None:
 
 
 def _decide(batch: Batch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
-    """The code of each row's action, one past the last where there is doubt; and the doubts."""
+    """The code of each row's action, one past the last where undecided; and why it is."""
     numeric, categorical, doubts = {}, {}, []
     for column in task.encoding.numeric:
         numeric[column], found = _numbers(batch, column, task)
@@ -207,7 +207,7 @@ def _gaps(column: str, rows: BoolArray, task: _Task) -> list[_Doubt]:
 
 
 def _example(cell: str) -> str:
-    """The beginning of a cell: all of it may be rows, if a quotation mark was never closed."""
+    """The beginning of a cell: an unclosed quotation mark makes a cell of many rows."""
     shown = "".join(cell.splitlines()[:1])[:EXAMPLE_LENGTH]
     return f"'{shown}'" if shown == cell else f"'{shown}…'"
 
@@ -228,6 +228,6 @@ def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
 
 
 def _with_names(batch: Batch, codes: IntArray, names: tuple[str, ...], schema: Any) -> Batch:
-    """The batch with the name of each row's action, and none where there is doubt."""
+    """The batch with the name of each row's action, and none where undecided."""
     named = pa.array([*names, None], pa.string()).take(pa.array(codes))
     return pa.RecordBatch.from_arrays([*batch.columns, named], schema=schema)

@@ -1,4 +1,4 @@
-"""`client.toml`: where one client's rows are, what its columns are called, what it may say.
+"""`client.toml`: where one client's rows are, how its columns are named, its disclosure limits.
 
 The file is the client's own. Nothing in it is sent anywhere.
 """
@@ -23,7 +23,7 @@ from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import run_query
 
 FILE_NAME = "client.toml"
-# Of contexts as numbers: more are kept on disk, unless the file says otherwise.
+# Larger contexts, as numbers, are kept on disk unless the file says otherwise.
 MOST_BYTES = 1 << 30
 
 
@@ -91,16 +91,16 @@ class Client:
 
     @property
     def ledger_path(self) -> Path:
-        """Where it writes down what it said."""
+        """Where it records its answers."""
         return self.path.parent / "ledger.jsonl"
 
     @property
     def store_path(self) -> Path:
-        """Where it keeps its scores."""
+        """Where it keeps scores and other derived arrays."""
         return self.path.parent / "scores"
 
     def read(self, schema: Schema) -> LoggedData:
-        """Its rows, by the study's schema."""
+        """Its rows, read by the study's schema."""
         self._check_mapping(schema)
         data = self.settings.data
         source: object

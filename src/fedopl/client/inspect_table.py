@@ -1,4 +1,4 @@
-"""A client's table, looked at before anything is learned from it. Nothing here ever leaves."""
+"""Inspects a client's table before a study runs, at the client. Nothing of it is ever released."""
 
 import warnings
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.study.study import Declared, Study
 
-# Of rows on disk; all others are looked at.
+# Rows in memory are all inspected; of rows on disk the first so many.
 MOST_EXAMINED = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """One encoded feature, in short."""
+    """Summary of one encoded feature."""
 
     mean: float
     deviation: float
@@ -39,7 +39,7 @@ class Feature:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examined:
-    """What one client's table is like; without data, why it cannot be used."""
+    """Findings about one client's table; without data, the table could not be read."""
 
     name: str
     problems: tuple[str, ...]  # what keeps the client from taking part
@@ -50,7 +50,7 @@ class Examined:
 
 
 def examine(client: Client, study: Study) -> Examined:
-    """Read the client's table by the study, and look at support, outcomes and features."""
+    """Read the client's table by the study's schema; inspect overlap, outcomes and features."""
     assert study.table is not None  # noqa: S101
     lacking = client.settings.limits.lacking(study.requires)
     problems = [client.file.complaint(("limits",), text) for text in lacking]
@@ -60,21 +60,23 @@ def examine(client: Client, study: Study) -> Examined:
             data = client.read(study.table)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
-    told = [str(warning.message) for warning in caught]
+    cautions = [str(warning.message) for warning in caught]
     whole, data = data, _in_memory(data)
     if data is not whole:
-        told.append(f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at")
+        cautions.append(
+            f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at"
+        )
     try:
         found = overlap(data, _cross_fitted(data, study))
     except FedoplError as error:  # it may still borrow from others, or be refused
-        told.append(f"cannot be scored alone: {error}")
+        cautions.append(f"cannot be scored alone: {error}")
         found = None
     features = _features(data)
     return Examined(
         name=client.name,
         problems=(*problems, *_contradictions(data, study, client.settings.limits)),
         cautions=(
-            *told,
+            *cautions,
             *(found.cautions if found else ()),
             *_cautions(data, features, client.settings.limits.minimum_cell),
         ),
@@ -85,7 +87,7 @@ def examine(client: Client, study: Study) -> Examined:
 
 
 def _in_memory(data: LoggedData) -> LoggedData:
-    """The rows, or the first of them where they are on disk."""
+    """The rows, or the first of them if they are on disk."""
     return data.part(slice(0, MOST_EXAMINED)) if data.is_on_disk else data
 
 
@@ -101,7 +103,7 @@ def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
 
 
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """What the study declares of every row and is not so here, in words."""
+    """In words, each bound that the study declares for every row and that rows here exceed."""
     needed = limits.rows_needed(study.n_features + 1)
     space = Workspace(data, study, MemoryStore(), {}, needed, limits.minimum_cell)
     try:
@@ -172,7 +174,7 @@ def _unusual(column: FloatArray) -> int:
 
 
 def _repeated_rows(data: LoggedData) -> int:
-    """How many rows agree with another in everything, told by a hash of their contexts."""
+    """How many rows agree with another in everything, contexts compared by a hash."""
     keys = context_keys(data, 0, "repeated rows")
     order = np.lexsort((data.rewards, data.actions, keys))
     same = np.ones(data.n_rows - 1, bool)

@@ -1,4 +1,4 @@
-"""Queries as they come. Clients in one process are asked the same, so it is read once for all."""
+"""Decoded queries and their hashes, cached: clients in one process are asked the same."""
 
 import hashlib
 from functools import lru_cache
@@ -6,18 +6,18 @@ from functools import lru_cache
 from fedopl.messages.codec import Decoder
 from fedopl.messages.vocabulary import Message
 
-# A few travel together; one that is large is read by each, and not kept in memory for others.
-QUERIES_AT_HAND, MOST_BYTES = 8, 1 << 16
+# A few queries travel together; large ones are decoded by each client rather than kept.
+MOST_QUERIES, MOST_BYTES = 8, 1 << 16
 
 
 def read_query(content: bytes, decoder: Decoder) -> Message:
-    """The message in these bytes, which nobody can write to."""
-    return (_read_once if len(content) <= MOST_BYTES else _read)(content, decoder)
+    """The message in these bytes; it is shared, and its arrays are read-only."""
+    return (_cached_read if len(content) <= MOST_BYTES else _read)(content, decoder)
 
 
 def sha256_of(content: bytes) -> str:
-    """What ledgers and budgets know a query by."""
-    return _hashed_once(content) if len(content) <= MOST_BYTES else _hashed(content)
+    """The hash by which ledgers and budgets identify a query."""
+    return _cached_hash(content) if len(content) <= MOST_BYTES else _hashed(content)
 
 
 def _read(content: bytes, decoder: Decoder) -> Message:
@@ -28,5 +28,5 @@ def _hashed(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-_read_once = lru_cache(QUERIES_AT_HAND)(_read)
-_hashed_once = lru_cache(QUERIES_AT_HAND)(_hashed)
+_cached_read = lru_cache(MOST_QUERIES)(_read)
+_cached_hash = lru_cache(MOST_QUERIES)(_hashed)

@@ -1,4 +1,4 @@
-"""The ledger: everything a client ever answered, in the client's own keeping, append-only."""
+"""The ledger: an append-only record, kept by the client, of everything it ever answered."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from fedopl.messages.vocabulary import Message, Refusal
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One answer: when, to which query, and what left."""
+    """One answer: when, to which query, and what was released."""
 
     when: str
     study: str  # its digest
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Ledger(Protocol):
-    """Something that entries can be added to, and that can be read again."""
+    """A list of entries that only grows."""
 
     def append(self, entry: Entry) -> None:
         """Add an entry; it must be safe before the answer leaves."""
@@ -64,11 +64,11 @@ class FileLedger:
     path: Path
 
     def append(self, entry: Entry) -> None:
-        """Add a line and flush it to the disk; half a line is taken back."""
+        """Append a line and flush it to the disk; a line written in part is removed."""
         line = (json.dumps(asdict(entry)) + "\n").encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._take_back_half_a_line()
+            self._remove_unfinished_line()
             with open(self.path, "ab", buffering=0, opener=_for_its_owner) as file:
                 size = file.tell()
                 written = file.write(line)
@@ -80,8 +80,8 @@ class FileLedger:
         if written != len(line):
             raise StorageError(f"{self.path}: cannot be written: the disk is full")
 
-    def _take_back_half_a_line(self) -> None:
-        """Cut off what a killed process left behind the last line's end."""
+    def _remove_unfinished_line(self) -> None:
+        """Remove a last line that a killed process left unfinished."""
         if not self.path.is_file() or not self.path.stat().st_size:
             return
         with self.path.open("rb+") as file:
@@ -93,7 +93,7 @@ class FileLedger:
         """Everything so far, oldest first."""
         if not self.path.is_file():
             return []
-        # What follows the last line's end was being written when its process was killed.
+        # Text after the last line break is a line that a killed process left unfinished.
         *lines, _ = self.path.read_text(encoding="utf-8").split("\n")
         try:
             return [Entry(**json.loads(line)) for line in lines]
@@ -106,7 +106,7 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 
 def entry_for(query: Message | None, asked: str, answer: Message, content: bytes) -> Entry:
-    """What the ledger says of an answer to the query whose SHA-256 is `asked`."""
+    """The entry for an answer to the query whose SHA-256 is `asked`."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
         when=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -125,5 +125,5 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
 
 @lru_cache(16)
 def _text_of(digest: bytes) -> str:
-    """One text for all entries of a study, however many clients write them."""
+    """The digest as text, shared by all entries of a study to save memory."""
     return digest.hex()

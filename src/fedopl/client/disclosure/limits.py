@@ -1,4 +1,4 @@
-"""Disclosure limits: what a client is willing to say, owned and set by the client."""
+"""Disclosure limits: what a client is willing to release, owned and set by the client."""
 
 import math
 from typing import Self
@@ -12,7 +12,7 @@ from fedopl.study.study import Grants
 
 
 class RefusedError(Exception):
-    """The client will not answer; only the code leaves."""
+    """The client refuses to answer; only the code is released."""
 
     def __init__(self, code: RefusalCode) -> None:
         super().__init__(code.name)
@@ -73,7 +73,7 @@ class Limits(Checked):
         )
 
     def rows_needed(self, n_columns: int) -> int:
-        """The fewest rows whose sums of squares in this many columns may leave."""
+        """The fewest rows whose sums of squares in this many columns may be released."""
         return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
 
     def lacking(self, grants: Grants) -> list[str]:
@@ -90,7 +90,7 @@ class Limits(Checked):
         return lacks
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse to speak for too few rows."""
+        """Refuse to answer for too few rows."""
         if n_rows < self.minimum_rows:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
 

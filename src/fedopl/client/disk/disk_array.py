@@ -1,4 +1,4 @@
-"""Arrays in files: read a slice at a time, so that memory does not grow with the rows."""
+"""Arrays in files that are read a slice at a time, so that memory does not grow with the rows."""
 
 import contextlib
 import hashlib
@@ -17,11 +17,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.errors import DataError, StorageError, refuse_to_leave
 
-# Numbers that are kept with half their digits are used with all of them.
+# Files may hold float32 to save space; computations are in float64.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
-# Enough of them that opening a file costs nothing beside reading it.
+# Enough that opening the file is cheap beside reading it.
 ROWS_PER_SLICE = 1 << 16
-# What was begun and not touched for so long has nobody left who would finish it.
+# Unfinished files untouched for so long were left by a killed process.
 ABANDONED_SECONDS = 3600
 
 
@@ -29,13 +29,13 @@ ABANDONED_SECONDS = 3600
 class DiskArray(NDArrayOperatorsMixin):
     """An array in a file of its own; `array[start:stop]` reads these rows and no others.
 
-    It knows its length, shape and type. Whatever would need all of its rows at once is refused.
+    It stands for a numpy array: whatever would need all of its rows at once is refused.
     """
 
     path: Path
     shape: tuple[int, ...]
     stored: np.dtype[Any]
-    digest: str = ""  # of the file's bytes, where somebody took it while writing
+    digest: str = ""  # of the file's bytes, if it was taken while writing
 
     __reduce_ex__ = refuse_to_leave
 
@@ -46,12 +46,12 @@ class DiskArray(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what is read."""
+        """The type that slices have."""
         return WIDER.get(self.stored, self.stored)
 
     @property
     def n_bytes(self) -> int:
-        """What the file should hold."""
+        """The size that the file should have."""
         return self.stored.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
     def is_complete(self) -> bool:
@@ -89,13 +89,13 @@ class DiskArray(NDArrayOperatorsMixin):
     __array__ = __array_ufunc__ = __array_function__ = __iter__ = _refuse
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):  # of protocols that it does not follow
+        if name.startswith("_"):  # numpy and copy probe for protocols
             raise AttributeError(name)
         self._refuse()
 
 
 def _fill(file: Any, into: memoryview) -> None:
-    """Read until it is full; a read may bring less than was asked for."""
+    """Read until it is full; a single read may return less than was asked for."""
     done = 0
     while done < len(into):
         read = file.readinto(into[done:])
@@ -105,16 +105,17 @@ def _fill(file: Any, into: memoryview) -> None:
 
 
 class DiskWriter:
-    """Writes an array to a file of its owner's, some rows after the others."""
+    """Writes an array to a file that only its owner can read, a few rows at a time."""
 
     def __init__(self, path: Path, width: tuple[int, ...], stored: DTypeLike) -> None:
         self._path, self._width, self._stored = path, width, np.dtype(stored)
-        self._n_rows, self._digest = 0, hashlib.sha256()  # which processors have built in
+        # SHA-256: processors have instructions for it.
+        self._n_rows, self._digest = 0, hashlib.sha256()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Write these rows behind those before."""
+        """Append these rows."""
         if rows.shape[1:] != self._width:
             raise ValueError(f"expected rows of shape {self._width}, came {rows.shape[1:]}")
         content = np.ascontiguousarray(rows, self._stored)
@@ -132,7 +133,7 @@ class DiskWriter:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from None
 
     def finished(self) -> DiskArray:
-        """The array, once all rows are written and will survive a loss of power."""
+        """The array, flushed to the disk."""
         os.fsync(self._file.fileno())
         self._file.close()
         shape = (self._n_rows, *self._width)
@@ -146,22 +147,25 @@ class DiskWriter:
 
 
 def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
-    """All rows, some at a time."""
+    """Consecutive slices that cover all rows."""
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
 
-def kept_in_file(
-    path: Path, n_rows: int, stored: DTypeLike, made: Iterable[NDArray[Any]]
+def cached_array(
+    path: Path, n_rows: int, stored: DTypeLike, parts: Iterable[NDArray[Any]]
 ) -> DiskArray:
-    """An array that is made, part by part, unless somebody made it before; it is there or whole."""
+    """The array in this file; where it is not complete, it is written from its parts.
+
+    It is written beside its place and renamed, so that no process ever sees half of it.
+    """
     array = DiskArray(path, (n_rows,), np.dtype(stored))
     if array.is_complete():
         return array
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with DiskWriter(beside, (), stored) as writer:
-            for part in made:
+            for part in parts:
                 writer.append(part)
             writer.finished()
         beside.replace(path)
@@ -173,7 +177,7 @@ def kept_in_file(
 
 
 def remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove folders of this name that a killed process left."""
+    """Remove folders with this prefix that a killed process left behind."""
     for left in folder.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             newest = max(path.stat().st_mtime for path in [left, *left.rglob("*")])
@@ -182,16 +186,10 @@ def remove_abandoned(folder: Path, prefix: str) -> None:
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
-    """Refuse to begin what the disk cannot hold."""
+    """Refuse to start writing what the disk cannot hold."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise StorageError(
             f"{folder}: {what} needs {needed:,} bytes of disk, {free:,} are free; make room, or "
             "name a folder on another disk"
         )
-
-
-def filled(path: Path, shape: tuple[int, ...], stored: DTypeLike) -> np.memmap[Any, Any]:
-    """A file of zeros of its owner's, to be written to in any order."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-    return np.memmap(path, dtype=stored, mode="w+", shape=shape)

@@ -1,4 +1,4 @@
-"""A client's private store: scores are kept where the rows are, for the next process to find."""
+"""A client's private store: arrays derived from its rows, kept for the next process."""
 
 import hashlib
 import io
@@ -50,7 +50,7 @@ class FolderStore:
         try:
             with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as bundle:
                 return {name: bundle[name] for name in bundle.files}
-        except Exception:  # whatever a damaged file makes its reader say
+        except Exception:  # damaged files fail in many ways
             return None
 
     def put(self, key: str, arrays: Arrays) -> None:

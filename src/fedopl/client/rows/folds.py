@@ -19,7 +19,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, ascends, frozen
 from fedopl.base.errors import DataError
 from fedopl.base.options import check_whole
 from fedopl.base.seeds import generator_for
-from fedopl.client.disk.disk_array import kept_in_file, slices
+from fedopl.client.disk.disk_array import cached_array, slices
 from fedopl.client.disk.external_sort import RECORDS_PER_BUCKET, Keys, Records
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.fold_turns import (
@@ -289,7 +289,7 @@ def _kept(data: LoggedData, what: str, stored: DTypeLike, made: Iterator[NDArray
     rows = [f"{array.path} {array.digest}" for array in arrays if array is not None]
     name = hashlib.sha256(" ".join([what, *rows]).encode()).hexdigest()[:32]
     path = folder_of(data) / f"{what.split()[0]}-{name}"
-    return kept_in_file(path, data.n_rows, stored, made)
+    return cached_array(path, data.n_rows, stored, made)
 
 
 def _turns(data: LoggedData, quotas: IntArray, seed: int) -> Iterator[IntArray]:

@@ -1,4 +1,4 @@
-"""Tables that are read and written a batch at a time, so that memory does not grow with them."""
+"""Reads and writes tables a batch at a time, so that memory does not grow with them."""
 
 import contextlib
 import gzip
@@ -32,7 +32,7 @@ MARKS = ('"', ",", "\r", "\n")
 
 @contextlib.contextmanager
 def opened(path: Path, encoding: str) -> Iterator[Table]:
-    """The table, and a clear word where it cannot be read: now, or further down."""
+    """Open a table; what cannot be read is explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
         with explained(path, str(path), encoding):
             schema, batches = stack.enter_context(READERS[suffix_of(path)](path, encoding))

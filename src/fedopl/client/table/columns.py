@@ -1,4 +1,4 @@
-"""Columns become numbers: NaN stands for a missing number, −1 for a missing label."""
+"""Converts Arrow columns to numbers: NaN is a missing number, −1 a missing label."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from fedopl.base.schema import Encoding
 
 # Spellings of "no value" in label columns, unless the schema has a label of that name.
 NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
-# The codes of no label, and of one that is not known.
+# Codes for no label, and for a label that is not known.
 MISSING, UNKNOWN = -1, -2
 # What Arrow's CSV reader takes for a number, a flag and a gap.
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
@@ -117,9 +117,9 @@ def groups(column: Any) -> IntArray:
 
 
 class GroupCodes:
-    """Groups of a table that comes in batches; all their labels are kept in memory until the end.
+    """Codes of groups in a table that is read in batches; all labels are kept in memory.
 
-    Codes go by appearance at first: only the last row shows what the order of the labels is.
+    Codes follow appearance at first, as the order of all labels is known only after the last row.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ def contexts(
     encoding: Encoding,
     kept: BoolArray | slice,
 ) -> FloatArray:  # (n_rows kept, n_features)
-    """One column after the other into one matrix, in the order of `encoding.feature_names`."""
+    """The encoded columns as one matrix, in the order of `encoding.feature_names`."""
     marked = encoding.missing == "indicator"
     columns: list[FloatArray | BoolArray] = []
     for values in numeric.values():

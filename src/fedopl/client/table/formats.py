@@ -1,4 +1,4 @@
-"""Opening a table: a file or a frame in, Arrow columns out, and a clear word where it fails."""
+"""Opens a file or a frame as Arrow columns, and explains what cannot be read."""
 
 import contextlib
 import difflib
@@ -19,7 +19,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which columns are read, by the name they have in the table."""
+    """Which columns to read, by their names in the table."""
 
     name: str  # what errors call the table
     columns: tuple[str, ...]
@@ -65,13 +65,13 @@ def _open_file(path: Path, wanted: Wanted) -> Columns:
 
 
 def suffix_of(path: Path) -> str:
-    """What the file's name says it is: its ending, or the last two where one is .gz."""
+    """The ending of the file's name, with the one before it if the last is .gz."""
     zipped = path.suffix.lower() == ".gz"
     return "".join(path.suffixes[-2:]).lower() if zipped else path.suffix.lower()
 
 
 def check_file(path: Path, name: str) -> None:
-    """Refuse what is not there, is empty, or is of no kind that can be read."""
+    """Refuse a file that is missing, empty, or of an unknown format."""
     if suffix_of(path) not in READERS:
         raise DataError(
             f"{name}: expected a file that ends in {', '.join(READERS)}, came '{path.name}'"
@@ -85,7 +85,7 @@ def check_file(path: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path, name: str, encoding: str) -> Iterator[None]:
-    """A clear word where a file cannot be read, and never a row of it."""
+    """Explain why a file cannot be read, without showing a row of it."""
     not_text = f"{name}: is not {encoding} text; say its encoding, such as latin-1"
     try:
         yield

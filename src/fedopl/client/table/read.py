@@ -1,4 +1,4 @@
-"""Reading a table of logged decisions by an agreed schema."""
+"""Reads a table of logged decisions by an agreed schema."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,7 +73,7 @@ def _spooled(source: object, encoder: Encoder, folder: Path, numbers: Number) ->
 
 
 def _renumbered(codes: IntArray, kept: BoolArray | slice) -> IntArray:
-    """Codes of groups that have a row left, in the order they had."""
+    """Consecutive codes for the groups that still have a row, in the same order."""
     has_rows = np.zeros(codes.max() + 1, np.bool_)
     has_rows[codes[kept]] = True
     return (np.cumsum(has_rows) - 1)[codes]

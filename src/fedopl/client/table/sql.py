@@ -1,4 +1,4 @@
-"""Rows behind a query: DuckDB for its files and what it can read, SQLAlchemy for the others."""
+"""Reads rows by an SQL query: with DuckDB its files and what it reads, else with SQLAlchemy."""
 
 from importlib.util import find_spec
 from itertools import islice
@@ -95,7 +95,7 @@ def _for_reading(url: Any, path: Path) -> Any:
 
 
 def _arrow(names: list[str], rows: Any, path: Path) -> Any:
-    """The rows as an Arrow table, gathered in parts so that few are Python objects at a time."""
+    """The rows as an Arrow table, built in parts so that few are Python objects at a time."""
     _check_names(names, path)
     parts = []
     iterator = iter(rows)
