@@ -6,7 +6,7 @@ from fedopl.messages.derived_sizes import most_candidates
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
-from fedopl.server.oracles import direct
+from fedopl.server.oracles.by_name import ORACLES
 from fedopl.study.study import Study
 
 
@@ -46,12 +46,7 @@ def _learning_exchanges(study: Study) -> int:
         return 1
     if study.policy == "tree":
         return _tree_exchanges(study)
-    return {
-        "csoaa-sgd": study.plan.rounds,
-        "csoaa-vw": study.plan.rounds,
-        "wap": 1,
-        "direct": direct.MOST_EXCHANGES,
-    }.get(study.oracle, 0)
+    return ORACLES[study.oracle].exchanges(study)
 
 
 def _tree_exchanges(study: Study) -> int:

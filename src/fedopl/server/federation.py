@@ -30,7 +30,7 @@ from fedopl.server.exchange.conversation import Answers, Conversation, Progress,
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
-from fedopl.server.learn_policy import Learned, learn_policy
+from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import agreed_weights
@@ -60,7 +60,9 @@ def run_study(
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
-    learned = learn_policy(setting, conversation, candidates, alone)
+    learned = learn_policy(
+        Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
+    )
     record, answers = _finish(conversation, candidates, learned, describe=study.describe)
     if study.diagnose and answers:
         found = diagnose(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from fedopl.messages.vocabulary import Split
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
 from fedopl.results.mixture_search import Search, weights_of
 from fedopl.results.policy_names import LEARNED
 from fedopl.results.sums.any_mixture import Statistics
@@ -14,18 +13,17 @@ from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.ask_values import picking
-from fedopl.server.mixtures.weight_search import climb, follow_linear_path, follow_path
-from fedopl.server.oracles import direct, exact, sgd, tree_search, wap
+from fedopl.server.mixtures.minimax import regrets_from_cells, regrets_of_candidates
+from fedopl.server.mixtures.weight_search import (
+    climb,
+    climb_linear,
+    follow_linear_path,
+    follow_path,
+)
+from fedopl.server.oracles import tree_search
+from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import Minimax, Path
-
-ORACLES: dict[str, Callable[[Setting, Conversation], LinearPolicy]] = {
-    "csoaa-exact": exact.learn,
-    "csoaa-sgd": sgd.learn,
-    "csoaa-vw": sgd.learn,  # the same rounds; only the clients' steps differ
-    "wap": wap.learn,
-    "direct": direct.learn,
-}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,60 +42,63 @@ class Learned:
         return self.statistics if isinstance(self.statistics, TreeStatistics) else None
 
 
-def learn_policy(
-    setting: Setting,
-    conversation: Conversation,
-    candidates: Candidates,
-    alone: Callable[[], Policy] | None,
-) -> Learned:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task:
+    """All that learning starts from."""
+
+    setting: Setting
+    conversation: Conversation
+    candidates: Candidates
+    alone: Callable[[], Policy] | None  # how the only party there is learns in its own process
+
+
+def learn_policy(task: Task) -> Learned:
     """Learn what the study wants; `candidates` has it afterwards, and the best constant arm."""
-    if setting.study.policy == "finite":
-        return _best_candidate(setting, conversation, candidates)
-    by = _tree(setting, conversation, alone) if setting.study.policy == "tree" else None
-    learned = by or _linear(setting, conversation)
-    if learned.policy:
-        candidates.add(LEARNED, learned.policy)
-    candidates.add_arm(learned.setting.best_arm)
+    learned = LEARNERS[task.setting.study.policy](task)
+    if learned.policy and learned.chosen == LEARNED:
+        task.candidates.add(LEARNED, learned.policy)
+        task.candidates.add_arm(learned.setting.best_arm)
     return learned
 
 
-def _linear(setting: Setting, conversation: Conversation) -> Learned:
+def _linear(task: Task) -> Learned:
     """By the study's oracle, for the weights that were agreed or found."""
-    plan, statistics = setting.study.mixture, setting.statistics
+    setting, conversation, plan = task.setting, task.conversation, task.setting.study.mixture
     search: Search | None = None
     if isinstance(plan, Path):
         search = follow_linear_path(setting, conversation, plan)
     elif isinstance(plan, Minimax):
-        search = climb(setting, conversation, plan, statistics)
+        search = climb_linear(setting, conversation, plan)
     setting = _weighed(setting, search)
-    policy = ORACLES[setting.study.oracle](setting, conversation)
+    policy = ORACLES[setting.study.oracle].learn(setting, conversation)
     return Learned(
-        setting=setting, chosen=LEARNED, policy=policy, statistics=statistics, search=search
+        setting=setting,
+        chosen=LEARNED,
+        policy=policy,
+        statistics=setting.statistics,
+        search=search,
     )
 
 
-def _tree(
-    setting: Setting, conversation: Conversation, alone: Callable[[], Policy] | None
-) -> Learned:
+def _tree(task: Task) -> Learned:
     """Searched for on the grid, or by the only party there is."""
-    if alone is not None:
-        return Learned(setting=setting, chosen=LEARNED, policy=alone(), statistics=None)
-    policy, found = tree_search.learn(setting, conversation)
-    plan, search = setting.study.mixture, None
+    setting, plan, search = task.setting, task.setting.study.mixture, None
+    if task.alone is not None:
+        return Learned(setting=setting, chosen=LEARNED, policy=task.alone(), statistics=None)
+    policy, found = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        search = climb(setting, conversation, plan, found)
+        search = climb(setting, plan, found, lambda: regrets_from_cells(found))
         setting = _weighed(setting, search)
         policy = found.solve(setting.weights)
     return Learned(setting=setting, chosen=LEARNED, policy=policy, statistics=found, search=search)
 
 
-def _best_candidate(
-    setting: Setting, conversation: Conversation, candidates: Candidates
-) -> Learned:
-    """The one of the largest value on training rows."""
-    told = candidates.ask(setting, conversation, Split.TRAINING)
-    statistics = FiniteStatistics.of_answers(candidates.names(), told)
-    search = _search_among(setting, conversation, candidates, statistics)
+def _finite(task: Task) -> Learned:
+    """The candidate of the largest value on training rows."""
+    setting, candidates = task.setting, task.candidates
+    answers = candidates.ask(setting, task.conversation, Split.TRAINING)
+    statistics = FiniteStatistics.of_answers(candidates.names(), answers)
+    search = _search_among(task, statistics)
     setting = _weighed(setting, search)
     chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
     return Learned(
@@ -109,24 +110,29 @@ def _best_candidate(
     )
 
 
-def _search_among(
-    setting: Setting,
-    conversation: Conversation,
-    candidates: Candidates,
-    statistics: FiniteStatistics,
-) -> Search | None:
-    plan, names = setting.study.mixture, candidates.names()
+def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
+    """The weights, where the study does not agree on them but has them found."""
+    setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
-        return climb(setting, conversation, plan, statistics)
+        return climb(setting, plan, statistics, lambda: regrets_of_candidates(statistics))
     if not isinstance(plan, Path):
         return None
+    names = candidates.names()
     fitting = FiniteStatistics.of_answers(
-        names, candidates.ask(setting, conversation, Split.FITTING)
+        names, candidates.ask(setting, task.conversation, Split.FITTING)
     )
-    kept_back = candidates.ask(setting, conversation, Split.VALIDATION)
+    kept_back = candidates.ask(setting, task.conversation, Split.VALIDATION)
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
     return follow_path(within, plan, fitting, picking(names, kept_back), most=len(names) + 1)
+
+
+# By the kind of policy that the study wants.
+LEARNERS: dict[str, Callable[[Task], Learned]] = {
+    "linear": _linear,
+    "tree": _tree,
+    "finite": _finite,
+}
 
 
 def _weighed(setting: Setting, search: Search | None) -> Setting:

@@ -5,11 +5,10 @@ from typing import Protocol, Self, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.tree import TreePolicy
+from fedopl.policies.kinds import Policy
 from fedopl.study.mixture import Weights
 
-Solved = LinearPolicy | TreePolicy | str  # a candidate of a finite class goes by its name
+Solved = Policy | str  # a candidate of a finite class goes by its name
 Reported = TypeVar("Reported")
 
 

@@ -1,5 +1,6 @@
 """Mixtures that are found while a study runs: along a path, or for the client that loses most."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fedopl.messages.derived_sizes import most_candidates
@@ -7,13 +8,11 @@ from fedopl.messages.faults import fault_in_score_sums
 from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting
 from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.sums.any_mixture import Statistics
-from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures import minimax
 from fedopl.server.mixtures.ask_values import asking
+from fedopl.server.mixtures.minimax import Regrets, minimax_weights, regrets_by_asking
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.valued_groups import Ask
 from fedopl.study.mixture import Minimax, Path
@@ -45,21 +44,22 @@ def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path)
 
 
 def climb(
-    setting: Setting, conversation: Conversation, plan: Minimax, statistics: Statistics
+    setting: Setting, plan: Minimax, statistics: Statistics, regrets: Callable[[], Regrets]
 ) -> MinimaxSearch | None:
     """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
     if len(setting.weights) < 2:
         return None
-    regrets = _regrets(setting, conversation, statistics)
-    return minimax.minimax_weights(statistics, setting.weights, regrets, most_steps=plan.steps)
+    return minimax_weights(statistics, setting.weights, regrets(), most_steps=plan.steps)
 
 
-def _regrets(
-    setting: Setting, conversation: Conversation, statistics: Statistics
-) -> minimax.Regrets:
-    if isinstance(statistics, TreeStatistics):
-        return minimax.regrets_from_cells(statistics)
-    if isinstance(statistics, FiniteStatistics):
-        return minimax.regrets_of_candidates(statistics)
-    ask = asking(conversation, sorted(setting.weights), Split.TRAINING)
-    return minimax.regrets_by_asking(statistics, ask, most=most_candidates(setting.study))
+def climb_linear(
+    setting: Setting, conversation: Conversation, plan: Minimax
+) -> MinimaxSearch | None:
+    """The ascent for linear policies, whose values at every step only clients know."""
+
+    def regrets() -> Regrets:
+        ask = asking(conversation, sorted(setting.weights), Split.TRAINING)
+        most = most_candidates(setting.study)
+        return regrets_by_asking(setting.statistics, ask, most=most)
+
+    return climb(setting, plan, setting.statistics, regrets)

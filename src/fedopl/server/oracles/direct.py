@@ -21,12 +21,12 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles import exact
 from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
 from fedopl.study.mixture import renormalised
+from fedopl.study.study import Study
 
 # Temperatures relative to how far the start's scores lie apart; each is softer than the next.
 TEMPERATURES = (0.5, 0.25, 0.1)
 STEPS_EACH = 5
 STEP = 0.2  # of the start's own size
-MOST_EXCHANGES = len(TEMPERATURES) * STEPS_EACH + 1
 SURELY = 2.0  # standard errors by which the value on the rows kept back has to rise
 PULL = 0.1  # back to the start, so that noise in the scores is not followed for long
 
@@ -36,6 +36,11 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     start = exact.learn(setting, conversation)
     climbed = _climb(setting, conversation, start)
     return climbed if _pays(setting, conversation, start, climbed) else start
+
+
+def exchanges(_study: Study) -> int:
+    """A slope for every step at most, and the values of where it started and ended."""
+    return len(TEMPERATURES) * STEPS_EACH + 1
 
 
 def _climb(setting: Setting, conversation: Conversation, start: LinearPolicy) -> LinearPolicy:

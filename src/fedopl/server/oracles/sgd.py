@@ -12,7 +12,7 @@ from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.study.mixture import renormalised
-from fedopl.study.study import TrainingPlan
+from fedopl.study.study import Study, TrainingPlan
 
 # Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
 LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
@@ -51,6 +51,11 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     means = (total / (plan.rounds - first) for first, total in totals.items())
     learned = min((on_raw_features(mean, centre, scale) for mean in means), key=loss)
     return LinearPolicy(without_unknown(learned, setting), study.actions, study.features)
+
+
+def exchanges(study: Study) -> int:
+    """One for every round."""
+    return study.plan.rounds
 
 
 def first_averaged(plan: TrainingPlan) -> list[int]:
