@@ -12,7 +12,8 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.vocabulary import ImprovedPolicy, ImprovePolicy, ScoreSums, SumScores
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 

@@ -8,8 +8,8 @@ import pytest
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.derived_sizes import most_candidates
-from fedopl.messages.vocabulary import Split
+from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.message import RowSplit
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
@@ -36,11 +36,11 @@ class Joined:
     def weights(self):
         return self.record.mixture
 
-    def ask(self, split=Split.EVALUATION):
+    def ask(self, split=RowSplit.EVALUATION):
         conversation = Conversation(self.study, InProcess(self.doors), Journal())
         return asking(conversation, sorted(self.doors), split)
 
-    def rows(self, client, split=Split.TRAINING):
+    def rows(self, client, split=RowSplit.TRAINING):
         """Contexts, scores and shares of a client's rows."""
         space = self.doors[client]._space
         used = space.rows(split)
@@ -48,7 +48,7 @@ class Joined:
         weights = np.ones(n_used) if space.data.weights is None else space.data.weights[used]
         return space.data.contexts[used], space.scores[used], weights / weights.sum()
 
-    def value(self, client, policy, split=Split.TRAINING):
+    def value(self, client, policy, split=RowSplit.TRAINING):
         contexts, scores, shares = self.rows(client, split)
         return shares @ scores[np.arange(len(scores)), policy.decide(contexts)]
 

@@ -24,7 +24,8 @@ from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
-from fedopl.messages.vocabulary import MESSAGES, Axis
+from fedopl.messages.message import Axis
+from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
 # Features, actions, folds, clients: no two alike, so that no letter can stand for another.
@@ -176,14 +177,14 @@ def encoded(message, letters):
     return codec.encode(message(**values))
 
 
-@pytest.mark.parametrize("query", vocabulary.ANSWERS, ids=lambda query: query.__name__)
+@pytest.mark.parametrize("query", vocabulary.QUERIES, ids=lambda query: query.__name__)
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     letters = WAYS["csoaa-exact"].letters(
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
     )
-    for message, table in ((query, QUERIES), (vocabulary.ANSWERS[query], ANSWERS)):
+    for message, table in ((query, QUERIES), (query.answer, ANSWERS)):
         assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters))
 
 

@@ -37,7 +37,8 @@ from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import ANSWERS, Refusal, RefusalCode
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
 
 ROOT = Path(__file__).parents[1]
@@ -191,7 +192,10 @@ def table_of(messages):
 
 @pytest.mark.parametrize(
     ("part", "messages"),
-    [("queries", [*ANSWERS]), ("answers", [*dict.fromkeys(ANSWERS.values()), Refusal])],
+    [
+        ("queries", [*QUERIES]),
+        ("answers", [*dict.fromkeys(query.answer for query in QUERIES), Refusal]),
+    ],
     ids=["queries", "answers"],
 )
 def test_the_table_of_messages_is_the_vocabulary(part, messages):

@@ -17,13 +17,13 @@ from fedopl.analysis.modelled_gains import (
     second_moments,
 )
 from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
-from fedopl.study.mixture import skewness
 from fedopl.study.study import Study
 from fedopl.theory.entropy import (
     finite_entropy_integral,
     linear_entropy_integral,
     tree_entropy_integral,
 )
+from fedopl.theory.skew import skewness
 
 DECLARED = fedopl.Declared(reward=20, overlap=0.05)
 

@@ -10,7 +10,7 @@ from fedopl.client.door import Door
 from fedopl.client.rows.chunks import in_order
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import DealtRows
-from fedopl.messages.vocabulary import Split
+from fedopl.messages.message import RowSplit
 from fedopl.study.study import NuisancePlan, Study
 
 N_FOLDS, N_ACTIONS = 3, 3
@@ -41,10 +41,10 @@ CELLS = st.lists(
 def test_every_split_is_the_rows_of_its_folds(cells):
     _, dealt, order, chunk = chunk_of(cells)
     expected = {
-        Split.TRAINING: dealt.of_row < N_FOLDS,
-        Split.EVALUATION: dealt.of_row == N_FOLDS,
-        Split.VALIDATION: dealt.of_row == 0,
-        Split.FITTING: (dealt.of_row > 0) & (dealt.of_row < N_FOLDS),
+        RowSplit.TRAINING: dealt.of_row < N_FOLDS,
+        RowSplit.EVALUATION: dealt.of_row == N_FOLDS,
+        RowSplit.VALIDATION: dealt.of_row == 0,
+        RowSplit.FITTING: (dealt.of_row > 0) & (dealt.of_row < N_FOLDS),
     }
     for split, rows in expected.items():
         assert set(order[chunk.rows(split)]) == set(np.flatnonzero(rows)), split

@@ -20,14 +20,10 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import chances, scoring
-from fedopl.messages.vocabulary import (
-    CHANCE_CUTS,
-    Describe,
-    Description,
-    EstimateValues,
-    Refusal,
-    Split,
-)
+from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe, Description
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import Refusal
 from fedopl.study.study import Grants, NuisancePlan
 
 KNOWN = NuisancePlan(propensity="known")
@@ -243,7 +239,7 @@ def always_but(door, n_rows):
     return {"linear": policy}
 
 
-VALUED = {"split": Split.TRAINING}
+VALUED = {"split": RowSplit.TRAINING}
 ORDERS = {
     "described, then described": ((Describe, {}), (Describe, {})),
     "valued, then described": ((EstimateValues, VALUED), (Describe, {})),

@@ -19,32 +19,25 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import HANDLERS, Door
 from fedopl.client.scoring import scoring
 from fedopl.messages import codec
-from fedopl.messages.derived_sizes import axis_sizes, queries_of
-from fedopl.messages.vocabulary import (
-    ANSWERS,
-    MESSAGES,
-    N_FINE_BINS,
-    N_PARTS,
-    ClassifyContexts,
-    CompareModels,
-    CountBins,
-    Describe,
-    Enrol,
-    EstimateValues,
-    ImprovePolicy,
-    Refusal,
-    RefusalCode,
-    SlopeOfValue,
-    Split,
-    SumCells,
-    SumFitting,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-    TellModels,
-    TellMoments,
-    ValueLeaves,
-)
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
+from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
+from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
@@ -88,7 +81,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "scale": np.ones(shape[1]),
         },
         SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
-        EstimateValues: {**packed([], agreed), "split": Split.EVALUATION},
+        EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
         Describe: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
@@ -102,7 +95,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
-        ClassifyContexts: {"split": Split.TRAINING, "parameters": np.zeros((1, shape[1]))},
+        ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
     common = {"study": agreed.digest, "exchange": exchange}
     return kind(**{**common, **made, **changes})
@@ -176,7 +169,7 @@ def others_models(study, n_clients=1, variance=1.0):
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
 def test_every_query_has_its_answer_for_this_study_and_this_exchange(draw, kind):
     answer = ask(scored(door_to(draw(), study_of(kind))), kind, exchange=7)
-    assert type(answer) is ANSWERS[kind]
+    assert type(answer) is kind.answer
     assert (answer.study, answer.exchange) == (study_of(kind).digest, 7)
 
 
@@ -515,7 +508,7 @@ def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own
     for kind in HANDLERS:
         answer = ask(door, kind)
         if kind in needed:
-            assert type(answer) is ANSWERS[kind]
+            assert type(answer) is kind.answer
         else:
             assert reason(answer) == "NOT_IN_STUDY"
 
@@ -609,7 +602,7 @@ def is_a_row(door, direction):
 def undecided_for_one_row(door):
     """Parameters of a policy that is undecided between a0 and a1 near one training row only."""
     space = door._space
-    fitting = space.data.part(space.rows(Split.FITTING))
+    fitting = space.data.part(space.rows(RowSplit.FITTING))
     row = np.flatnonzero(fitting.actions == 0)[0]
     parameters = np.zeros((3, 6))
     parameters[2, -1] = -1e3
@@ -731,7 +724,7 @@ def left_after_subtraction(door, models):
 def test_sums_less_sums_are_over_many_rows_or_none(draw, n_rare):
     data = thinned(draw(400), 2, n_rare)
     door = door_to(data, limits=Limits())
-    solved = solve_outcomes(door.study, {"north": ask(door, SumOutcomes)})
+    solved = solve_outcomes(door.study, ask(door, SumOutcomes))
     models = {"models": solved.parameters, "supported": np.ones_like(solved.supported, float)}
     left = left_after_subtraction(door, models)
     n_left = left[-1, -1]
@@ -897,7 +890,7 @@ def test_a_rule_that_ends_its_process_is_a_failure_too(draw, kind):
 
 def is_an_answer(door, content):
     answer = decoded(door, door.handle(content))
-    assert type(answer) in {Refusal, *ANSWERS.values()}
+    assert type(answer) in {Refusal, *(query.answer for query in QUERIES)}
     assert answer.study == door.study.digest
 
 
@@ -918,7 +911,7 @@ extreme = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-320, 1e-200, 1e200, -1.7e308
     kind=st.sampled_from(list(HANDLERS)),
     values=st.lists(extreme, min_size=1, max_size=5),
     number=st.sampled_from([-(2**63), -1, 0, 3, 2**63 - 1]),
-    split=st.sampled_from(list(Split)),
+    split=st.sampled_from(list(RowSplit)),
 )
 def test_a_query_of_extreme_numbers_gets_an_answer(draw, kind, values, number, split):
     door = scored(door_to(draw(60), study_of(kind)))
@@ -931,7 +924,7 @@ def test_a_query_of_extreme_numbers_gets_an_answer(draw, kind, values, number, s
         elif content is float:
             fields[name] = values[0]
         else:
-            fields[name] = split if content is Split else number
+            fields[name] = split if content is RowSplit else number
     is_an_answer(door, codec.encode(kind(**fields)))
 
 
@@ -1071,7 +1064,7 @@ def no_scoring(*_args, **_options):
 
 
 @pytest.mark.parametrize("nuisances", [MARGINAL, LOCAL], ids=["federated", "local"])
-@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+@pytest.mark.parametrize("split", RowSplit, ids=lambda split: split.name.lower())
 def test_a_new_process_values_policies_without_scoring_again(
     draw, tmp_path, monkeypatch, split, nuisances
 ):
@@ -1225,19 +1218,19 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("split", Split, ids=lambda split: split.name.lower())
+@pytest.mark.parametrize("split", RowSplit, ids=lambda split: split.name.lower())
 def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
     moved = door_to(changed(data, data.rewards + plain._space._rows.dealt.set_apart))
     query = encoded_query(plain, EstimateValues, split=split)
     values = [scored(door).handle(query) for door in (plain, moved)]
-    assert (values[0] != values[1]) == (split is Split.EVALUATION)
+    assert (values[0] != values[1]) == (split is RowSplit.EVALUATION)
 
 
 def test_every_message_a_server_can_send_has_a_handler():
-    assert set(HANDLERS) == set(ANSWERS)
-    assert set(MESSAGES.values()) == {*ANSWERS, *ANSWERS.values(), Refusal}
+    assert set(HANDLERS) == set(QUERIES)
+    assert set(MESSAGES.values()) == {*QUERIES, *(query.answer for query in QUERIES), Refusal}
 
 
 def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
@@ -1247,11 +1240,11 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
     door = scored(door_to(data, study, limits=Limits(parameter_share=10)))
     space = door._space
     scores = space.scores.copy()
-    scores[space.rows(Split.EVALUATION)][:3, 1] = np.nan
+    scores[space.rows(RowSplit.EVALUATION)][:3, 1] = np.nan
     space.keep(replace(space._scored, values=scores))
     constants = np.zeros((2, study.n_actions, study.n_features + 1))
     constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second
     for exchange, told in ((8, 1), (9, 2)):
         fields = {**packed([], study), "linear": constants[:told]}
-        answer = ask(door, EstimateValues, exchange, split=Split.EVALUATION, **fields)
+        answer = ask(door, EstimateValues, exchange, split=RowSplit.EVALUATION, **fields)
         assert isinstance(answer, Refusal) == (told == 2)

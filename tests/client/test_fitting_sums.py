@@ -17,7 +17,8 @@ from test_door import (
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting, SumScores
+from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.message import RowSplit
 
 
 def fitting(data, **options):
@@ -89,7 +90,7 @@ def test_the_first_fold_has_enough_rows_for_it_is_the_difference(draw, more):
 
 @pytest.mark.parametrize("n_rows", [0, 1, 11, 12])
 @pytest.mark.parametrize("lacking", [False, True], ids=["only these", "all but these"])
-@pytest.mark.parametrize("split", [Split.VALIDATION, Split.FITTING], ids=["first", "others"])
+@pytest.mark.parametrize("split", [RowSplit.VALIDATION, RowSplit.FITTING], ids=["first", "others"])
 def test_so_has_each_action_with_scores_and_without(draw, split, lacking, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
@@ -109,7 +110,7 @@ def test_so_has_each_action_with_scores_and_without(draw, split, lacking, n_rows
 def test_two_actions_differ_in_enough_rows_of_the_fold(draw, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
-    inside = np.arange(space.n_training)[space.rows(Split.VALIDATION)]
+    inside = np.arange(space.n_training)[space.rows(RowSplit.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:40], 1] = known[inside[: 40 + n_rows], 2] = False
     told = ask(with_known(door, known), SumFitting)
@@ -123,7 +124,7 @@ def test_two_actions_differ_in_enough_rows_of_the_fold(draw, n_rows):
 def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_more(draw, n_rows):
     door = fitting(draw(900), limits=Limits())
     space = door._space
-    inside = np.arange(space.n_training)[space.rows(Split.VALIDATION)]
+    inside = np.arange(space.n_training)[space.rows(RowSplit.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:30], 0] = known[inside[30:60], 1] = known[inside[60 : 60 + n_rows], 2] = False
     told = ask(with_known(door, known), SumFitting)

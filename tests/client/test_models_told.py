@@ -5,19 +5,12 @@ from test_door import ask, door_to, others_models, reason, study_of, thinned
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.vocabulary import (
-    MOST_TARGETS,
-    N_PARTS,
-    ClassifierSums,
-    ClassifyContexts,
-    CompareModels,
-    Enrol,
-    Models,
-    ModelShifts,
-    Refusal,
-    Split,
-    TellModels,
-)
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.client_models import N_PARTS, Models, TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import Refusal
 from fedopl.study.study import NuisancePlan
 
 WHOLE = N_PARTS
@@ -344,7 +337,7 @@ def test_models_are_told_once_and_compared_once(draw):
 # --- contexts ------------------------------------------------------------------------------------
 
 
-def classified(door, *parameters, split=Split.TRAINING, **changes):
+def classified(door, *parameters, split=RowSplit.TRAINING, **changes):
     """What is told of the classifiers with these parameters."""
     fields = {"parameters": np.array(parameters, float), "split": split}
     return ask(door, ClassifyContexts, **fields, **changes)
@@ -380,7 +373,7 @@ def test_loss_pulls_and_hessian_are_those_of_a_loop_over_training_rows(draw, is_
 def test_shares_are_of_rows_set_apart(draw):
     data = weighted(draw)
     door = door_to(data, diagnosed())
-    told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=Split.EVALUATION)
+    told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=RowSplit.EVALUATION)
     apart = door._space._rows.dealt.set_apart
     weights = data.weights[apart] / data.weights[apart].sum()
     beyond = data.contexts[apart, 0] > 0.3
@@ -400,7 +393,7 @@ def test_a_share_is_rounded_by_chance_and_its_variance_follows_from_it(draw):
     errors, by_share = [], {}
     for angle in np.linspace(0, 2, 400):
         parameters = np.array([np.cos(angle), np.sin(angle), 0, 0, 0, 0])
-        told = classified(door, parameters, split=Split.EVALUATION)
+        told = classified(door, parameters, split=RowSplit.EVALUATION)
         count = told.target_share[0] * len(contexts)
         assert count / 5 == pytest.approx(round(count / 5), abs=1e-9)
         errors.append(count - (contexts @ parameters[:-1] > 0).sum())
@@ -416,8 +409,8 @@ def test_classifiers_that_take_the_same_rows_are_rounded_alike(draw):
     # Otherwise many of them, in one query or in many, would average the rounding out.
     door = door_to(draw(400), diagnosed(), limits=Limits())
     alike = [[scale, 0, 0, 0, 0, 1e-9 * scale] for scale in range(1, 6)]
-    told = classified(door, *alike, split=Split.EVALUATION)
-    again = classified(door, alike[2], [0, 1.0, 0, 0, 0, 0], split=Split.EVALUATION)
+    told = classified(door, *alike, split=RowSplit.EVALUATION)
+    again = classified(door, alike[2], [0, 1.0, 0, 0, 0, 0], split=RowSplit.EVALUATION)
     assert len({*told.target_share, again.target_share[0]}) == 1
     assert len({*told.target_share_variance, again.target_share_variance[0]}) == 1
 
@@ -469,7 +462,7 @@ def test_rows_needed_grow_with_the_targets(draw, more):
     share = 3 * 6 / (n_rows + more - 0.5)  # three targets need as many rows, or one more
     for n_targets in (2, 3):
         door = door_to(draw(300), study, limits=Limits(parameter_share=share))
-        for split in (Split.TRAINING, Split.EVALUATION):
+        for split in (RowSplit.TRAINING, RowSplit.EVALUATION):
             told = classified(door, *np.zeros((n_targets, 6)), split=split)
             if n_targets == 3 and more:
                 assert reason(told) == "TOO_MANY_PARAMETERS"
@@ -477,7 +470,7 @@ def test_rows_needed_grow_with_the_targets(draw, more):
                 assert told.told.tolist() == [1] * n_targets
 
 
-@pytest.mark.parametrize("split", [Split.FITTING, Split.VALIDATION], ids=lambda s: s.name)
+@pytest.mark.parametrize("split", [RowSplit.FITTING, RowSplit.VALIDATION], ids=lambda s: s.name)
 def test_other_rows_are_malformed(draw, split):
     assert reason(classified(door_to(draw(300), diagnosed()), SOME, split=split)) == "MALFORMED"
 
@@ -492,7 +485,7 @@ def test_there_is_a_target_and_there_are_not_too_many(draw):
 
 def test_without_rows_set_apart_there_is_no_share(draw):
     door = door_to(draw(300), diagnosed(evaluation_share=0.0))
-    assert reason(classified(door, np.zeros(6), split=Split.EVALUATION)) == "NOTHING_TO_SAY"
+    assert reason(classified(door, np.zeros(6), split=RowSplit.EVALUATION)) == "NOTHING_TO_SAY"
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -500,7 +493,7 @@ def test_shares_of_few_rows_are_not_told(draw, more):
     study = diagnosed(evaluation_share=0.05)
     n_apart = int(door_to(draw(300), study)._space.folds.set_apart.sum())
     door = door_to(draw(300), study, limits=Limits(minimum_cell=n_apart + more))
-    told = classified(door, np.zeros(6), split=Split.EVALUATION)
+    told = classified(door, np.zeros(6), split=RowSplit.EVALUATION)
     assert isinstance(told, Refusal) == bool(more)
     if more:
         assert reason(told) == "TOO_FEW_ROWS"

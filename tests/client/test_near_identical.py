@@ -11,7 +11,11 @@ from fedopl.client.answers.estimate_values import deciders
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.near_identical import first_near_identical
 from fedopl.client.disk.store import FolderStore
-from fedopl.messages.vocabulary import Describe, EstimateValues, Refusal, Split, TellModels
+from fedopl.messages.diagnosis.client_models import TellModels
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import Refusal
 
 LEAST = 5
 
@@ -105,13 +109,13 @@ def guarded(draw, **options):
     return scored(door_to(draw(400), limits=Limits(minimum_cell=LEAST), **options))
 
 
-def values(door, *counts, split=Split.EVALUATION, **changes):
+def values(door, *counts, split=RowSplit.EVALUATION, **changes):
     told = ask(door, EstimateValues, split=split, linear=beyond(door, split, *counts), **changes)
     assert not isinstance(told, Refusal)
     return told
 
 
-def exact(door, n_rows, split=Split.EVALUATION):
+def exact(door, n_rows, split=RowSplit.EVALUATION):
     """The value without any guard."""
     space = door._space
     codes = fedopl.LinearPolicy(beyond(door, split, n_rows)[0], ACTIONS, FEATURES).decide(
@@ -181,33 +185,33 @@ def test_only_policies_that_were_valued_are_remembered(draw):
     assert [int((decide(held_out) == 1).sum()) for decide in valued] == [0, 9, 20]
 
 
-@pytest.mark.parametrize("split", [Split.TRAINING, Split.FITTING, Split.VALIDATION])
+@pytest.mark.parametrize("split", [RowSplit.TRAINING, RowSplit.FITTING, RowSplit.VALIDATION])
 def test_one_row_of_the_split_is_too_few_however_many_others_differ(draw, split):
     # Ten training rows beyond differ, of which the first fold has a few.
     door = guarded(draw)
     space = door._space
-    policies = beyond(door, Split.TRAINING, 0, 10)
+    policies = beyond(door, RowSplit.TRAINING, 0, 10)
     codes = fedopl.LinearPolicy(policies[1], ACTIONS, FEATURES).decide(space.data.contexts)
     inside = int((codes[space.rows(split)] == 1).sum())
     told = ask(door, EstimateValues, split=split, linear=policies).means
-    assert (split is Split.VALIDATION) == (0 < inside < LEAST)
-    assert (told[0] == told[1]) == (split is Split.VALIDATION)
+    assert (split is RowSplit.VALIDATION) == (0 < inside < LEAST)
+    assert (told[0] == told[1]) == (split is RowSplit.VALIDATION)
 
 
 def test_splits_of_training_rows_share_what_is_remembered(draw):
     door = guarded(draw)
-    values(door, 0, split=Split.TRAINING)
-    policies = beyond(door, Split.TRAINING, 0, 3)
-    told = ask(door, EstimateValues, split=Split.FITTING, linear=policies, exchange=2).means
+    values(door, 0, split=RowSplit.TRAINING)
+    policies = beyond(door, RowSplit.TRAINING, 0, 3)
+    told = ask(door, EstimateValues, split=RowSplit.FITTING, linear=policies, exchange=2).means
     assert told[0] == told[1]
 
 
 def test_a_policy_near_one_that_was_described_is_valued_as_that_one(draw):
     door = guarded(draw)
-    nobody, few = beyond(door, Split.TRAINING, 0, 3)
+    nobody, few = beyond(door, RowSplit.TRAINING, 0, 3)
     assert not isinstance(ask(door, Describe, linear=nobody[None]), Refusal)
-    told = ask(door, EstimateValues, split=Split.TRAINING, linear=few[None])
-    assert told.means[0] == pytest.approx(exact(door, 0, Split.TRAINING))
+    told = ask(door, EstimateValues, split=RowSplit.TRAINING, linear=few[None])
+    assert told.means[0] == pytest.approx(exact(door, 0, RowSplit.TRAINING))
 
 
 def test_rules_and_parameters_that_differ_in_one_row_have_one_value(draw):
@@ -215,7 +219,7 @@ def test_rules_and_parameters_that_differ_in_one_row_have_one_value(draw):
     study = study_of(candidates=("rule",))
     for limits, alike in ((Limits(), True), (Limits.open(), False)):
         door = scored(door_to(draw(400), study, limits=limits, rules=rules))
-        always_a0 = beyond(door, Split.EVALUATION, 0)
+        always_a0 = beyond(door, RowSplit.EVALUATION, 0)
         told = ask(door, EstimateValues, linear=always_a0, rules=np.zeros(1))
         assert (told.means[0] == told.means[1]) == alike
 

@@ -12,7 +12,7 @@ from fedopl.client.door import Door
 from fedopl.client.rows.study_rows import without_rare
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.study.study import NuisancePlan, Study
 
 ACTIONS, FEATURES, MINIMUM = ("a", "b"), ("x", "y", "flag"), 5

@@ -28,7 +28,9 @@ from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import Enrol, Enrolment, Refusal, RefusalCode, SumOutcomes
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study
@@ -251,7 +253,7 @@ def test_two_nodes_with_one_name_are_both_heard_and_neither_is_believed(clock, d
     )
     nodes = [Node("north", place, [(delay, content)]) for place, delay in enumerate(delays, 1)]
     conversation = Conversation(study, transport_over(Road(clock, nodes)), Journal())
-    assert conversation.ask(Enrol, ["north"], Enrolment) == {}
+    assert conversation.each(Enrol(), ["north"]) == {}
     assert conversation.rounds[0].rejected == {"north": "answered 2 times"}
     assert clock.now < 12
 

@@ -13,7 +13,11 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages import bundle, codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import MESSAGES, Enrolment, Refusal, RefusalCode, ScoreSums, Values
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.vocabulary import MESSAGES
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study.study import NuisancePlan, Study, TrainingPlan

@@ -3,6 +3,7 @@ import enum
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar, get_origin
 
 import numpy as np
 import pytest
@@ -11,23 +12,19 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.messages import codec
-from fedopl.messages.derived_sizes import axis_sizes, queries_of
-from fedopl.messages.vocabulary import (
-    MESSAGES,
-    N_CUTS,
-    Axis,
-    Describe,
-    Enrol,
-    EstimateValues,
-    ImprovePolicy,
-    Refusal,
-    RefusalCode,
-    SlopeOfValue,
-    Split,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-)
+from fedopl.messages.combining import Combination, PerClient, combinations_of
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.evaluation.description import N_CUTS, Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.message import Asked, Axis, RowSplit
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed
 from fedopl.study.study import NuisancePlan, Study
 
@@ -67,9 +64,12 @@ def test_the_walk_sees_every_message_and_every_field():
     assert set(codec.FIELDS) == set(MESSAGES.values())
     for kind in MESSAGES.values():
         annotated = {
-            name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())
+            name
+            for base in kind.__mro__
+            for name, hint in vars(base).get("__annotations__", {}).items()
+            if get_origin(hint) is not ClassVar
         }
-        assert {name for name, _ in codec.FIELDS[kind]} == annotated - {"code"}
+        assert {name for name, _ in codec.FIELDS[kind]} == annotated
 
 
 def test_no_axis_counts_rows():
@@ -181,7 +181,9 @@ def decoded(answer, study):
 
 def value_query(study, exchange, rules=()):
     fields = {**packed([], study), "rules": np.array(rules, float)}
-    return EstimateValues(study=study.digest, exchange=exchange, split=Split.EVALUATION, **fields)
+    return EstimateValues(
+        study=study.digest, exchange=exchange, split=RowSplit.EVALUATION, **fields
+    )
 
 
 def describe_query(study, exchange, rules=()):
@@ -273,3 +275,12 @@ def assert_only_a_code(answer, door, study):
     for text in (SECRET, "Error", "Traceback", "Ada"):
         assert text.encode() not in answer
         assert text not in str(door.ledger.entries())
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
+def test_every_field_of_an_answer_says_how_clients_combine(query):
+    ways = combinations_of(query.answer)
+    assert set(ways) == {field for field, _ in codec.FIELDS[query.answer]} - {"study", "exchange"}
+    assert all(isinstance(way, Combination) for way in ways.values())
+    if query.asked is Asked.TOTAL:
+        assert not any(isinstance(way, PerClient) for way in ways.values())

@@ -11,14 +11,9 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages import codec
 from fedopl.messages.bundle import MAGIC, MOST_TOGETHER, bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import (
-    Enrol,
-    Enrolment,
-    OutcomeSums,
-    Refusal,
-    RefusalCode,
-    SumOutcomes,
-)
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
+from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.study.study import NuisancePlan, Study
 
 STUDY = Study(

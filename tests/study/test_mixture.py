@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.study.mixture import as_mixture, renormalised, skewness
+from fedopl.study.mixture import as_mixture, renormalised
+from fedopl.theory.skew import skewness
 
 ROWS = {"north": 600, "south": 300, "west": 100}
 

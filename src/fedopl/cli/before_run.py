@@ -149,7 +149,7 @@ def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
 
 def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
     if left.refusal:
-        from fedopl.messages.refusal_texts import in_words
+        from fedopl.messages.refusal import in_words
 
         return f"── {left.query} → refused ({left.refusal}): {in_words(left.refusal).why}\n"
     lines = [f"── {left.query} → {left.answer}, {left.n_bytes:,} bytes"]

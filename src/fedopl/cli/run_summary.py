@@ -24,7 +24,7 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
 
 
 def _refusals(finished: "Record") -> str:
-    from fedopl.messages.refusal_texts import in_words
+    from fedopl.messages.refusal import in_words
 
     lines = [
         f"{name} did not answer exchange {exchange} ({why}): {in_words(why).why}. "

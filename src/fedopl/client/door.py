@@ -36,45 +36,25 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
-from fedopl.messages.derived_sizes import decoder_of, queries_of
-from fedopl.messages.vocabulary import (
-    N_OWN_CANDIDATES,
-    BinCounts,
-    CellSums,
-    ClassifierSums,
-    ClassifyContexts,
-    CompareModels,
-    CountBins,
-    Describe,
-    Description,
-    Enrol,
-    Enrolment,
-    EstimateValues,
-    ImprovedPolicy,
-    ImprovePolicy,
-    LeafValues,
-    Message,
-    Models,
-    ModelShifts,
-    OutcomeSums,
-    PairSums,
-    Refusal,
-    RefusalCode,
-    ScoreMoments,
-    ScoreSums,
-    Slope,
-    SlopeOfValue,
-    Split,
-    SumCells,
-    SumFitting,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-    TellModels,
-    TellMoments,
-    ValueLeaves,
-    Values,
-)
+from fedopl.messages.derived_sizes import decoder_of
+from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.client_models import Models, TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
+from fedopl.messages.evaluation.description import Describe, Description
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.pair_sums import PairSums, SumPairs
+from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
+from fedopl.messages.message import Message, RowSplit
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.trees.bin_counts import BinCounts, CountBins
+from fedopl.messages.trees.cell_sums import CellSums, SumCells
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
+from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.kinds import Policy
 from fedopl.policies.trees.growing import n_levels
 from fedopl.study.study import Study
@@ -245,7 +225,7 @@ class Door:
     def _fitting_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
         space = self._space
-        parts = (space.rows(Split.FITTING), space.rows(Split.VALIDATION))
+        parts = (space.rows(RowSplit.FITTING), space.rows(RowSplit.VALIDATION))
         check_parts(np.isfinite(space.scores), parts, space.rows_needed)
         return ScoreSums, vars(space.fitting_means())
 
@@ -281,7 +261,7 @@ class Door:
     def _slope(self, query: SlopeOfValue) -> tuple[type[Message], dict[str, Any]]:
         self._check_sums()
         space = self._space
-        rows = space.rows(Split.FITTING)
+        rows = space.rows(RowSplit.FITTING)
         slope, n_effective = value_slope(
             space.data, space.scores, rows, query.parameters, query.temperature
         )

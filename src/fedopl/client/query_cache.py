@@ -4,7 +4,7 @@ import hashlib
 from functools import lru_cache
 
 from fedopl.messages.codec import Decoder
-from fedopl.messages.vocabulary import Message
+from fedopl.messages.message import Message
 
 # A few queries travel together; large ones are decoded by each client rather than kept.
 MOST_QUERIES, MOST_BYTES = 8, 1 << 16

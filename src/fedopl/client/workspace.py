@@ -30,7 +30,8 @@ from fedopl.client.scoring.outcome import action_blocks, models_from
 from fedopl.client.scoring.scoring import STORED, Scored, Scoring
 from fedopl.client.scoring.support import Support
 from fedopl.client.table.logged_data import LoggedData, folder_of
-from fedopl.messages.vocabulary import RefusalCode, Split
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import Policy
 from fedopl.solvers.least_squares import LinearModels
 from fedopl.study.study import Study
@@ -102,18 +103,18 @@ class Workspace:
     @property
     def training(self) -> slice:
         """The rows that may be learned from, where rows are in memory."""
-        return self.rows(Split.TRAINING)
+        return self.rows(RowSplit.TRAINING)
 
     @property
     def n_training(self) -> int:
         """How many rows may be learned from."""
-        return self.n_rows(Split.TRAINING)
+        return self.n_rows(RowSplit.TRAINING)
 
-    def rows(self, split: Split) -> slice:
+    def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""
         return self._rows.whole.rows(split)
 
-    def n_rows(self, split: Split) -> int:
+    def n_rows(self, split: RowSplit) -> int:
         """How many rows a split has."""
         return self._rows.n_rows(split)
 
@@ -272,7 +273,7 @@ class Workspace:
     @cached_property
     def _own_models(self) -> LinearModels:
         """Outcome models of these rows alone."""
-        apart = self.n_rows(Split.EVALUATION) > 0
+        apart = self.n_rows(RowSplit.EVALUATION) > 0
         return models_from(self._rows.fold_sums(), self.study.nuisances.outcome, apart=apart)
 
     def _learned_alone(
@@ -304,9 +305,9 @@ class Workspace:
         over all tell one side by the other.
         """
         first = np.zeros(self.n_training, np.int64)
-        first[self.rows(Split.VALIDATION)] = 1
+        first[self.rows(RowSplit.VALIDATION)] = 1
         data = self.without_rare(first)
-        return score_means(data, self.scores, self.rows(Split.FITTING), self.blocks)
+        return score_means(data, self.scores, self.rows(RowSplit.FITTING), self.blocks)
 
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
         """Training rows for the iterative oracle, made once for each standardisation."""

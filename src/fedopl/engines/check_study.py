@@ -11,7 +11,7 @@ from fedopl.client.client_file import Client, read_clients
 from fedopl.client.inspect_table import Examined, Feature, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
-from fedopl.messages.refusal_texts import in_words
+from fedopl.messages.refusal import in_words
 from fedopl.policies.kinds import Policy
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_mixture, read_study

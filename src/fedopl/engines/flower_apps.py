@@ -23,7 +23,8 @@ from fedopl.client.door import Door
 from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
-from fedopl.messages.vocabulary import Axis, Refusal, RefusalCode
+from fedopl.messages.message import Axis
+from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.results.run_folder import FAILURE, save_record

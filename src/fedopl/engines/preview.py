@@ -14,7 +14,9 @@ from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import Axis, Message, Refusal, SumCells
+from fedopl.messages.message import Axis, Message
+from fedopl.messages.refusal import Refusal
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.kinds import Policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.grid import cell_names

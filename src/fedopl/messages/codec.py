@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.errors import WireError
-from fedopl.messages.vocabulary import MESSAGES, VERSION, Axis, Message
+from fedopl.messages.message import VERSION, Axis, Message
+from fedopl.messages.vocabulary import MESSAGES
 
 MAGIC = b"fopl"
 DIGEST_BYTES = 32
@@ -41,8 +42,11 @@ class WrongVersionError(WireError):
 
 
 def _content(hint: Any) -> Field:
-    metadata = getattr(hint, "__metadata__", None)
-    return tuple(metadata[0]) if metadata else hint
+    first, *_ = getattr(hint, "__metadata__", (None,))
+    if isinstance(first, tuple):
+        return first  # the axes of an array
+    number: type = getattr(hint, "__origin__", hint)  # whatever else is said about it
+    return number
 
 
 def _fields_of(message: type[Message]) -> tuple[tuple[str, Field], ...]:

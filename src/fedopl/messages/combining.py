@@ -1,12 +1,55 @@
-"""Weighing answers by the mixture. Sums go by sorted names: floats depend on order."""
+"""How the clients' answers to one query become a total: every answer field declares its way."""
 
-from collections.abc import Iterator, Mapping
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.message import AnswerType, Message
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Added up over clients, whatever they weigh."""
+
+
+@dataclass(frozen=True)
+class WeightedMean:
+    """Σ_c λ_c · x_c, with λ the agreed weights of those who answered."""
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """Means something for its own client alone, so there is no total."""
+
+
+Combination = Sum | WeightedMean | PerClient
+
+
+def combinations_of(answer: type[Message]) -> dict[str, Combination]:
+    """How each field of this answer combines; what every message carries has no say."""
+    hints = typing.get_type_hints(answer, include_extras=True)
+    own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
+    return {name: hints[name].__metadata__[-1] for name in own}
+
+
+def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) -> AnswerType:
+    """The total of these answers, in which every field is combined as it declares."""
+    kind = type(next(iter(answers.values())))
+    total: dict[str, Any] = {}
+    for name, combination in combinations_of(kind).items():
+        arrays = {client: getattr(answer, name) for client, answer in answers.items()}
+        if isinstance(combination, PerClient):
+            raise TypeError(f"{kind.__name__}.{name} has no total")
+        is_sum = isinstance(combination, Sum)
+        total[name] = plain_sum(arrays) if is_sum else weighted_sum(weights, arrays)
+    return kind(**total)
 
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:
     """Σ_c λ_c · array_c; a client's weight is the server's, whatever the client says."""
+    # Sorted: float sums depend on order, and answers arrive in any order.
     return _sum_of(weights[name] * arrays[name] for name in sorted(arrays))
 
 
@@ -15,8 +58,9 @@ def plain_sum(arrays: Mapping[str, FloatArray]) -> FloatArray:
     return _sum_of(arrays[name] for name in sorted(arrays))
 
 
-def _sum_of(parts: Iterator[FloatArray]) -> FloatArray:
-    total = 0.0 + next(parts)
-    for part in parts:
+def _sum_of(parts: Iterable[FloatArray]) -> FloatArray:
+    remaining = iter(parts)
+    total = 0.0 + next(remaining)
+    for part in remaining:
         total += part
     return total

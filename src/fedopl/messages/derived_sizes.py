@@ -1,77 +1,24 @@
-"""What follows from a study: which queries it needs, and how large their arrays are.
-
-Many clients of one study may be in one process, so it is worked out once for all of them.
-"""
+"""How large the arrays of a study's messages are: agreed sizes, none of which depends on rows."""
 
 from functools import lru_cache
 
 from fedopl.messages.codec import Decoder, Sizes
-from fedopl.messages.vocabulary import (
-    CHANCE_CUTS,
-    MOST_CLIENTS,
-    MOST_DIAGNOSED,
-    MOST_TARGETS,
-    N_CUTS,
-    N_FINE_BINS,
-    N_OWN_CANDIDATES,
-    N_PARTS,
-    Axis,
-    ClassifyContexts,
-    CompareModels,
-    CountBins,
-    Describe,
-    Enrol,
-    EstimateValues,
-    ImprovePolicy,
-    Message,
-    SlopeOfValue,
-    SumCells,
-    SumFitting,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-    TellModels,
-    TellMoments,
-    ValueLeaves,
-)
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
+from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
+from fedopl.messages.message import Axis
+from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.tree_plan import MOST_BINS
 from fedopl.study.study import Study
 
-# What follows from so many studies is kept.
-STUDIES_AT_HAND = 16
 
-
-@lru_cache(STUDIES_AT_HAND)
-def queries_of(study: Study) -> frozenset[type[Message]]:
-    """The queries this study needs; a client answers no others."""
-    needed: set[type[Message]] = {Enrol, SumScores, EstimateValues}
-    if study.nuisances.kind == "federated":
-        needed.add(SumOutcomes)
-    if study.describe:
-        needed.add(Describe)
-    if study.diagnose:
-        needed |= {TellModels, CompareModels, ClassifyContexts, TellMoments}
-    if study.mixture.kind == "path":
-        needed.add(SumFitting)
-    if study.policy == "tree" and study.tree.thresholds == "grid":
-        needed |= {CountBins, SumCells} if study.cut_columns else {SumCells}
-    if study.values_leaves:
-        needed.add(ValueLeaves)
-    if study.policy == "linear":
-        own: dict[str, type[Message]] = {
-            "csoaa-sgd": ImprovePolicy,
-            "csoaa-vw": ImprovePolicy,
-            "wap": SumPairs,
-            "direct": SlopeOfValue,
-        }
-        needed |= {own[study.oracle]} if study.oracle in own else set()
-    return frozenset(needed)
-
-
-@lru_cache(STUDIES_AT_HAND)
+# Many clients of one study may be in one process, so it is worked out once for all of them.
+@lru_cache(16)
 def decoder_of(study: Study) -> Decoder:
     """What reads the messages of this study."""
     return Decoder(axis_sizes(study))
@@ -115,12 +62,3 @@ def axis_sizes(study: Study) -> Sizes:
         sizes[axis] = range(0, most + 1)
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
     return sizes
-
-
-def most_candidates(study: Study) -> int:
-    """How many policies one query may ask about: constant arms, the study's own, and two more.
-
-    Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
-    """
-    own = study.n_actions + len(study.candidates) + 2
-    return max(own, MOST_DIAGNOSED) if study.diagnose else own

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.messages.refusal_texts import in_words
+from fedopl.messages.refusal import in_words
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
 from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import listed, percent, plain, plural

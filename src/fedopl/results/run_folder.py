@@ -31,7 +31,9 @@ import numpy as np
 from fedopl.base.errors import FedoplError, StorageError
 from fedopl.base.estimates import Estimate
 from fedopl.base.files import write_atomically
-from fedopl.messages.vocabulary import Description, Message, ScoreSums
+from fedopl.messages.evaluation.description import Description
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.message import Message
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.saving import policy_json
 from fedopl.policies.trees.grid import Grid

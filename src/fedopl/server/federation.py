@@ -3,21 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.messages.faults import fault_in_outcome_sums, fault_in_score_sums
-from fedopl.messages.vocabulary import (
-    CellSums,
-    Enrol,
-    Enrolment,
-    OutcomeSums,
-    ScoreSums,
-    SumOutcomes,
-    SumScores,
-    Values,
-)
+from fedopl.messages.combining import combined
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.message import Query
+from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import agreed_grid
@@ -26,7 +23,7 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.federated_outcomes import OutcomeModels, solve_outcomes
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
-from fedopl.server.exchange.conversation import Answers, Conversation, Progress, Question
+from fedopl.server.exchange.conversation import Answers, Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
@@ -163,22 +160,15 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
     Both are asked for on one trip: whoever does not enrol has its sums left out.
     """
     study = conversation.study
-    questions = [Question(Enrol, Enrolment, {})]
-    if study.nuisances.kind == "federated":
-        questions.append(Question(SumOutcomes, OutcomeSums, {}))
-    enrolled, *sums = conversation.ask_together(conversation.transport.clients, *questions)
-    enrolled = conversation.drop(
-        enrolled, lambda answer: None if answer.n_rows > 0 else "enrolled without a row"
-    )
+    queries = [query() for query in (Enrol, SumOutcomes) if query.needed(study)]
+    enrolled, *sums = conversation.together(conversation.transport.clients, *queries)
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     if not sums:
         return rows, OutcomeModels.none(study)
-    usable = conversation.drop_by_name(
-        sums[0],
-        lambda name, answer: fault_in_outcome_sums(answer) if name in rows else "did not enrol",
-    )
+    usable = conversation.drop(sums[0], lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them.
-    return rows, solve_outcomes(study, conversation.require_quorum(usable, share=0))
+    total = combined(conversation.require_quorum(usable, share=0), weights={})
+    return rows, solve_outcomes(study, total)
 
 
 def _score(
@@ -190,11 +180,9 @@ def _score(
     """
     study = conversation.study
     supported = models.supported.astype(np.float64)
-    fields = {"models": models.parameters, "supported": supported}
-    questions = [Question(SumScores, ScoreSums, fields)]
+    queries: list[Query[Any]] = [SumScores(models=models.parameters, supported=supported)]
     if cells_come_along(study):
-        questions.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
-    answers, *cells = conversation.ask_together(rows, *questions)
-    answers = conversation.drop(answers, lambda answer: fault_in_score_sums(answer, study))
+        queries.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
+    answers, *cells = conversation.together(rows, *queries)
     statistics = ScoreStatistics(study=study, sums=conversation.require_quorum(answers))
     return statistics, cells[0] if cells else None

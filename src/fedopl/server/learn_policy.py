@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fedopl.messages.vocabulary import Split
+from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import Policy
 from fedopl.results.mixture_search import Search, weights_of
 from fedopl.results.policy_names import LEARNED
@@ -96,7 +96,7 @@ def _tree(task: Task) -> Learned:
 def _finite(task: Task) -> Learned:
     """The candidate of the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
-    answers = candidates.ask(setting, task.conversation, Split.TRAINING)
+    answers = candidates.ask(setting, task.conversation, RowSplit.TRAINING)
     statistics = FiniteStatistics.of_answers(candidates.names(), answers)
     search = _search_among(task, statistics)
     setting = _weighed(setting, search)
@@ -119,9 +119,9 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
         return None
     names = candidates.names()
     fitting = FiniteStatistics.of_answers(
-        names, candidates.ask(setting, task.conversation, Split.FITTING)
+        names, candidates.ask(setting, task.conversation, RowSplit.FITTING)
     )
-    kept_back = candidates.ask(setting, task.conversation, Split.VALIDATION)
+    kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
     return follow_path(within, plan, fitting, picking(names, kept_back), most=len(names) + 1)

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.derived_sizes import most_candidates
-from fedopl.messages.faults import fault_in_values
-from fedopl.messages.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
+from fedopl.messages.evaluation.policy_values import EstimateValues, Values, most_candidates
+from fedopl.messages.message import Query, RowSplit
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.packing import in_message_order, packed
@@ -20,7 +19,7 @@ from fedopl.server.aggregate.evaluation import gain_table, value_table
 from fedopl.server.aggregate.group_decisions import described, describing
 from fedopl.server.aggregate.leaf_table import leaf_rows, valuing_leaves
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Answers, Conversation, Question
+from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.study.study import Study
 
 
@@ -61,10 +60,9 @@ class Candidates:
         arm = constant_policy(action, self.study.actions, self.study.features)
         self.add(arm_name(action), arm)
 
-    def ask(self, setting: Setting, conversation: Conversation, split: Split) -> Answers[Values]:
+    def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """What all candidates are worth to every client, on rows of this split."""
-        (told,) = conversation.ask_together(setting.weights, self._question(split))
-        return conversation.require_quorum(self._checked(conversation, told))
+        return conversation.require_quorum(conversation.each(self._query(split), setting.weights))
 
     def evaluate(
         self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
@@ -73,28 +71,28 @@ class Candidates:
 
         No values are claimed where no rows were held out.
         """
-        tree, questions = self.policies.get(chosen), {}
+        tree = self.policies.get(chosen)
+        queries: dict[str, Query[Any]] = {}
         if self.study.evaluation_share:
-            questions["values"] = self._question(Split.EVALUATION)
+            queries["values"] = self._query(RowSplit.EVALUATION)
         if describe:
-            questions["described"] = describing(setting, self._fields([chosen]))
+            queries["described"] = describing(setting, self._fields([chosen]))
         if describe and self.study.values_leaves and isinstance(tree, TreePolicy):
-            questions["leaves"] = valuing_leaves(tree)
-        if not questions:
+            queries["leaves"] = valuing_leaves(tree)
+        if not queries:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
-        found = conversation.ask_together(setting.weights, *questions.values())
-        told = dict(zip(questions, found, strict=True))
+        found = conversation.together(setting.weights, *queries.values())
+        told = dict(zip(queries, found, strict=True))
         answers = told.get("values")
-        answers = None if answers is None else self._checked(conversation, answers)
         values, gains = self._tables(setting, conversation, answers, chosen)
         leaves: tuple[LeafRow, ...] = ()
         if isinstance(tree, TreePolicy):
-            leaves = leaf_rows(tree, conversation, told.get("leaves"), setting.weights)
+            leaves = leaf_rows(tree, told.get("leaves"), setting.weights)
         return Evaluated(
             values=values,
             gains=gains,
             answers=answers,
-            described=described(setting, conversation, told.get("described")),
+            described=described(setting, told.get("described")),
             leaves=leaves,
         )
 
@@ -118,18 +116,14 @@ class Candidates:
         """In the order in which clients answer; rules come last."""
         return in_message_order(self.policies) + self.rules
 
-    def _fields(self, names: list[str]) -> dict[str, FloatArray]:
+    def _fields(self, names: list[str]) -> dict[str, Any]:
         """The fields that carry these candidates."""
         policies = [self.policies[name] for name in names if name in self.policies]
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed(policies, self.study, rules)
 
-    def _question(self, split: Split) -> Question:
+    def _query(self, split: RowSplit) -> EstimateValues:
         names, most = self.names(), most_candidates(self.study)
         if len(names) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        return Question(EstimateValues, Values, {"split": split, **self._fields(names)})
-
-    def _checked(self, conversation: Conversation, answers: Answers[Values]) -> Answers[Values]:
-        n_expected = len(self.names()) + N_OWN_CANDIDATES
-        return conversation.drop(answers, lambda answer: fault_in_values(answer, n_expected))
+        return EstimateValues(split=split, **self._fields(names))

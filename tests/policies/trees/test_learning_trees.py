@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 
 import fedopl
-from fedopl import TreePlan
 from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, leaf_positions, nodes_of
+from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.server.federation import run_study
 
 ACTIONS = ("none", "some", "all")

@@ -11,7 +11,8 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.vocabulary import MOST_TARGETS, ClassifierSums, ClassifyContexts, Split
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
+from fedopl.messages.message import RowSplit
 from fedopl.server.diagnosis import context_classifier
 from fedopl.server.diagnosis.context_classifier import tell_apart
 
@@ -193,7 +194,7 @@ def test_who_tells_no_share_is_left_out_of_the_bound():
     last = ClassifyContexts(
         study=conversation.study.digest,
         exchange=0,
-        split=Split.EVALUATION,
+        split=RowSplit.EVALUATION,
         parameters=np.array([honest.parameters]),
     )
     shares = {}

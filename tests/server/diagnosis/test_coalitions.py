@@ -8,7 +8,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
-from fedopl.messages.vocabulary import Split as Rows
+from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.policy_names import LOCAL

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from test_shifts import TRIO, edited, of, talk
 
-from fedopl.messages.vocabulary import ScoreMoments, ScoreSums, SumScores
+from fedopl.messages.diagnosis.score_moments import ScoreMoments
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.server.diagnosis.second_moments import ask_for_moments
 
 
@@ -15,7 +16,7 @@ def scored(conversation):
     study = conversation.study
     shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
     models = {"models": np.zeros(shape), "supported": np.ones(shape[:2])}
-    conversation.ask(SumScores, TRIO.clients, ScoreSums, **models)
+    conversation.each(SumScores(**models), TRIO.clients)
     return conversation
 
 

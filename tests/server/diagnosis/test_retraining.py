@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.messages.vocabulary import Split as Rows
+from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.results.policy_names import LEARNED
 from fedopl.results.sums.any_mixture import solve_for

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.messages.vocabulary import Split as Rows
+from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.results.sums.any_mixture import solve_for

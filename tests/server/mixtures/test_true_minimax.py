@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from true_trees import true_trees
 
-from fedopl.messages.vocabulary import Split as Rows
+from fedopl.messages.message import RowSplit as Rows
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.server.mixtures.minimax import minimax_weights, regrets_by_asking, regrets_from_cells
 from fedopl.simulation.worlds import alike_world, outcome_shift

@@ -16,17 +16,19 @@ from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import ClassifyContexts, RefusalCode, Split
+from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
 
 
 def classify(space: Workspace, query: ClassifyContexts, limits: Limits) -> dict[str, Any]:
     """The fields of ClassifierSums, for the split that was asked about."""
-    if query.split not in (Split.TRAINING, Split.EVALUATION):
+    if query.split not in (RowSplit.TRAINING, RowSplit.EVALUATION):
         raise RefusedError(RefusalCode.MALFORMED)
     needed = limits.rows_needed(query.parameters.size)
     if space.n_training < needed:
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-    if query.split is Split.TRAINING:
+    if query.split is RowSplit.TRAINING:
         by_target = _slopes(space, query.parameters, needed)
     else:
         by_target = _shares(space, query.parameters, limits.minimum_cell)
@@ -80,7 +82,7 @@ def _slopes_of(
 
 def _shares(space: Workspace, parameters: FloatArray, minimum_cell: int) -> list[dict[str, Any]]:
     """The share of held-out rows that each classifier takes for its target's."""
-    rows = space.rows(Split.EVALUATION)
+    rows = space.rows(RowSplit.EVALUATION)
     n_rows = rows.stop - rows.start
     if not n_rows:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)

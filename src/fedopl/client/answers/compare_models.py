@@ -15,7 +15,9 @@ from fedopl.client.answers.tell_models import WHOLE, Models
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import N_PARTS, CompareModels, RefusalCode
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.refusal import RefusalCode
 from fedopl.theory import discrete
 from fedopl.theory.gaussian import gaussian_outcome_kl
 

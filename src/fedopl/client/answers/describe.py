@@ -14,7 +14,9 @@ from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import Describe, RefusalCode, Split
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
 
 ROWS_PER_BLOCK = 1 << 14
 
@@ -54,7 +56,7 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
 
 def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None:
     """Refuse a policy that differs in a few rows from any valued or described before."""
-    what = told_on(Split.TRAINING)
+    what = told_on(RowSplit.TRAINING)
     asked = policies_in(query)
     parts = (
         (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))

@@ -14,7 +14,10 @@ from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import Describe, EstimateValues, RefusalCode, Split
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.packing import FIELDS, RULES, unpacked
 
 
@@ -29,7 +32,7 @@ def estimate_candidates(
     if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     own: list[Decides] = []
-    if query.split is Split.EVALUATION:
+    if query.split is RowSplit.EVALUATION:
         own = [space.local_policy.decide]
     told = deciders(space, policies_in(query))
     places: IntArray = np.arange(len(told))
@@ -78,16 +81,16 @@ def _told_apart(
     return [every[place] for place in used], places
 
 
-def told_on(split: Split) -> str:
+def told_on(split: RowSplit) -> str:
     """Under which name policies are remembered: splits of the training rows overlap."""
-    return "held out" if split is Split.EVALUATION else "training"
+    return "held out" if split is RowSplit.EVALUATION else "training"
 
 
-def _compared(space: Workspace, split: Split) -> Iterator[tuple[FloatArray, BoolArray]]:
+def _compared(space: Workspace, split: RowSplit) -> Iterator[tuple[FloatArray, BoolArray]]:
     """Rows on which policies have to differ, and which of them they are valued on."""
     for chunk in space.unscored_chunks():
         rows = chunk.rows(split)
-        seen = rows if split is Split.EVALUATION else chunk.training
+        seen = rows if split is RowSplit.EVALUATION else chunk.training
         valued = np.zeros(seen.stop - seen.start, bool)
         valued[rows.start - seen.start : rows.stop - seen.start] = True
         yield chunk.data.contexts[seen], valued
@@ -108,7 +111,7 @@ class _LeftOut:
         self._all += np.array([len(known), _sum(drawn)], np.uint64)
         self._known += np.array([known.sum(), _sum(drawn[known])], np.uint64)
 
-    def check(self, space: Workspace, split: Split, least: int) -> None:
+    def check(self, space: Workspace, split: RowSplit, least: int) -> None:
         """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
 
         Rows without a score are left out: two answers about one policy would tell of the few

@@ -18,7 +18,8 @@ from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.propensity import logistic_classifier
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import N_PARTS, RefusalCode
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers import least_squares
 
 # Models come in the order of the part they were fitted without; the last is of all rows.

@@ -17,7 +17,11 @@ from fedopl.client.local.local_tree import as_shares
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.vocabulary import CountBins, RefusalCode, Split, SumCells, ValueLeaves
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.trees.bin_counts import CountBins
+from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.growing import DONE
@@ -90,12 +94,12 @@ def value_leaves(
     """The fields of LeafValues; leaves with few rows are hidden, and never just a few rows."""
     study = space.study
     root = _tree(space, query.tree, range(study.n_actions))
-    if not space.n_rows(Split.EVALUATION):
+    if not space.n_rows(RowSplit.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     decided = np.array([node.action for node in nodes_of(root) if isinstance(node, Leaf)])
     found = _Leaves(len(decided), study.n_actions)
     for chunk in space.chunks():
-        rows = chunk.rows(Split.EVALUATION)
+        rows = chunk.rows(RowSplit.EVALUATION)
         leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
         found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.groups(rows))
     told = _told_leaves(found.counts, decided, needed)
@@ -211,7 +215,7 @@ def _check_leaves(space: Workspace, numbers: FloatArray, told: BoolArray, needed
         root, shown = _tree(space, item["tree"], range(study.n_actions)), item["told"] > 0
 
         def of(chunk: Chunk) -> IntArray:
-            contexts = chunk.data.contexts[chunk.rows(Split.EVALUATION)]
+            contexts = chunk.data.contexts[chunk.rows(RowSplit.EVALUATION)]
             leaf = leaf_positions(root, study.columns, contexts)
             return np.where(shown[leaf], leaf, len(shown))
 

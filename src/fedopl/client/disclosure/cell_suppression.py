@@ -27,7 +27,7 @@ from fedopl.client.disclosure.secondary_suppression import (
     has_small_cut,
     suppressed_cells,
 )
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, largest_error
 

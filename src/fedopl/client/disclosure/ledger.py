@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.messages.codec import ARRAYS
-from fedopl.messages.vocabulary import Message, Refusal
+from fedopl.messages.message import Message
+from fedopl.messages.refusal import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from fedopl.base.errors import OptionError
 from fedopl.base.validation import Checked
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Grants
 
 

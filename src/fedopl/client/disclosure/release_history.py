@@ -10,7 +10,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays, Store
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.refusal import RefusalCode
 
 
 class ReleaseHistory:

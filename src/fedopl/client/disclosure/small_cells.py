@@ -13,7 +13,8 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.messages.vocabulary import Message, Refusal, RefusalCode
+from fedopl.messages.message import Message
+from fedopl.messages.refusal import Refusal, RefusalCode
 
 ROWS_PER_BLOCK = 8192
 

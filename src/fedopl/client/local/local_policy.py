@@ -8,7 +8,7 @@ from fedopl.client.local.local_tree import tree_alone
 from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.study_rows import DealtRows
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy

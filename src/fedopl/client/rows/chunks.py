@@ -12,7 +12,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.messages.vocabulary import Split
+from fedopl.messages.message import RowSplit
 
 # Of rows on disk, so many are in memory at a time.
 ROWS_PER_CHUNK = 1 << 15
@@ -60,14 +60,14 @@ class Chunk:
         """The rows that may be learned from."""
         return slice(0, self.folds.begins[-2])
 
-    def rows(self, split: Split) -> slice:
+    def rows(self, split: RowSplit) -> slice:
         """The rows of a split."""
         begins = self.folds.begins
-        if split is Split.EVALUATION:
+        if split is RowSplit.EVALUATION:
             return slice(begins[-2], begins[-1])
-        if split is Split.VALIDATION:
+        if split is RowSplit.VALIDATION:
             return slice(0, begins[1])
-        return slice(begins[1] if split is Split.FITTING else 0, begins[-2])
+        return slice(begins[1] if split is RowSplit.FITTING else 0, begins[-2])
 
     def cells(self) -> IntArray:  # (n_rows,)
         """The fold and action of each row, as one number; rows set apart come behind all folds."""

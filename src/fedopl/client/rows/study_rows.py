@@ -17,7 +17,9 @@ from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, in_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
 from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.messages.vocabulary import N_PARTS, RefusalCode, Split
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study
 
 
@@ -129,18 +131,18 @@ class DealtRows:
         """How many folds rows are dealt to."""
         return len(self.counts) - 1
 
-    def n_rows(self, split: Split) -> int:
+    def n_rows(self, split: RowSplit) -> int:
         """How many rows a split has."""
         return self._sizes[split]
 
     @cached_property
-    def _sizes(self) -> dict[Split, int]:
+    def _sizes(self) -> dict[RowSplit, int]:
         first, *others, apart = self.counts.sum(axis=1).tolist()
         return {
-            Split.TRAINING: first + sum(others),
-            Split.FITTING: sum(others),
-            Split.VALIDATION: first,
-            Split.EVALUATION: apart,
+            RowSplit.TRAINING: first + sum(others),
+            RowSplit.FITTING: sum(others),
+            RowSplit.VALIDATION: first,
+            RowSplit.EVALUATION: apart,
         }
 
     # --- values that would give a few of them away ---------------------------------------------

@@ -19,7 +19,7 @@ from fedopl.client.scoring.chances import Chances
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.scoring.support import Support, SupportSums
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers.least_squares import LinearModels
 
 # What is stored beside the scores themselves.

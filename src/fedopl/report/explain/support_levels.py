@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.vocabulary import CHANCE_CUTS
+from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.results.record import Record
 
 THIN, FAIR = 30, 100  # effective rows

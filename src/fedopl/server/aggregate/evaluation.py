@@ -8,7 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.messages.vocabulary import Values
+from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import GainRow, GainTable, ValueRow, ValueTable
 from fedopl.study.mixture import Weights, renormalised
 

@@ -1,14 +1,12 @@
 """Outcome models for the whole federation, from sums that clients agreed to share."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.combining import plain_sum
-from fedopl.messages.vocabulary import OutcomeSums
+from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.solvers import least_squares
 from fedopl.study.study import Study
 
@@ -27,15 +25,13 @@ class OutcomeModels:
         return cls(parameters=np.empty(shape), supported=np.empty(shape[:2], np.bool_))
 
 
-def solve_outcomes(study: Study, answers: Mapping[str, OutcomeSums]) -> OutcomeModels:
+def solve_outcomes(study: Study, total: OutcomeSums) -> OutcomeModels:
     """Fit each fold's models on the sums of all other folds, of all clients."""
-    sums = plain_sum({name: answer.sums for name, answer in answers.items()})
-    squared = plain_sum({name: answer.squared_weights for name, answer in answers.items()})
-    others = least_squares.sums_of_others(sums, and_of_all=True)
+    others = least_squares.sums_of_others(total.sums, and_of_all=True)
     if study.nuisances.outcome == "ols":
         models = least_squares.ordinary(others)
     else:
-        squared = least_squares.sums_of_others(squared, and_of_all=True)
+        squared = least_squares.sums_of_others(total.squared_weights, and_of_all=True)
         rows = least_squares.effective_rows(others[..., -2, -2], squared)
         models = least_squares.ridge(others, rows)
     # An action has a model in every fold or in none: support by fold would tell folds apart.

@@ -5,9 +5,7 @@ import math
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.combining import plain_sum
-from fedopl.messages.faults import fault_in_counts
-from fedopl.messages.vocabulary import N_FINE_BINS, BinCounts, CountBins
+from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.server.aggregate.setting import Setting
@@ -50,12 +48,7 @@ def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[f
 
 
 def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:
-    answers = conversation.ask(CountBins, setting.weights, BinCounts, cuts=cuts)
-    answers = conversation.drop_by_name(
-        answers, lambda name, answer: fault_in_counts(answer.counts, setting.rows[name])
-    )
-    usable = conversation.require_quorum(answers)
-    return plain_sum({name: answer.counts for name, answer in usable.items()})
+    return conversation.total(CountBins(cuts=cuts), setting.weights).counts
 
 
 def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]:

@@ -2,35 +2,28 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.faults import fault_in_counts
-from fedopl.messages.vocabulary import N_CUTS, Describe, Description
+from fedopl.messages.evaluation.description import N_CUTS, Describe, Description
 from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Answers, Conversation, Question
+from fedopl.server.exchange.conversation import Answers
 
 # A feature is cut at its mean and one standard deviation to either side; yes or no in between.
 CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
 
 
-def describing(setting: Setting, fields: Mapping[str, FloatArray]) -> Question:
+def describing(setting: Setting, fields: Mapping[str, Any]) -> Describe:
     """Ask about one policy, given as the fields that carry it."""
-    return Question(Describe, Description, {"cuts": public_cuts(setting), **fields})
+    return Describe(cuts=public_cuts(setting), **fields)
 
 
-def described(
-    setting: Setting, conversation: Conversation, answers: Answers[Description] | None
-) -> Descriptions | None:
+def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:
     """What was told, if anybody told anything that can be true."""
-    if answers is None:
-        return None
-    usable = conversation.drop_by_name(
-        answers, lambda name, answer: _fault_in(answer, setting.rows[name])
-    )
-    return Descriptions(cuts=public_cuts(setting), by_client=dict(usable)) if usable else None
+    return Descriptions(cuts=public_cuts(setting), by_client=dict(answers)) if answers else None
 
 
 def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
@@ -47,14 +40,3 @@ def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
 def _round_number(number: float, spread: float) -> float:
     """The number to a tenth of the spread's power of ten."""
     return round(number, 1 - math.floor(math.log10(spread)))
-
-
-def _fault_in(description: Description, n_rows: int) -> str | None:
-    """Counts are whole, not negative, and add up to the rows, but for rounding."""
-    for counts in (description.decided, description.taken):
-        fault = fault_in_counts(counts.reshape(len(counts), -1), n_rows)
-        if fault:
-            return fault
-    if (description.chances < 0).any() or (description.effective_rows < 0).any():
-        return "a count is negative"
-    return None

@@ -7,43 +7,38 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.faults import fault_in_leaf_values
-from fedopl.messages.vocabulary import LeafValues, ValueLeaves, Values
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.leaf_rows import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
-from fedopl.server.exchange.conversation import Answers, Conversation, Question
+from fedopl.server.exchange.conversation import Answers
 from fedopl.study.mixture import Weights, renormalised
 
 
-def valuing_leaves(tree: TreePolicy) -> Question:
+def valuing_leaves(tree: TreePolicy) -> ValueLeaves:
     """Ask about every leaf of this tree."""
-    return Question(ValueLeaves, LeafValues, {"tree": tree.numbers()})
+    return ValueLeaves(tree=tree.numbers())
 
 
 def leaf_rows(
-    tree: TreePolicy,
-    conversation: Conversation,
-    answers: Answers[LeafValues] | None,
-    weights: Weights,
+    tree: TreePolicy, answers: Answers[LeafValues] | None, weights: Weights
 ) -> tuple[LeafRow, ...]:
     """Shares and values in the mixture, from everybody who told."""
-    if answers is None:
+    if not answers:
         return ()
-    n_leaves = len(tree.leaves())
-    usable = conversation.drop(answers, lambda answer: fault_in_leaf_values(answer, n_leaves))
-    if not usable:
-        return ()
-    shares = {name: _shares(answer) for name, answer in usable.items()}
-    mixed = weighted_sum(renormalised(weights, usable.keys()), shares)
+    shares = {name: _shares(answer) for name, answer in answers.items()}
+    mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
     return tuple(
         LeafRow(
             leaf=leaf,
             share=float(mixed[leaf]),
             action=action,
-            estimate=_estimate(usable, {n: weights[n] * shares[n][leaf] for n in usable}, leaf, a),
+            estimate=_estimate(
+                answers, {n: weights[n] * shares[n][leaf] for n in answers}, leaf, a
+            ),
         )
-        for leaf in range(n_leaves)
+        for leaf in range(len(mixed))
         for a, action in enumerate(tree.action_names)
     )
 
@@ -64,8 +59,6 @@ def _estimate(
     """The mean score, given how many people each client has in the leaf."""
     told = {
         name: Values(
-            study=answer.study,
-            exchange=answer.exchange,
             n_rows=int(answer.rows[leaf, action]),
             degrees_of_freedom=int(answer.degrees_of_freedom[leaf, action]),
             means=answer.means[leaf, [action]],

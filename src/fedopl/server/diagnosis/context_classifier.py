@@ -15,8 +15,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.faults import fault_in_classifier_shares, fault_in_classifier_sums
-from fedopl.messages.vocabulary import MOST_TARGETS, ClassifierSums, ClassifyContexts, Split
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
+from fedopl.messages.message import RowSplit
 from fedopl.results.shifts_between_clients import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
@@ -128,14 +128,8 @@ def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
 def _sums(conversation: Conversation, going: Sequence[_Search]) -> dict[str, ClassifierSums]:
     """What everybody says of the next parameters, asked at once."""
     parameters = np.stack([search.following for search in going])
-    answers = conversation.ask(
-        ClassifyContexts,
-        _asked(going),
-        ClassifierSums,
-        split=Split.TRAINING,
-        parameters=parameters,
-    )
-    return conversation.drop(answers, lambda sums: fault_in_classifier_sums(sums, parameters))
+    query = ClassifyContexts(split=RowSplit.TRAINING, parameters=parameters)
+    return conversation.each(query, _asked(going))
 
 
 def _asked(searches: Iterable[_Search]) -> set[str]:
@@ -180,14 +174,9 @@ def _bounds(
     found: dict[str, tuple[float | None, float | None]] = dict.fromkeys(searches, (None, None))
     begun = [search for search in searches.values() if search.shares]
     if begun:
-        answers = conversation.ask(
-            ClassifyContexts,
-            _asked(begun),
-            ClassifierSums,
-            split=Split.EVALUATION,
-            parameters=np.stack([search.parameters for search in begun]),
-        )
-        told = conversation.drop(answers, lambda a: fault_in_classifier_shares(a, len(begun)))
+        parameters = np.stack([search.parameters for search in begun])
+        query = ClassifyContexts(split=RowSplit.EVALUATION, parameters=parameters)
+        told = conversation.each(query, _asked(begun))
         for place, search in enumerate(begun):
             found[search.target] = _bound(search, told, place)
     return found

@@ -9,8 +9,8 @@ from math import ceil
 from typing import TypeVar
 
 from fedopl.base.errors import FedoplError, OptionError
-from fedopl.messages.derived_sizes import most_candidates
-from fedopl.messages.vocabulary import MOST_TARGETS, N_OWN_CANDIDATES, Values
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
 from fedopl.results.mixture_search import SkewPath

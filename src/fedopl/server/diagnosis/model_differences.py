@@ -6,26 +6,21 @@ gives the propensity and outcome parts of Theorem 3 for every two clients. Whom 
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.faults import fault_in_model_shifts, fault_in_models
-from fedopl.messages.vocabulary import (
-    MOST_CLIENTS,
-    CompareModels,
-    Models,
-    ModelShifts,
-    TellModels,
-)
+from fedopl.messages.diagnosis.client_models import Models, TellModels
+from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS, CompareModels, ModelShifts
 from fedopl.results.shifts_between_clients import ModelShift, Shift, Table
 from fedopl.server.exchange.conversation import Answers, Conversation
 
 
 def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
     """Every client's own models, without those that cannot be."""
-    return conversation.drop(conversation.ask(TellModels, clients, Models), fault_in_models)
+    return conversation.each(TellModels(), clients)
 
 
 def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
@@ -35,14 +30,11 @@ def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
         raise OptionError(
             f"models: expected those of 2 to {MOST_CLIENTS:,} clients to compare, came {len(names)}"
         )
-    fields = {
+    fields: dict[str, Any] = {
         field: np.stack([getattr(models[name], field) for name in names])
         for field in ("propensities", "outcomes", "variances", "supported")
     }
-    answers = conversation.drop(
-        conversation.ask(CompareModels, names, ModelShifts, **fields),
-        lambda answer: fault_in_model_shifts(answer, len(names)),
-    )
+    answers = conversation.each(CompareModels(**fields), names)
     supported = fields["supported"]
     have_both = supported @ supported.T > 0  # some action that both have a model of
     everything = np.ones_like(have_both)

@@ -4,17 +4,14 @@ import math
 from collections.abc import Iterable
 
 from fedopl.base.estimates import Estimate
-from fedopl.messages.faults import fault_in_score_moments
-from fedopl.messages.vocabulary import ScoreMoments, TellMoments
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.results.diagnosis import SecondMoments
 from fedopl.server.exchange.conversation import Conversation
 
 
 def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:
     """Every client's second moments, without those that cannot be."""
-    answers = conversation.drop(
-        conversation.ask(TellMoments, clients, ScoreMoments), fault_in_score_moments
-    )
+    answers = conversation.each(TellMoments(), clients)
     return {name: _moments(answer) for name, answer in answers.items()}
 
 

@@ -3,18 +3,21 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, overload
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import FederationError, WireError
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
-from fedopl.messages.refusal_texts import in_words
-from fedopl.messages.vocabulary import ANSWERS, Message, Refusal
+from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.messages.message import Message, Query
+from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
 from fedopl.server.exchange.journal import Journal, Replies
 from fedopl.server.exchange.transport import Transport
+from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
 # Larger numbers than this cannot be squared and added up.
@@ -23,6 +26,7 @@ LARGEST_NUMBER = 1e100
 MOST_REASONS = 10
 
 Answer = TypeVar("Answer", bound=Message)
+OtherAnswer = TypeVar("OtherAnswer", bound=Message)
 Progress = Callable[["Round"], None]
 
 
@@ -32,15 +36,6 @@ class Answers(dict[str, Answer]):
     def __init__(self, exchange: int) -> None:
         super().__init__()
         self.exchange = exchange
-
-
-@dataclass(frozen=True)
-class Question:
-    """A query to be made, the answer that it wants, and its fields."""
-
-    make: Callable[..., Message]
-    answer: type[Message]
-    fields: Mapping[str, object]
 
 
 @dataclass
@@ -55,39 +50,62 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self._decoder, self._digest = decoder_of(self.study), self.study.digest
+        self._rows: dict[str, int] = {}  # that clients enrolled with
 
-    def ask(
-        self,
-        make: Callable[..., Message],
-        clients: Iterable[str],
-        answer: type[Answer],
-        **fields: object,
-    ) -> Answers[Answer]:
-        """Put the same query to these clients; their answers come back by name, in sorted order."""
-        (answers,) = self.ask_together(clients, Question(make, answer, fields))
+    def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
+        """Every client's own answer to this query, by name and in sorted order."""
+        (answers,) = self.together(clients, query)
         return answers
 
-    def ask_together(self, clients: Iterable[str], *questions: Question) -> list[Answers[Any]]:
+    def total(self, query: Query[Answer], weights: Weights) -> Answer:
+        """The total of the answers, combined as their fields declare; a quorum must answer.
+
+        The weights are the agreed ones of those who are asked, and nothing by client is kept.
+        """
+        answers = self.require_quorum(self.each(query, weights))
+        return combined(answers, renormalised(weights, answers.keys()))
+
+    @overload
+    def together(
+        self, clients: Iterable[str], query: Query[Answer], /
+    ) -> tuple[Answers[Answer]]: ...
+    @overload
+    def together(
+        self, clients: Iterable[str], query: Query[Answer], other: Query[OtherAnswer], /
+    ) -> tuple[Answers[Answer], Answers[OtherAnswer]]: ...
+    @overload
+    def together(
+        self, clients: Iterable[str], /, *queries: Query[Any]
+    ) -> tuple[Answers[Any], ...]: ...
+    def together(self, clients: Iterable[str], /, *queries: Query[Any]) -> tuple[Answers[Any], ...]:
         """Put several queries to the same clients on one trip; the answers to each come back."""
         trip = self.rounds[-1].trip + 1 if self.rounds else 0
         first = len(self.rounds)
-        queries = [
-            question.make(study=self._digest, exchange=first + place, **question.fields)
-            for place, question in enumerate(questions)
+        stamped = [
+            replace(query, study=self._digest, exchange=first + place)
+            for place, query in enumerate(queries)
         ]
-        encoded = [codec.encode(query) for query in queries]
+        encoded = [codec.encode(query) for query in stamped]
         asked = tuple(sorted(clients))
         replies = _apart(self._replies(trip, dict.fromkeys(asked, bundled(encoded))), len(queries))
         found = []
-        for place, question in enumerate(questions):
-            answers, latest = self._sort_out(
-                queries[place], question.answer, asked, replies[place], len(encoded[place])
-            )
+        for query, content, own in zip(stamped, encoded, replies, strict=True):
+            answers, latest = self._sort_out(query, asked, own, len(content))
             self.rounds.append(replace(latest, trip=trip))
-            found.append(answers)
+            found.append(self._without_faults(query, answers))
             if self.progress:
                 self.progress(self.rounds[-1])
-        return found
+        return tuple(found)
+
+    def _without_faults(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
+        """The answers that can be true; who sent another is rejected by name."""
+        for name, answer in answers.items():
+            if isinstance(answer, Enrolment):
+                self._rows[name] = answer.n_rows
+        return self.drop(
+            answers,
+            lambda name, answer: query.fault_in(answer, self.study, self._rows.get(name, 0)),
+        )
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
         replayed = self.journal.replay(trip, queries)
@@ -100,8 +118,7 @@ class Conversation:
 
     def _sort_out(
         self,
-        query: Message,
-        expected: type[Answer],
+        query: Query[Answer],
         asked: tuple[str, ...],
         replies: Replies,
         query_bytes: int,
@@ -118,7 +135,7 @@ class Conversation:
                 rejected[name] = f"answered {times[name]} times"
             else:
                 try:
-                    message = self._checked(query, expected, content)
+                    message = self._checked(query, content)
                 except WireError as error:
                     rejected[name] = str(error)
                     continue
@@ -140,7 +157,7 @@ class Conversation:
         )
         return answers, latest
 
-    def _checked(self, query: Message, expected: type[Answer], content: bytes) -> Answer | Refusal:
+    def _checked(self, query: Query[Answer], content: bytes) -> Answer | Refusal:
         message = self._decoder.decode(content)
         if message.study != self._digest:
             raise WireError("answers for another study")
@@ -149,9 +166,9 @@ class Conversation:
         _check_size(message)
         if message.exchange != query.exchange:
             raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
-        if not isinstance(message, expected) or type(message) is not ANSWERS[type(query)]:
+        if type(message) is not query.answer:
             raise WireError(f"answers with {type(message).__name__}")
-        return message
+        return cast(Answer, message)
 
     def measure(
         self, exchange: int, *, loss: float | None = None, value: float | None = None
@@ -172,15 +189,9 @@ class Conversation:
         self.rounds[exchange] = replace(known, answered=answered, rejected=rejected)
 
     def drop(
-        self, answers: Answers[Answer], fault_in: Callable[[Answer], str | None]
-    ) -> Answers[Answer]:
-        """The answers without fault; the others are rejected by name."""
-        return self.drop_by_name(answers, lambda _name, answer: fault_in(answer))
-
-    def drop_by_name(
         self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
     ) -> Answers[Answer]:
-        """The same, where what is a fault depends on whose answer it is."""
+        """The answers without fault, which may depend on whose they are; others are rejected."""
         kept: Answers[Answer] = Answers(answers.exchange)
         faults: dict[str, str] = {}
         for name, answer in answers.items():

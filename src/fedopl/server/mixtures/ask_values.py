@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.errors import OptionError
-from fedopl.messages.faults import fault_in_values
-from fedopl.messages.vocabulary import N_OWN_CANDIDATES, EstimateValues, Split, Values
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.message import RowSplit
 from fedopl.policies.packing import packed
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.valued_groups import Ask, Askable
 
 
 def asking(
-    conversation: Conversation, clients: Sequence[str], split: Split = Split.EVALUATION
+    conversation: Conversation, clients: Sequence[str], split: RowSplit = RowSplit.EVALUATION
 ) -> Ask:
     """Values on rows of this split: one exchange for every batch of policies of one kind."""
 
@@ -23,10 +24,8 @@ def asking(
         kinds = {policy.kind for policy in policies}
         if len(kinds) != 1:
             raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")
-        fields = packed(policies, conversation.study)
-        told = conversation.ask(EstimateValues, clients, Values, split=split, **fields)
-        expected = len(policies) + N_OWN_CANDIDATES
-        return conversation.drop(told, lambda answer: fault_in_values(answer, expected))
+        fields: dict[str, Any] = packed(policies, conversation.study)
+        return conversation.each(EstimateValues(split=split, **fields), clients)
 
     return ask
 

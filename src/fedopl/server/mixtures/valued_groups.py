@@ -10,7 +10,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
-from fedopl.messages.vocabulary import N_OWN_CANDIDATES, Values
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values
 from fedopl.policies.kinds import Policy
 
 # A policy, or the name of a candidate, which may be a rule that only clients can apply.

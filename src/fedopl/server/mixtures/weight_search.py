@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedopl.messages.derived_sizes import most_candidates
-from fedopl.messages.faults import fault_in_score_sums
-from fedopl.messages.vocabulary import ScoreSums, Split, SumFitting
+from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.learning.score_sums import SumFitting
+from fedopl.messages.message import RowSplit
 from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -32,11 +32,9 @@ def follow_path(
 def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path) -> SkewPath:
     """The path of linear policies: sums of the rows to fit, then values on those kept back."""
     study = setting.study
-    told = conversation.ask(SumFitting, setting.weights, ScoreSums)
-    usable = conversation.drop(told, lambda answer: fault_in_score_sums(answer, study))
-    sums = conversation.require_quorum(usable)
+    sums = conversation.require_quorum(conversation.each(SumFitting(), setting.weights))
     weights = {name: setting.weights[name] for name in sums}
-    kept_back = asking(conversation, sorted(sums), Split.VALIDATION)
+    kept_back = asking(conversation, sorted(sums), RowSplit.VALIDATION)
     fitting = ScoreStatistics(study=study, sums=sums)
     return follow_path(
         replace(setting, weights=weights), plan, fitting, kept_back, most=most_candidates(study)
@@ -58,7 +56,7 @@ def climb_linear(
     """The ascent for linear policies, whose values at every step only clients know."""
 
     def regrets() -> Regrets:
-        ask = asking(conversation, sorted(setting.weights), Split.TRAINING)
+        ask = asking(conversation, sorted(setting.weights), RowSplit.TRAINING)
         most = most_candidates(setting.study)
         return regrets_by_asking(setting.statistics, ask, most=most)
 

@@ -1,18 +1,13 @@
 """`direct`: climb the estimated value itself, from the exact start, and keep only what pays."""
 
+from typing import Any
+
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.combining import weighted_sum
-from fedopl.messages.faults import fault_in_values
-from fedopl.messages.vocabulary import (
-    N_OWN_CANDIDATES,
-    EstimateValues,
-    Slope,
-    SlopeOfValue,
-    Split,
-    Values,
-)
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues
+from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.message import RowSplit
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.packing import packed
 from fedopl.server.aggregate.evaluation import mixture_estimate
@@ -20,7 +15,6 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles import exact
 from fedopl.server.oracles.sgd import on_raw_features, on_standardised_features
-from fedopl.study.mixture import renormalised
 from fedopl.study.study import Study
 
 # Temperatures relative to how far the start's scores lie apart; each is softer than the next.
@@ -75,27 +69,16 @@ def _raw(
 def _slope(
     setting: Setting, conversation: Conversation, parameters: FloatArray, temperature: float
 ) -> FloatArray:
-    answers = conversation.require_quorum(
-        conversation.ask(
-            SlopeOfValue,
-            setting.weights,
-            Slope,
-            temperature=temperature,
-            parameters=parameters,
-        )
-    )
-    weights = renormalised(setting.weights, answers.keys())
-    return weighted_sum(weights, {name: answer.gradient for name, answer in answers.items()})
+    query = SlopeOfValue(temperature=temperature, parameters=parameters)
+    return conversation.total(query, setting.weights).gradient
 
 
 def _pays(
     setting: Setting, conversation: Conversation, start: LinearPolicy, climbed: LinearPolicy
 ) -> bool:
-    fields = packed([start, climbed], setting.study)
-    answers = conversation.ask(
-        EstimateValues, setting.weights, Values, split=Split.VALIDATION, **fields
-    )
-    answers = conversation.drop(answers, lambda a: fault_in_values(a, 2 + N_OWN_CANDIDATES))
+    fields: dict[str, Any] = packed([start, climbed], setting.study)
+    query = EstimateValues(split=RowSplit.VALIDATION, **fields)
+    answers = conversation.each(query, setting.weights)
     if not answers:
         return False
     contrasts = np.eye(2 + N_OWN_CANDIDATES)

@@ -1,13 +1,11 @@
 """`csoaa-sgd`: the paper's FedOPL. Rounds of local steps, averaged by the mixture."""
 
-from typing import Any
-
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
-from fedopl.messages.combining import weighted_sum
-from fedopl.messages.vocabulary import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.combining import combined
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation
@@ -35,11 +33,10 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     velocity = np.zeros_like(parameters)
     totals = {first: np.zeros_like(parameters) for first in first_averaged(plan)}
     for turn in range(plan.rounds):
-        query = {"round": turn, "parameters": parameters, "centre": centre, "scale": scale}
-        answers = _improved(conversation, sampled(setting, turn), query)
-        improved = {name: answer.parameters for name, answer in answers.items()}  # θ_c, c ∈ S ⊂ C
-        weights = renormalised(setting.weights, improved)
-        average = weighted_sum(weights, improved)  # Σ λ_c θ_c / Σ λ_c
+        query = ImprovePolicy(round=turn, parameters=parameters, centre=centre, scale=scale)
+        answers = _improved(conversation, sampled(setting, turn), query)  # θ_c, c ∈ S ⊂ C
+        weights = renormalised(setting.weights, answers.keys())
+        average = combined(answers, weights).parameters  # Σ λ_c θ_c / Σ λ_c
         velocity = plan.momentum * velocity + (average - parameters)
         parameters = parameters + velocity
         conversation.measure(
@@ -66,11 +63,11 @@ def first_averaged(plan: TrainingPlan) -> list[int]:
 
 
 def _improved(
-    conversation: Conversation, clients: list[str], query: dict[str, Any]
+    conversation: Conversation, clients: list[str], query: ImprovePolicy
 ) -> Answers[ImprovedPolicy]:
     """The answers, without steps that nobody else would take."""
-    answers = conversation.ask(ImprovePolicy, clients, ImprovedPolicy, **query)
-    start = query["parameters"]
+    answers = conversation.each(query, clients)
+    start = query.parameters
     steps = {name: float(np.linalg.norm(a.parameters - start)) for name, a in answers.items()}
     usual = float(np.median(list(steps.values()))) if len(steps) >= ENOUGH_TO_COMPARE else 0.0
     for name, length in steps.items():

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.faults import fault_in_cell_sums
-from fedopl.messages.vocabulary import CellSums, SumCells
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
@@ -14,15 +13,14 @@ from fedopl.policies.trees.search import Cells
 from fedopl.results.sums.tree_statistics import TreeStatistics, grown_tree, mixed_cells
 from fedopl.server.aggregate.grid_agreement import agree_on_grid
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Conversation, Question
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import renormalised
 
 
-def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> Question:
+def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> SumCells:
     """Ask for the sums over this grid's cells, in every open node of a partition."""
     n_cuts, cuts = thresholds_of(grid)
-    fields = {"partition": as_array(partition), "n_cuts": n_cuts, "cuts": cuts}
-    return Question(SumCells, CellSums, fields)
+    return SumCells(partition=as_array(partition), n_cuts=n_cuts, cuts=cuts)
 
 
 @dataclass(eq=False)
@@ -41,17 +39,11 @@ class _Asking:
         if partition == EVERYBODY and setting.cells is not None:
             answers = setting.cells
         else:
-            question = asking_for_cells(self.grid, partition)
-            (answers,) = self.conversation.ask_together(setting.weights, question)
-        answers = self.conversation.drop_by_name(
+            query = asking_for_cells(self.grid, partition)
+            answers = self.conversation.each(query, setting.weights)
+        answers = self.conversation.drop(
             answers,
-            lambda name, answer: (
-                fault_in_cell_sums(
-                    answer, self.grid, n_open, setting.rows[name], setting.study.n_actions
-                )
-                if name in setting.weights
-                else "its scores were not summed"
-            ),
+            lambda name, _: None if name in setting.weights else "its scores were not summed",
         )
         if self.first and not self.conversation.has_quorum(answers):
             return None

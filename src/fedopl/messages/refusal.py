@@ -1,8 +1,40 @@
-"""Why a client did not contribute, in words, and what can be done about it."""
+"""Why a client does not answer: the code that crosses, and the same in words with a remedy."""
 
+import enum
 from dataclasses import dataclass
+from typing import ClassVar
 
-from fedopl.messages.vocabulary import RefusalCode
+from fedopl.messages.message import Message
+
+
+class RefusalCode(enum.Enum):
+    """Why a client does not answer. The code is all that is said."""
+
+    MALFORMED = 1
+    WRONG_VERSION = 2
+    WRONG_STUDY = 3
+    TOO_FEW_ROWS = 4
+    SMALL_CELLS = 5
+    TOO_MANY_PARAMETERS = 6
+    VALUES_FORBIDDEN = 7
+    BUDGET_SPENT = 8
+    NORM_TOO_LARGE = 9
+    NOT_FINITE = 10
+    UNSEEN_ACTION = 11
+    NO_PROPENSITIES = 12
+    NOTHING_TO_SAY = 13
+    FAILED = 14
+    NOT_IN_STUDY = 15
+    BEYOND_DECLARED = 16
+    ROWS_ON_DISK = 17
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Refusal(Message):
+    """No, and a code for why."""
+
+    code: ClassVar[int] = 64
+    reason: RefusalCode
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""A client's own models of how actions were chosen and what came of them."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.study.study import Study
+
+# Models are fitted without each of so many parts of the rows, and from all of them.
+N_PARTS = 5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Models(Message):
+    """Own models: softmax scores of the actions, and rewards by action with their variances."""
+
+    code: ClassVar[int] = 77
+    propensities: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient()]
+    outcomes: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient()]
+    variances: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS), PerClient()]  # of the residuals
+    supported: Annotated[Array, (Axis.ACTIONS,), PerClient()]  # 0 where too few took the action
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TellModels(Query[Models]):
+    """Ask how the actions were chosen and what came of them, as the client's own models say."""
+
+    code: ClassVar[int] = 13
+    answer: ClassVar[type[Message]] = Models
+    asked: ClassVar[Asked] = Asked.EACH
+    title: ClassVar[str] = "What clients' models say"
+    content: ClassVar[str] = "how actions were chosen, and rewards by action"
+    budget: ClassVar[str | None] = "model_queries"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where the study asks whether joining pays."""
+        return study.diagnose
+
+    def fault_in(self, answer: Models, _study: Study, _n_rows: int) -> str | None:
+        """Some model at least, and rewards that vary about it."""
+        if not np.isin(answer.supported, (0.0, 1.0)).all() or not answer.supported.any():
+            return "supports no action, or a part of one"
+        if (answer.variances < 0).any() or (answer.variances[:, answer.supported > 0] == 0).any():
+            return "a variance is not above 0"
+        return None

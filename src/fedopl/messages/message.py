@@ -1,0 +1,106 @@
+"""What every message is made of: its base classes, the axes of its arrays, how answers combine.
+
+A field is a whole number, a number, a member of a closed list, or an array whose axes are named
+here; no axis is counted in rows, so no message can hold one. Once released, a message never changes
+its fields: it gets a successor with a new code, and `VERSION` goes up.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from fedopl.base.arrays import FloatArray
+from fedopl.study.study import Study
+
+VERSION = 1
+Array = FloatArray
+
+
+class Axis(enum.Enum):
+    """What an array's axis counts."""
+
+    ACTIONS = "actions"
+    PARAMETERS = "parameters"  # features and an intercept
+    REGRESSION = "regression"  # features, an intercept and a reward
+    FEATURES = "features"  # each action's own features and an intercept
+    FOLDS = "folds"
+    MODELS = "models"  # one for each fold, and one for evaluation rows
+    GRAMS = "grams"  # one for each action, or one that serves all
+    PAIRS = "pairs"
+    LINEAR_POLICIES = "linear policies"
+    PAIRWISE_POLICIES = "pairwise policies"
+    TREES = "trees"
+    TREE_NODES = "tree nodes"  # questions and leaves, padded
+    NODE_NUMBERS = "node numbers"  # column, cut, and where yes and no lead
+    RULES = "rules"
+    CUTS = "cuts"
+    BINS = "bins"  # below, between and above the cuts
+    CHANCE_BINS = "chance bins"  # between the public `CHANCE_CUTS`
+    COLUMNS = "columns"  # that a tree may ask about
+    CUT_COLUMNS = "cut columns"  # those whose thresholds are not agreed yet
+    FINE_CUTS = "fine cuts"
+    FINE_BINS = "fine bins"  # below, between and above the fine cuts
+    THRESHOLDS = "thresholds"  # of all columns, one behind the other
+    OPEN_NODES = "open nodes"  # of a tree that is not finished
+    CELLS = "cells"  # of every two columns' bins, one table behind the other
+    CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
+    LEAVES = "leaves"  # of a finished tree
+    CLIENTS = "clients"  # whose models are compared
+    REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
+    TARGETS = "targets"  # clients whose contexts are distinguished from all others'
+    MOMENTS = "moments"  # of the largest score of a row, then of each action's
+    CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
+
+
+class RowSplit(enum.Enum):
+    """Which of its rows a client should use."""
+
+    TRAINING = 1
+    EVALUATION = 2
+    FITTING = 3  # training rows but the first fold
+    VALIDATION = 4  # the first fold of the training rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Message:
+    """What every message carries; both fields are stamped on when it is sent."""
+
+    code: ClassVar[int]
+    study: bytes = b""  # the digest of the study
+    exchange: int = 0  # which exchange of the run this belongs to
+
+
+AnswerType = TypeVar("AnswerType", bound=Message)
+
+
+class Asked(enum.Enum):
+    """What the server needs of the answers to a query."""
+
+    EACH = "each client's own answer"
+    TOTAL = "the total over clients"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Query(Message, Generic[AnswerType]):
+    """What the server asks, and all that both sides agree on about it."""
+
+    answer: ClassVar[type[Message]]
+    asked: ClassVar[Asked]
+    title: ClassVar[str]  # what people read in the ledger, previews and the report
+    content: ClassVar[str]  # what its answer holds, in words
+    budget: ClassVar[str | None] = None  # the client's limit on how many different ones it answers
+    permission: ClassVar[str | None] = None  # the client's limit that must be true for an answer
+
+    @classmethod
+    def needed(cls, _study: Study) -> bool:
+        """Whether this study asks it; a client answers no other queries."""
+        return True
+
+    @classmethod
+    def most(cls, _study: Study) -> int | None:
+        """How many different ones this study can need, where that is known."""
+        return None
+
+    def fault_in(self, _answer: AnswerType, _study: Study, _n_rows: int) -> str | None:
+        """What cannot be true of a client's answer, given the rows that it enrolled with."""
+        return None

@@ -1,0 +1,83 @@
+"""Sums of scores over the cells of a tree's grid, for every node that is still open."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.plausibility import CELL_TOLERANCE
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.policies.trees.growing import n_levels
+from fedopl.policies.trees.nodes import LEAF
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellSums(Message):
+    """By cell: rows, their share of all weight, and by action the share of the mean score.
+
+    Where not every row has every score, the shares of weight that have one follow. Small cells are
+    suppressed; `lost` is how far that can move the value of any tree at most. The cells stay apart
+    by client: a run keeps them, so that the tree of any mixture can be searched for again.
+    """
+
+    code: ClassVar[int] = 75
+    cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient()]
+    lost: Annotated[Array, (Axis.OPEN_NODES,), PerClient()]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumCells(Query[CellSums]):
+    """The sums of scores over every two columns' bins, apart for each open node of a tree."""
+
+    code: ClassVar[int] = 11
+    answer: ClassVar[type[Message]] = CellSums
+    asked: ClassVar[Asked] = Asked.EACH
+    title: ClassVar[str] = "Sums over a grid"
+    content: ClassVar[str] = "sums of scores over the cells of every two columns"
+    budget: ClassVar[str | None] = "cell_queries"
+    partition: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+    n_cuts: Annotated[Array, (Axis.COLUMNS,)]  # how many of the thresholds are each column's
+    cuts: Annotated[Array, (Axis.THRESHOLDS,)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a tree is searched for on a grid."""
+        return study.policy == "tree" and study.tree.thresholds == "grid"
+
+    @classmethod
+    def most(cls, study: Study) -> int:
+        """One for each level of the tree."""
+        return n_levels(study.tree.depth)
+
+    def fault_in(self, answer: CellSums, study: Study, n_rows: int) -> str | None:
+        """Every two columns divide the same rows, which are no more than there are.
+
+        Shares that were scaled would buy weight; so the shares of all nodes may not exceed one.
+        """
+        grid = self.grid(study)
+        n_open = 1 + int(self.partition[self.partition[:, 0] == LEAF, 1].max())
+        n_nodes, n_cells, n_numbers = answer.cells.shape
+        if (n_nodes, n_cells) != (n_open, grid.n_cells) or len(answer.lost) != n_open:
+            return "the cells are not those of the grid"
+        if n_numbers not in (FIRST_ACTION + study.n_actions, FIRST_ACTION + 2 * study.n_actions):
+            return "the numbers of a cell are not those of the actions"
+        counted = answer.cells[..., [ROWS, WEIGHT]]
+        if (counted < 0).any() or (answer.lost < 0).any():
+            return "a count is negative"
+        totals = np.stack([counted[:, table].sum(axis=1) for table in grid.tables.values()])
+        spread = np.ptp(totals, axis=0)  # (n_nodes, 2): all tables divide the same rows
+        if (spread > CELL_TOLERANCE * (1 + totals.max(axis=0))).any():
+            return "two columns divide different rows"
+        rows, weight = totals[0].sum(axis=0)
+        if rows > n_rows * (1 + CELL_TOLERANCE) or weight > 1 + CELL_TOLERANCE:
+            return "counts more rows than there are"
+        return None
+
+    def grid(self, study: Study) -> Grid:
+        """The grid of these thresholds; a ValueError unless it is one that the study allows."""
+        return grid_from(study.tree, study.columns, self.n_cuts, self.cuts)
