@@ -16,6 +16,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         table.add_column(header, justify="right" if position else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
+    # Wide and without colours, so that the text is the same in every terminal.
     console = Console(file=io.StringIO(), width=200, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(table)

@@ -91,6 +91,7 @@ def decide_table(
         schema = schema.append(pa.field(column, pa.string()))
         with replacing(out) as file, WRITERS[suffix_of(out)](file, schema) as write:
             for batch in batches:
+                # Refused at the first batch in doubt: `replacing` then leaves no file.
                 codes, doubts = _decide(batch, task)
                 if doubts and undecided == "error":
                     raise _refusal(doubts, int(tally.sum()), source)

@@ -177,6 +177,8 @@ def read_clients(folder: str | Path) -> dict[str, Client]:
 
 
 def _with_environment(text: str, name: str) -> str:
+    """The text with each ${NAME} replaced, so that no password stands in the file."""
+
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
             raise DataError(f"{name}: the environment variable {found[1]} is not set")

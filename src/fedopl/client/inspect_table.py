@@ -105,6 +105,7 @@ def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """In words, each bound that the study declares for every row and that rows here exceed."""
     needed = limits.rows_needed(study.n_features + 1)
+    # In memory only: inspecting a table must leave nothing behind.
     space = Workspace(data, study, MemoryStore(), {}, needed, limits.minimum_cell)
     try:
         found = beyond_declared(space)

@@ -30,47 +30,26 @@ class Figure:
 
 HOMOGENEOUS_GRID = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 HETEROGENEOUS_GRID = (250, 500, 1000, 2000, 4000, 6000, 8000, 10_000)
+
+
+def _figure(name: str, formula: str, kind: Kind, mixture: str, client: int) -> Figure:
+    return Figure(
+        name=name,
+        title=f"{kind.capitalize()} clients{formula}, client {client}",
+        kind=kind,
+        mixture=mixture,
+        client=f"client {client}",
+        grid=HOMOGENEOUS_GRID if kind == "homogeneous" else HETEROGENEOUS_GRID,
+    )
+
+
 FIGURES = {
-    "homogeneous": [
-        Figure(
-            name="homogeneous",
-            title="Homogeneous clients, client 1",
-            kind="homogeneous",
-            mixture="empirical",
-            client="client 1",
-            grid=HOMOGENEOUS_GRID,
-        )
-    ],
-    "heterogeneous": [
-        Figure(
-            name="heterogeneous",
-            title="Heterogeneous clients, λ = n̄, client 1",
-            kind="heterogeneous",
-            mixture="empirical",
-            client="client 1",
-            grid=HETEROGENEOUS_GRID,
-        )
-    ],
-    "skewed": [
-        Figure(
-            name="skewed",
-            title="Heterogeneous clients, λ = n̄ + ε̄ (α = 0.2), client 1",
-            kind="heterogeneous",
-            mixture="skewed",
-            client="client 1",
-            grid=HETEROGENEOUS_GRID,
-        )
-    ],
+    "homogeneous": [_figure("homogeneous", "", "homogeneous", "empirical", 1)],
+    "heterogeneous": [_figure("heterogeneous", ", λ = n̄", "heterogeneous", "empirical", 1)],
+    "skewed": [_figure("skewed", ", λ = n̄ + ε̄ (α = 0.2)", "heterogeneous", "skewed", 1)],
     "client-2": [
-        Figure(
-            name=f"client-2-{mixture}",
-            title=f"Heterogeneous clients, λ = {formula}, client 2",
-            kind="heterogeneous",
-            mixture=mixture,
-            client="client 2",
-            grid=HETEROGENEOUS_GRID,
-        )
-        for mixture, formula in (("empirical", "n̄"), ("skewed", "n̄ + ε̄"))
+        _figure("client-2-empirical", ", λ = n̄", "heterogeneous", "empirical", 2),
+        _figure("client-2-skewed", ", λ = n̄ + ε̄", "heterogeneous", "skewed", 2),
     ],
 }
 

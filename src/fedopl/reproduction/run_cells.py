@@ -61,7 +61,7 @@ def _read(folder: Path, cell: Cell) -> list[Regret] | None:
     try:
         content = json.loads(_path(folder, cell).read_text(encoding="utf-8"))
         return [Regret(**row) for row in content]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError):  # not computed yet, or by another version
         return None
 
 

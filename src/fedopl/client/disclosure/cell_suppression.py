@@ -58,6 +58,7 @@ def suppress_cells(
     layers = np.moveaxis(rows, -1, 1).reshape(-1, grid.n_cells)
     if are_few(layers[:, grid.tables[0, 0]].sum(axis=1), needed).any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
+    # The whole first, as it was released before its parts were asked for.
     suppression = _suppression(rows.sum(axis=0).T, grid, needed)
     if len(sums) > 1:
         _check_parts(rows, grid, suppression.runs, needed)

@@ -29,7 +29,7 @@ class Entry:
     shapes: dict[str, list[int]]
     norms: dict[str, float]
     n_bytes: int
-    sha256: str  # of the answer
+    sha256: str  # of the answer, so that a copy of it can be checked later
     query_sha256: str
 
 
@@ -70,6 +70,7 @@ class FileLedger:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()
+            # Unbuffered: a line is one write, which lines of other processes cannot divide.
             with open(self.path, "ab", buffering=0, opener=_for_its_owner) as file:
                 size = file.tell()
                 written = file.write(line)

@@ -74,6 +74,7 @@ class Limits(Checked):
 
     def rows_needed(self, n_columns: int) -> int:
         """The fewest rows whose sums of squares in this many columns may be released."""
+        # As many sums as columns could be solved for the rows themselves.
         return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
 
     def lacking(self, grants: Grants) -> list[str]:

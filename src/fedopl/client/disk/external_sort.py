@@ -83,6 +83,7 @@ class Sorter:
         folder.mkdir(mode=0o700)
         self._folder, self._order = folder, order
         low, high = between
+        # Half full on average, so that an uneven spread of keys rarely overfills a bucket.
         n_wanted = min(MOST_BUCKETS, max(2, -(-2 * n_records // order.at_most)))
         shift = max(0, (high - low).bit_length() - (n_wanted - 1).bit_length())
         self._low, self._shift = np.uint64(low), np.uint64(shift)
@@ -105,7 +106,7 @@ class Sorter:
         filled = [bucket for bucket in self._buckets if bucket.n_records]
         for bucket, parts in zip(filled, prefetched(self._ascending, filled), strict=True):
             yield from parts
-            bucket.path.unlink()
+            bucket.path.unlink()  # at once: a table may nearly fill the disk
         self._folder.rmdir()
 
     def _ascending(self, bucket: _Bucket) -> Iterable[Records]:

@@ -143,7 +143,7 @@ def _hold_out(
     given = files.sorter("candidates", CANDIDATE, ("key", "row"))
     for records in candidates:
         given.add(records)
-    # Equal rows get keys of their own, or else they would be held out all together.
+    # Rows with equal keys get keys of their own, or they would be held out all together.
     unique = files.sorter("ties broken", CANDIDATE, ("key", "row"))
     repeats = _Repeats(len(quotas))
     for records in given.ascending():

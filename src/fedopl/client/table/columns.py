@@ -98,6 +98,7 @@ def look_up(
     """Each row's position among the known labels, and how many rows have each label not known."""
     texts, positions, counts = _distinct(column)
     texts = [own.get(text, text) for text in texts]
+    # A label of the schema that is spelled like a gap, such as NA, is a label.
     known = dict.fromkeys(NO_LABEL, MISSING) | {label: code for code, label in enumerate(labels)}
     unknown: Counter[str] = Counter()
     for text, count in zip(texts, counts, strict=True):

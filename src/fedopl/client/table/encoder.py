@@ -152,6 +152,7 @@ class Encoder:
         arrays = {
             "contexts": columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
             "actions": actions,
+            # From here on a larger reward is better, whatever the table says.
             "rewards": rewards if schema.direction == "higher" else -rewards,
             "propensities": propensities,
             "weights": weights,

@@ -99,7 +99,7 @@ class LoggedData:
         }
         if schema and (names, column_names) != (schema.actions, schema.feature_names):
             raise DataError("schema: it is of other actions or features than these")
-        for name, value in fields.items():
+        for name, value in fields.items():  # past the frozen dataclass, this once
             object.__setattr__(self, name, value)
 
     @property

@@ -55,6 +55,7 @@ def spool(source: Path, encoder: Encoder, folder: Path, number: Number = "float6
         "labels": {column: dict(own) for column, own in encoder.labels.items()},
         "number": number,
     }
+    # Whatever changes the rows is in the name, so a spool is never taken for another.
     home = folder / hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
     try:
         found = _found(home)

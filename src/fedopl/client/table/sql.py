@@ -48,6 +48,7 @@ def _with_duckdb(database: str, query: str, path: Path) -> Any:
     try:
         where = ":memory:" if database == "duckdb" else str(file)
         with duckdb.connect(where, read_only=database != "duckdb") as connection:
+            # Files that the query names are relative to client.toml.
             connection.execute("SET file_search_path = ?", [str(path.parent.resolve())])
             answer = connection.sql(query)
             if answer is None:
@@ -75,6 +76,7 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
     try:
         with engine.connect() as connection:
             options = {"postgresql_readonly": True} if engine.name == "postgresql" else {}
+            # Streamed: the driver would otherwise hold the whole result as Python objects.
             reading = connection.execution_options(stream_results=True, **options)
             result = reading.exec_driver_sql(query)
             return _arrow(list(result.keys()), result, path)
