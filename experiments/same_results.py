@@ -296,8 +296,8 @@ def main() -> int:
         found = [(job.name, *row) for job in jobs for row in _compared(job, before, after)]
     differing = [row for row in found if row[2]]
     print(f"\n{len(found) - len(differing)} the same, {len(differing)} differ")
-    if differing:
-        print("the first difference:", *differing[0], sep="\n  ")
+    for job, what, difference in differing:
+        print(f"{job}, {what}: {difference}")
     return 1 if differing else 0
 
 
@@ -384,7 +384,10 @@ def _difference(before: Path, after: Path, path: Path) -> str:
         old, new = (READERS[before.suffix](file) for file in (before, after))
         for number, (was, now) in enumerate(zip_longest(old, new, fillvalue="(nothing)"), 1):
             if was != now:
-                return f"{path}, line {number}: {was[:300]!r} became {now[:300]!r}"
+                pairs = enumerate(zip_longest(was, now))
+                equal = next(place for place, (one, other) in pairs if one != other)
+                shown = slice(max(0, equal - 60), equal + 140)
+                return f"{path}, line {number}: {was[shown]!r} became {now[shown]!r}"
         return ""
     return "" if before.read_bytes() == after.read_bytes() else f"{path}: other bytes"
 
