@@ -8,21 +8,41 @@ PEERS  := $(VENV)-peers
 SCRIPTS := peers stages sgd kernels scores wide trees grids clients federation memory startup flower reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
-.PHONY: demo test check test-lowest bench peers clean
+.PHONY: demo test check lint types layers format ci coverage test-lowest dist bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
 	$(BIN)/fedopl demo demo
 
-check: $(STAMP)-test
+check: lint types layers
+
+lint: $(STAMP)-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)-test
 	$(BIN)/mypy
+
+layers: $(STAMP)-test
 	$(BIN)/lint-imports --no-cache
+
+# What ruff can mend by itself.
+format: $(STAMP)-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 # Files of tests share the cores, so each gets by with one thread of linear algebra.
 test: check
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+
+# What continuous integration runs: all tests, with a browser to look at reports in.
+ci:
+	.ci/run
+
+# Lines and branches that the tests reach, by room; it fails where a room that guards rows has gaps.
+coverage: $(STAMP)-coverage
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --cov --cov-report json
+	$(BIN)/python experiments/coverage_by_room.py
 
 # The oldest dependencies pyproject.toml admits, in an environment of their own.
 test-lowest:
@@ -30,6 +50,13 @@ test-lowest:
 	$(VENV)-lowest/bin/pip install --quiet --upgrade "pip>=25.1"
 	$(VENV)-lowest/bin/pip install --quiet --constraint tests/lowest.txt --group test --editable .
 	$(VENV)-lowest/bin/pytest
+
+# What is published, built from a clean copy; with TAG, which must be the version's.
+dist: $(STAMP)-dist
+	$(if $(TAG),grep -q '^version = "$(TAG:v%=%)"$$' pyproject.toml)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 # Every table and chart of benchmarks/README.md; `make bench QUICK=--quick` tries it in minutes.
 bench: $(BENCH)/.stamp peers
@@ -55,6 +82,14 @@ $(STAMP)-test: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --group test --group check --editable .
 	touch $@
 
+$(STAMP)-coverage: $(STAMP)-test
+	$(BIN)/pip install --quiet --group coverage
+	touch $@
+
+$(STAMP)-dist: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --group dist
+	touch $@
+
 $(BENCH)/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/pip install --quiet --upgrade "pip>=25.1"
@@ -62,5 +97,5 @@ $(BENCH)/.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(BENCH) $(PEERS) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-lowest $(BENCH) $(PEERS) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* coverage.json build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

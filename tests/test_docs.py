@@ -46,7 +46,8 @@ NOT_RUN = "<!-- not run -->"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [
     *PAGES,
-    *(ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md", "benchmarks/README.md")),
+    *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    ROOT / "benchmarks" / "README.md",
 ]
 MESSAGES = ROOT / "docs" / "what-leaves-a-client.md"
 
@@ -248,7 +249,7 @@ def transcript(block):
 
 
 def commands_shown():
-    for page in PAGES:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for _, steps in consoles(page):
             for command, _ in steps:
                 yield pytest.param(command, id=f"{page.name}: {command}")

@@ -1,0 +1,60 @@
+"""Repository files: workflows and hooks call make targets that exist, versions agree."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import coverage_by_room
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CALLERS = [
+    *sorted((ROOT / ".github" / "workflows").glob("*.yml")),
+    ROOT / ".pre-commit-config.yaml",
+]
+
+
+@pytest.mark.parametrize("path", CALLERS, ids=lambda path: path.name)
+def test_a_workflow_only_calls_make_targets_that_exist(path):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    called = re.findall(r"(?:run|entry): (.*)", path.read_text(encoding="utf-8"))
+    for command in called:
+        program, target, *_ = command.split()
+        assert program == "make", command
+        assert target in targets, command
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {project['version']}\n" in citation
+    assert f"\n## {project['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_lowest_python_is_the_one_that_is_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lowest = project["requires-python"].removeprefix(">=")
+    tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    assert f'python: ["{lowest}", ' in tests
+
+
+def _file(lines, covered, branches, met, missing=(), jumps=()):
+    numbers = (lines, covered, branches, met)
+    summary = dict(zip(coverage_by_room.PARTS, numbers, strict=True))
+    return {"summary": summary, "missing_lines": list(missing), "missing_branches": list(jumps)}
+
+
+def test_coverage_is_added_up_by_room():
+    files = {
+        "src/fedopl/client/door.py": _file(10, 9, 4, 3),
+        "src/fedopl/client/rows/folds.py": _file(6, 6, 0, 0),
+        "src/fedopl/__init__.py": _file(5, 5, 0, 0),
+    }
+    rooms = coverage_by_room.by_room(files)
+    assert coverage_by_room.reached(rooms["client"]) == 100 * 18 / 20
+    assert coverage_by_room.reached(rooms["fedopl"]) == 100
+
+
+def test_missing_branches_of_missing_lines_are_not_named_twice():
+    found = _file(10, 8, 4, 1, missing=[3, 4], jumps=[[3, 5], [7, 9], [8, -1]])
+    assert coverage_by_room.missing(found) == "3, 4, 7→9, 8→end"
