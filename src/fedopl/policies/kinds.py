@@ -22,6 +22,8 @@ class Policy(Savable, Protocol):
     """A policy of any kind; whoever holds one asks it, and never which kind it is."""
 
     message_field: ClassVar[str]  # which field of a message carries policies of this kind
+    explained_by: ClassVar[str]  # what the report shows of it: "weights" or a "tree"
+    reads_columns: ClassVar[bool]  # whether it means columns of a table rather than features
 
     def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
         """The code of the action to take in each context."""
@@ -46,6 +48,15 @@ class Policy(Savable, Protocol):
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
         """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+
+
+def misfit(policy: Policy, domain: Domain) -> str | None:
+    """What keeps the policy from deciding about this domain, in a few words; None if nothing."""
+    if (policy.action_names, policy.feature_names) != (domain.actions, domain.features):
+        return "its actions or features are not the study's"
+    if policy.reads_columns and policy.encoding != domain.encoding:
+        return "its columns or levels are not the study's"
+    return None
 
 
 # In the order in which messages carry them and clients answer: both sides rely on it.

@@ -27,6 +27,8 @@ class LinearPolicy:
 
     kind: ClassVar[str] = "linear"
     message_field: ClassVar[str] = "linear"
+    explained_by: ClassVar[str] = "weights"
+    reads_columns: ClassVar[bool] = False
 
     parameters: FloatArray  # (n_actions, n_features + 1), the intercept last
     action_names: tuple[str, ...]

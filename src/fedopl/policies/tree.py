@@ -40,6 +40,8 @@ class TreePolicy:
 
     kind: ClassVar[str] = "tree"
     message_field: ClassVar[str] = "trees"
+    explained_by: ClassVar[str] = "tree"
+    reads_columns: ClassVar[bool] = True  # and the levels of labels, which features do not name
 
     root: Node
     action_names: tuple[str, ...]

@@ -8,10 +8,9 @@ import numpy as np
 
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn
-from fedopl.policies.linear import LinearPolicy
 from fedopl.simulation.hieropo import hier_opo
 from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
-from fedopl.simulation.worlds import Policy
+from fedopl.simulation.worlds import Decider
 from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
 from fedopl.study.study import NuisancePlan, TrainingPlan
 
@@ -73,7 +72,7 @@ class _Truth:
         self.world = world
         self.best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
 
-    def values(self, policy: Policy | None) -> dict[str, float]:
+    def values(self, policy: Decider | None) -> dict[str, float]:
         """Q_c of a policy at every client; of the best action in every context, if none."""
         if policy is None:
             return self.best
@@ -96,7 +95,7 @@ def compute(cell: Cell) -> list[Regret]:
     for client in SHOWN:
         own = {client: world.logged(client, cell.n_rows, draw=1)}
         reference = _reference(world, {client: N_REFERENCE})
-        policies: dict[str, Policy] = {
+        policies: dict[str, Decider] = {
             "local": _learn(own, PIPELINES[cell.pipeline]),
             "hieropo": hier_opo(rows, client, noise_variances=noise),
         }
@@ -107,7 +106,7 @@ def compute(cell: Cell) -> list[Regret]:
 
 def _global_policies(
     cell: Cell, rows: Mapping[str, LoggedData]
-) -> list[tuple[str, Weights, LinearPolicy]]:
+) -> list[tuple[str, Weights, Decider]]:
     """The federated policy for each mixture the paper tries."""
     sizes = {client: data.n_rows for client, data in rows.items()}
     mixtures: dict[str, AnyMixture] = {"empirical": empirical()}
@@ -133,7 +132,7 @@ def _pooled(rows: Mapping[str, LoggedData]) -> LoggedData:
 
 def _learn(
     rows: Mapping[str, LoggedData], options: Mapping[str, Any], mixture: object = "empirical"
-) -> LinearPolicy:
+) -> Decider:
     run = learn(
         rows,
         features="blocks",
@@ -143,12 +142,12 @@ def _learn(
         mixture=mixture,
         **options,
     )
-    if not isinstance(run.policy, LinearPolicy):
+    if run.policy is None:
         raise TypeError("a linear study always ends with a policy")
     return run.policy
 
 
-def _reference(world: PaperWorld, sizes: Mapping[str, int]) -> LinearPolicy:
+def _reference(world: PaperWorld, sizes: Mapping[str, int]) -> Decider:
     """The paper's "optimal model": the same policy class, learned from very many rows."""
     rows = {client: world.logged(client, size, draw=2) for client, size in sizes.items()}
     return _learn(rows, {"nuisances": NuisancePlan(propensity="marginal")})
@@ -161,8 +160,8 @@ def _shares(weights: Weights) -> dict[str, int]:
 
 def _losses(
     truth: _Truth,
-    policy: Policy,
-    reference: Policy,
+    policy: Decider,
+    reference: Decider,
     weights: Weights,
     labels: tuple[str, str],
 ) -> list[Regret]:

@@ -15,8 +15,7 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.kinds import Policy
-from fedopl.policies.tree import TreePolicy
+from fedopl.policies.kinds import Policy, misfit
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -99,10 +98,8 @@ def evaluate_policies(
     if not policies or not study.evaluation_share:
         raise OptionError("policies: expected at least one, and rows held out to value it on")
     for name, policy in policies.items():
-        if (policy.action_names, policy.feature_names) != (study.actions, study.features):
-            raise OptionError(f"policy '{name}': its actions or features are not the study's")
-        if isinstance(policy, TreePolicy) and policy.encoding != study.encoding:
-            raise OptionError(f"policy '{name}': its columns or levels are not the study's")
+        if (fault := misfit(policy, study)) is not None:
+            raise OptionError(f"policy '{name}': {fault}")
     conversation = Conversation(study, transport, Journal(), progress)
     setting = _prepare(conversation)
     compared = Candidates(study, candidates or {})

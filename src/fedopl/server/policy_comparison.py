@@ -71,13 +71,14 @@ class Candidates:
 
         No values are claimed where no rows were held out.
         """
-        tree = self.policies.get(chosen)
+        policy = self.policies.get(chosen)
+        tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any]] = {}
         if self.study.evaluation_share:
             queries["values"] = self._query(RowSplit.EVALUATION)
         if describe:
             queries["described"] = describing(setting, self._fields([chosen]))
-        if describe and self.study.values_leaves and isinstance(tree, TreePolicy):
+        if describe and self.study.values_leaves and tree:
             queries["leaves"] = valuing_leaves(tree)
         if not queries:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
@@ -85,15 +86,12 @@ class Candidates:
         told = dict(zip(queries, found, strict=True))
         answers = told.get("values")
         values, gains = self._tables(setting, conversation, answers, chosen)
-        leaves: tuple[LeafRow, ...] = ()
-        if isinstance(tree, TreePolicy):
-            leaves = leaf_rows(tree, told.get("leaves"), setting.weights)
         return Evaluated(
             values=values,
             gains=gains,
             answers=answers,
             described=described(setting, told.get("described")),
-            leaves=leaves,
+            leaves=leaf_rows(tree, told.get("leaves"), setting.weights),
         )
 
     def _tables(

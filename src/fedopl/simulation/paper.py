@@ -19,7 +19,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.linear import LinearPolicy
-from fedopl.simulation.worlds import Policy
+from fedopl.simulation.worlds import Decider
 from fedopl.study.mixture import Weights
 
 Kind = Literal["homogeneous", "heterogeneous"]
@@ -99,7 +99,7 @@ class PaperWorld:
         """The best action in every context at this client, linear or not."""
         return OptimalPolicy(self, client)
 
-    def value(self, policy: Policy, client: str, n_test: int = 50_000) -> float:
+    def value(self, policy: Decider, client: str, n_test: int = 50_000) -> float:
         """Q_c(π), by exact mean rewards on contexts that are the same for every policy."""
         rng = generator_for(self.seed, client=client, purpose="test")
         contexts = self.contexts(client, n_test, rng)
@@ -108,9 +108,9 @@ class PaperWorld:
 
     def regret(
         self,
-        policy: Policy,
+        policy: Decider,
         weights: Weights,
-        against: Policy | None = None,
+        against: Decider | None = None,
         n_test: int = 50_000,
     ) -> float:
         """R_λ(π), or R_c with all weight on c, against the best action in every context.

@@ -25,7 +25,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.study.mixture import Weights
 
 
-class Policy(Protocol):
+class Decider(Protocol):
     """Anything that decides."""
 
     def decide(self, contexts: ArrayLike) -> IntArray:
@@ -126,7 +126,7 @@ class World:
         average = np.einsum("c,caf->af", shares, slopes)
         return LinearPolicy(average, self.action_names, self.feature_names)
 
-    def value(self, policy: Policy, client: str, n_test: int = 10_000) -> float:
+    def value(self, policy: Decider, client: str, n_test: int = 10_000) -> float:
         """Q_c(π) = E[μ_c(X; π(X))], over fresh contexts and without noise in the rewards."""
         # All clients' test contexts share their noise. So where contexts do not differ between
         # clients, no policy beats the optimal one, even on the contexts that happen to be drawn.
@@ -134,7 +134,7 @@ class World:
         means = self.mean_rewards(client, contexts)
         return float(means[np.arange(n_test), policy.decide(contexts)].mean())
 
-    def regret(self, policy: Policy, weights: Weights, n_test: int = 10_000) -> float:
+    def regret(self, policy: Decider, weights: Weights, n_test: int = 10_000) -> float:
         """R_λ(π) = Σ_c λ_c·(Q_c(π*_λ) − Q_c(π)), π*_λ the optimal policy for these weights."""
         best = self.optimal_policy(weights)
         return sum(

@@ -1,12 +1,9 @@
-"""How policies of each kind are explained: the one table of the report that is kept by kind."""
+"""What explains a policy, in text, as JSON and in the report: by its weights or as a tree."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.pairwise import PairwisePolicy
-from fedopl.policies.tree import TreePolicy
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.explain.explain_weights import weights_as_json, weights_as_text
 from fedopl.report.parts import Heading, Part, Text
@@ -16,24 +13,23 @@ from fedopl.results.record import Record
 
 
 class Explainer(NamedTuple):
-    """A kind of policy in words; each function gets policies of that kind only."""
+    """A way to explain policies; its functions get only policies that are explained by it."""
 
     as_text: Callable[[Any, Record | None, int], str]  # with so many features for each action
     as_json: Callable[[Any, Record | None], dict[str, Any]]
     parts: Callable[[Record, Any], tuple[Part, ...]]  # of the report
 
 
-_WEIGHTS = Explainer(weights_as_text, weights_as_json, weight_parts)
+# By what policies say of themselves: `explained_by`.
 EXPLAINERS = {
-    LinearPolicy.kind: _WEIGHTS,
-    PairwisePolicy.kind: _WEIGHTS,
-    TreePolicy.kind: Explainer(tree_as_text, tree_as_json, tree_parts),
+    "weights": Explainer(weights_as_text, weights_as_json, weight_parts),
+    "tree": Explainer(tree_as_text, tree_as_json, tree_parts),
 }
 
 
 def explainer_of(policy: Policy) -> Explainer:
     """What explains this policy."""
-    return EXPLAINERS[policy.kind]
+    return EXPLAINERS[policy.explained_by]
 
 
 def policy_parts(record: Record) -> tuple[Part, ...]:

@@ -22,10 +22,10 @@ def valuing_leaves(tree: TreePolicy) -> ValueLeaves:
 
 
 def leaf_rows(
-    tree: TreePolicy, answers: Answers[LeafValues] | None, weights: Weights
+    tree: TreePolicy | None, answers: Answers[LeafValues] | None, weights: Weights
 ) -> tuple[LeafRow, ...]:
     """Shares and values in the mixture, from everybody who told."""
-    if not answers:
+    if tree is None or not answers:
         return ()
     shares = {name: _shares(answer) for name, answer in answers.items()}
     mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
