@@ -22,15 +22,18 @@ SIZES, QUICK = (100_000, 1_000_000), (4_000,)
 BARE, ALL, ELSE = "X.T @ X", "all of it", "all else"
 # By stage, the functions that do it, where they are called.
 STAGES: dict[str, list[tuple[str, str]]] = {
-    "checking the arrays": [("logged_data", "LoggedData.__init__")],
-    "a hash of every context": [("folds", "_hashes")],
-    "dealing rows to folds": [("dealt_rows", "assign_folds_and_set_apart")],
-    "putting rows in order": [("dealt_rows", "in_order")],
-    "sums of squares for each fold and action": [("dealt_rows", "fold_sums")],
-    "models from them": [("workspace", "models_from")],
-    "predictions": [("scoring", "predict")],
-    "scores": [("scoring", "aipw_scores")],
-    "sums of scores": [("workspace", "means_of"), ("alone", "means_of")],
+    "checking the arrays": [("table.logged_data", "LoggedData.__init__")],
+    "a hash of every context": [("rows.folds", "_hashes")],
+    "dealing rows to folds": [("rows.study_rows", "assign_folds_and_hold_out")],
+    "putting rows in order": [
+        ("rows.study_rows", "sorted_order"),
+        ("rows.chunks", "LoggedData.taken"),
+    ],
+    "sums of squares for each fold and action": [("rows.study_rows", "fold_sums")],
+    "models from them": [("workspace", "linear_outcomes")],
+    "predictions": [("scoring.outcome", "predict")],
+    "scores": [("scoring.study_scores", "aipw_scores")],
+    "sums of scores": [("workspace", "means_of"), ("local.local_policy", "means_of")],
     "the value on held-out rows": [("door", "estimate_candidates")],
 }
 COLUMNS = (

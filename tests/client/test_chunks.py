@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import fedopl
 from fedopl.client.door import Door
-from fedopl.client.rows.chunks import in_order
+from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
-from fedopl.client.rows.study_rows import DealtRows
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
 from fedopl.study.study import NuisancePlan, Study
 
@@ -29,7 +29,9 @@ def chunk_of(cells):
         groups=np.arange(n_rows) // 2,
     )
     dealt = Folds(of_row=folds.astype(np.uint16), n_folds=N_FOLDS, reason="drawn")
-    return data, dealt, *in_order(data, dealt)
+    chunk = Chunk(data=data, folds=dealt)
+    order = sorted_order(chunk)
+    return data, dealt, order, chunk.taken(order)
 
 
 CELLS = st.lists(
@@ -57,7 +59,7 @@ def test_a_row_keeps_all_it_has(cells):
     for name in ("contexts", "actions", "rewards", "weights", "groups"):
         np.testing.assert_array_equal(getattr(chunk.data, name), getattr(data, name)[order])
     np.testing.assert_array_equal(chunk.folds.of_row, dealt.of_row[order])
-    assert (np.diff(chunk.cells()) >= 0).all()
+    assert (np.diff(chunk.fold_actions) >= 0).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -65,17 +67,19 @@ def test_counts_and_squares_are_those_of_training_rows(draw, weighted):
     weights = np.random.default_rng(5).uniform(0.5, 2, 300) if weighted else None
     data = draw(300, weights=weights)
     study = Study(actions=data.action_names, features=data.feature_names)
-    rows = DealtRows(data, study, minimum_cell=0)
+    rows = StudyRows(data, study, minimum_cell=0)
     counts = np.zeros((study.nuisances.folds + 1, 3))
     weighed = np.zeros_like(counts)
     squares = np.zeros((data.n_features + 1,) * 2)
-    for row, (fold, action) in enumerate(zip(rows.dealt.of_row, data.actions, strict=True)):
+    for row, (fold, action) in enumerate(
+        zip(rows.folds_as_given.of_row, data.actions, strict=True)
+    ):
         weight, x = weights[row] if weighted else 1.0, np.append(data.contexts[row], 1.0)
         counts[fold, action] += 1
         weighed[fold, action] += weight
         squares += weight * np.outer(x, x) * (fold < study.nuisances.folds)
-    np.testing.assert_array_equal(rows.counts, counts)
-    np.testing.assert_allclose(rows.weights, weighed)
+    np.testing.assert_array_equal(rows.rows_by_fold_action, counts)
+    np.testing.assert_allclose(rows.weight_by_fold_action, weighed)
     np.testing.assert_allclose(rows.squares, squares)
 
 

@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedopl
-from fedopl.client.rows.folds import assign_folds_and_set_apart
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.client.scoring.cross_fit import fit_nuisances
 from fedopl.client.scoring.outcome import action_blocks
 
@@ -352,15 +353,18 @@ def test_it_says_what_it_did_and_shows_no_row(draw):
 @pytest.mark.parametrize("outcome", ["ridge", "ols", LinearRegression()], ids=str)
 def test_rows_set_apart_teach_nothing(draw, outcome, propensity):
     data = draw(240, confounded=True)
-    folds = assign_folds_and_set_apart(data, 4, 0.25, seed=0)
-    apart = folds.set_apart
+    folds = assign_folds_and_hold_out(data, 4, 0.25, seed=0)
+    apart = folds.held_out
     changed = fedopl.LoggedData(
         data.contexts,
         np.where(apart, (data.actions + 1) % 3, data.actions),
         np.where(apart, 1e3, data.rewards),
         action_names=data.action_names,
     )
-    before, after = (fit_nuisances(d, folds, outcome, propensity, seed=0) for d in (data, changed))
+    before, after = (
+        fit_nuisances(Chunk(data=d, folds=folds), outcome, propensity, seed=0)
+        for d in (data, changed)
+    )
     np.testing.assert_array_equal(before.outcome_means, after.outcome_means)
     np.testing.assert_array_equal(before.propensities, after.propensities)
     assert np.isfinite(before.outcome_means[apart]).all()
@@ -371,7 +375,7 @@ def test_rows_that_agree_are_set_apart_one_by_one():
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, 4, 2000).astype(float)
     data = fedopl.LoggedData(kinds[:, None], rng.integers(0, 2, 2000), rng.random(2000))
-    apart = assign_folds_and_set_apart(data, 5, 0.25, 0).set_apart
+    apart = assign_folds_and_hold_out(data, 5, 0.25, 0).held_out
     assert apart.mean() == pytest.approx(0.25, abs=0.001)
     for kind in range(4):
         assert apart[kinds == kind].mean() == pytest.approx(0.25, abs=0.06)

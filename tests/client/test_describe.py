@@ -15,11 +15,12 @@ from test_door import (
 )
 
 import fedopl
+from fedopl.client import workspace
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.scoring import chances, scoring
+from fedopl.client.scoring import outcome, study_scores
 from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe, Description
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
@@ -126,7 +127,7 @@ def test_guarded_counts_are_multiples_of_the_smallest_cell_and_near_the_truth(
 
 def test_contexts_of_rows_set_apart_change_no_description(draw):
     data = draw()
-    apart = door_to(data)._space.folds.set_apart
+    apart = door_to(data)._space.folds.held_out
     told = []
     for moved in (0.0, 1e3):
         door = describing(data)
@@ -308,9 +309,9 @@ def test_a_new_process_describes_without_fitting_anything(
     query = encoded_query(first, Describe, linear=LEARNED[None], cuts=CUTS)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(chances, "fit_propensities", None)
-    for name in ("aipw_scores", "predict"):
-        monkeypatch.setattr(scoring, name, None)
+    monkeypatch.setattr(workspace, "fit_propensities", None)
+    monkeypatch.setattr(study_scores, "aipw_scores", None)
+    monkeypatch.setattr(outcome, "predict", None)
     assert door_to(draw(), study, store=store).handle(query) == expected
 
 

@@ -17,7 +17,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import HANDLERS, Door
-from fedopl.client.scoring import scoring
+from fedopl.client.scoring import study_scores
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
@@ -464,7 +464,7 @@ def test_values_over_few_known_rows_are_refused_however_many_rows_there_are(draw
     data = without_action(draw(300), 1)
     study = study_of(nuisances=LOCAL)
     door = scored(door_to(data, study, limits=Limits(minimum_rows=10)))
-    held_out = door._space.folds.set_apart
+    held_out = door._space.folds.held_out
     largest = np.sort(data.contexts[held_out, 0])[-2:]
     policy = np.zeros((1, 3, 6))
     policy[0, 0, 0] = 1.0  # a0 only where x0 exceeds the second largest of the rows set apart
@@ -731,7 +731,7 @@ def test_sums_less_sums_are_over_many_rows_or_none(draw, n_rare):
     assert n_left == pytest.approx(0, abs=1e-6) or n_left > NEEDED - 1e-6
     if n_left < 1:
         np.testing.assert_allclose(left, 0, atol=1e-6)
-    small = door._space.rows_per_cell
+    small = door._space.rows_by_fold_action
     small = small[(small > 0) & (small < NEEDED)].sum()
     assert n_left > small - 1e-6
 
@@ -782,7 +782,11 @@ def test_sums_of_one_fold_less_its_sums_are_over_many_rows_or_none(draw):
     data = thinned(draw(800), 2, 30)  # in each fold, about four to learn from
     door = door_to(data, limits=Limits())
     told = ask(door, SumOutcomes).sums[..., :-1, :-1]
-    assert door._space.rows_per_cell[:, 2].max() < NEEDED <= door._space.rows_per_cell[:, 2].sum()
+    assert (
+        door._space.rows_by_fold_action[:, 2].max()
+        < NEEDED
+        <= door._space.rows_by_fold_action[:, 2].sum()
+    )
     for fold in range(5):
         models = models_for(door.study)
         models["supported"][np.arange(6) != fold] = 0
@@ -1073,7 +1077,7 @@ def test_a_new_process_values_policies_without_scoring_again(
     query = encoded_query(first, EstimateValues, split=split)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(scoring, "aipw_scores", no_scoring)
+    monkeypatch.setattr(study_scores, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
@@ -1086,7 +1090,7 @@ def test_a_new_process_sums_improves_and_describes_without_scoring_again(
     query = encoded_query(first, kind)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(scoring, "aipw_scores", no_scoring)
+    monkeypatch.setattr(study_scores, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
@@ -1208,7 +1212,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
     study = study_of(kind, nuisances=nuisances)
     data = draw(200, known=False)
     plain = door_to(data, study)
-    apart = plain._space._rows.dealt.set_apart
+    apart = plain._space._rows.folds_as_given.held_out
     assert apart.any()
     moved = door_to(changed(data, data.rewards + by * apart), study)
     answers = []
@@ -1222,7 +1226,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
 def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
-    moved = door_to(changed(data, data.rewards + plain._space._rows.dealt.set_apart))
+    moved = door_to(changed(data, data.rewards + plain._space._rows.folds_as_given.held_out))
     query = encoded_query(plain, EstimateValues, split=split)
     values = [scored(door).handle(query) for door in (plain, moved)]
     assert (values[0] != values[1]) == (split is RowSplit.EVALUATION)

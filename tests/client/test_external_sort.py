@@ -13,7 +13,7 @@ from fedopl.client.disk.disk_array import DiskArray, DiskWriter
 from fedopl.client.disk.external_sort import RecordOrder, Sorter, stable_order
 from fedopl.client.rows import fold_turns, folds
 from fedopl.client.rows.fold_turns import TRAINING, by_stratum, turns_on_disk
-from fedopl.client.rows.folds import Folds, assign_folds_and_set_apart, context_keys
+from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out, context_keys
 from fedopl.client.table.logged_data import trusted
 
 
@@ -74,13 +74,13 @@ def test_folds_on_disk_are_those_in_memory(data, n_folds, share, seed, per_bucke
         patch.setattr(disk_array.slices, "__defaults__", (per_slice,))
         patch.setattr(external_sort, "MOST_BUCKETS", 4)
         stored = on_disk_too(data, Path(folder))
-        ours = assign_folds_and_set_apart(stored, n_folds, share, seed)
-        theirs = assign_folds_and_set_apart(data, n_folds, share, seed)
+        ours = assign_folds_and_hold_out(stored, n_folds, share, seed)
+        theirs = assign_folds_and_hold_out(data, n_folds, share, seed)
         assert isinstance(ours.of_row, DiskArray)
         np.testing.assert_array_equal(ours.of_row[:], theirs.of_row)
         assert ours.of_row.dtype == theirs.of_row.dtype == np.uint16
         assert (ours.n_folds, ours.reason, ours.n_parts) == (n_folds, theirs.reason, theirs.n_parts)
-        assert ours.n_parts == n_folds + theirs.set_apart.any()
+        assert ours.n_parts == n_folds + theirs.held_out.any()
         assert not list(Path(folder).glob(".*"))
 
 
@@ -136,7 +136,7 @@ def test_items_are_sorted_by_stratum_and_key_and_position(items):
 def test_rows_that_agree_keep_their_order_in_large_tables():
     """An unstable sort is stable on short arrays only."""
     data = fedopl.LoggedData(np.ones((5000, 1)), np.arange(5000) % 2, np.arange(5000))
-    of_row = assign_folds_and_set_apart(data, 5, 0.0, 0).of_row
+    of_row = assign_folds_and_hold_out(data, 5, 0.0, 0).of_row
     turns = [of_row[data.actions == action] for action in (0, 1)]
     assert turns[0].tolist() == turns[1].tolist() == [0, 1, 2, 3, 4] * 500
 
@@ -144,10 +144,10 @@ def test_rows_that_agree_keep_their_order_in_large_tables():
 def test_other_numbers_of_folds_are_dealt_in_the_same_turns(draw, tmp_path, monkeypatch):
     data = draw(200)
     stored = on_disk_too(data, tmp_path)
-    assign_folds_and_set_apart(stored, 5, 0.25, 0)
-    expected = assign_folds_and_set_apart(data, 3, 0.25, 0)
+    assign_folds_and_hold_out(stored, 5, 0.25, 0)
+    expected = assign_folds_and_hold_out(data, 3, 0.25, 0)
     monkeypatch.setattr(folds, "_hashes", None)  # no row is looked at again
-    again = assign_folds_and_set_apart(stored, 3, 0.25, 0)
+    again = assign_folds_and_hold_out(stored, 3, 0.25, 0)
     np.testing.assert_array_equal(again.of_row[:], expected.of_row)
 
 
@@ -156,32 +156,30 @@ def test_folds_of_other_rows_are_not_taken_for_these(draw, tmp_path, grouped):
     groups = np.arange(200) // 4 if grouped else None
     for seed in range(2):
         data = draw(200, seed=seed, groups=groups)
-        found = assign_folds_and_set_apart(on_disk_too(data, tmp_path), 5, 0.25, 0)
-        expected = assign_folds_and_set_apart(data, 5, 0.25, 0)
+        found = assign_folds_and_hold_out(on_disk_too(data, tmp_path), 5, 0.25, 0)
+        expected = assign_folds_and_hold_out(data, 5, 0.25, 0)
         np.testing.assert_array_equal(found.of_row[:], expected.of_row)
 
 
 def test_folds_cut_short_are_dealt_again(draw, tmp_path):
     data = draw(100)
     stored = on_disk_too(data, tmp_path)
-    first = assign_folds_and_set_apart(stored, 5, 0.25, 0)
+    first = assign_folds_and_hold_out(stored, 5, 0.25, 0)
     expected = first.of_row[:]
     for path in tmp_path.glob("*-*"):
         os.truncate(path, 3)
-    np.testing.assert_array_equal(
-        assign_folds_and_set_apart(stored, 5, 0.25, 0).of_row[:], expected
-    )
+    np.testing.assert_array_equal(assign_folds_and_hold_out(stored, 5, 0.25, 0).of_row[:], expected)
 
 
 def test_a_part_knows_its_folds_and_how_many_parts_there_are(draw, tmp_path):
     data = draw(100)
     for source in (data, on_disk_too(data, tmp_path)):
-        whole = assign_folds_and_set_apart(source, 4, 0.25, 0)
-        expected = assign_folds_and_set_apart(data, 4, 0.25, 0)
-        rows = slice(int(np.argmin(expected.set_apart)), int(np.argmin(expected.set_apart)) + 1)
+        whole = assign_folds_and_hold_out(source, 4, 0.25, 0)
+        expected = assign_folds_and_hold_out(data, 4, 0.25, 0)
+        rows = slice(int(np.argmin(expected.held_out)), int(np.argmin(expected.held_out)) + 1)
         part = whole.part(rows)
         assert part.of_row.tolist() == expected.of_row[rows].tolist()
-        assert not part.set_apart.any()
+        assert not part.held_out.any()
         assert part.n_parts == whole.n_parts == 5
         assert part.learns_from(4).all()
 
@@ -193,9 +191,9 @@ def test_folds_made_by_hand_count_their_parts():
 
 
 def test_whole_folds_on_disk_are_refused_in_words(draw, tmp_path):
-    whole = assign_folds_and_set_apart(on_disk_too(draw(50), tmp_path), 4, 0.25, 0)
+    whole = assign_folds_and_hold_out(on_disk_too(draw(50), tmp_path), 4, 0.25, 0)
     with pytest.raises(fedopl.DataError, match="a slice at a time"):
-        _ = whole.set_apart
+        _ = whole.held_out
 
 
 def test_keys_are_those_of_memory(draw, tmp_path):
@@ -213,7 +211,7 @@ def test_a_deal_that_fails_leaves_nothing(draw, tmp_path, monkeypatch):
 
     monkeypatch.setattr(fold_turns, "_places", broken)
     with pytest.raises(KeyboardInterrupt):
-        assign_folds_and_set_apart(stored, 5, 0.25, 0)
+        assign_folds_and_hold_out(stored, 5, 0.25, 0)
     assert sorted(tmp_path.iterdir()) == before
 
 

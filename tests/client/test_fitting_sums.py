@@ -50,7 +50,7 @@ def test_sums_are_those_of_a_loop_without_the_first_fold(draw, is_weighted):
     data, weights = space.data, space.data.weights
     gram, products, squares, total = np.zeros((6, 6)), np.zeros((3, 6)), np.zeros(3), 0.0
     for row in range(300):
-        if space.folds.set_apart[row] or space.folds.of_row[row] == 0:
+        if space.folds.held_out[row] or space.folds.of_row[row] == 0:
             continue
         weight, x = weights[row] if is_weighted else 1.0, np.append(data.contexts[row], 1.0)
         gram += weight * np.outer(x, x)
@@ -66,7 +66,7 @@ def test_sums_are_those_of_a_loop_without_the_first_fold(draw, is_weighted):
 def test_rewards_of_the_first_fold_enter_by_the_models_of_others_only(draw):
     study = study_of(SumFitting)
     data = draw(300)
-    first = door_to(data, study)._space._rows.dealt.of_row == 0
+    first = door_to(data, study)._space._rows.folds_as_given.of_row == 0
     told = [
         ask(scored(door_to(rows, study)), kind)
         for kind in (SumFitting, SumScores)
@@ -137,9 +137,9 @@ def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_mo
 @pytest.mark.parametrize("n_first", [1, 4, 5])
 def test_a_value_that_few_rows_of_the_fold_have_cannot_be_had_by_subtraction(draw, n_first):
     data = draw(900, groups=np.arange(900))  # by which folds are made, whatever the contexts
-    dealt = door_to(data)._space._rows.dealt
+    dealt = door_to(data)._space._rows.folds_as_given
     first = np.flatnonzero(dealt.of_row == 0)
-    others = np.flatnonzero((dealt.of_row != 0) & ~dealt.set_apart)
+    others = np.flatnonzero((dealt.of_row != 0) & ~dealt.held_out)
     contexts = data.contexts.copy()
     contexts[:, 0] = 0.0
     contexts[first[:n_first], 0] = contexts[others[:20], 0] = 1.0

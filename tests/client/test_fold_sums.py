@@ -8,7 +8,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local import score_means as means
 from fedopl.client.local.score_means import score_means
 from fedopl.client.rows import fold_sums as sums
-from fedopl.client.rows.chunks import in_order
+from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero, predict, squares_from_zero
 from fedopl.client.rows.folds import Folds
 from fedopl.policies.linear import constant_policy
@@ -30,6 +30,13 @@ def logged(weighted, far=0.0):
 def folds():
     of_row = np.random.default_rng(1).integers(0, N_FOLDS + 1, N_ROWS).astype(np.uint16)
     return Folds(of_row=of_row, n_folds=N_FOLDS, reason="drawn")  # the last are set apart
+
+
+def in_order(data, split):
+    """The order by fold and action, and the rows in it."""
+    chunk = Chunk(data=data, folds=split)
+    order = sorted_order(chunk)
+    return order, chunk.taken(order)
 
 
 def plainly(data, split, origin, columns=None):
@@ -56,7 +63,7 @@ def test_sums_are_those_of_single_rows(monkeypatch, ordered, at_once, weighted, 
     monkeypatch.setattr(sums, "ROWS_PER_BLOCK", at_once)
     data, split = logged(weighted, far), folds()
     if ordered:
-        _, chunk = in_order(data, split)
+        chunk = in_order(data, split)[1]
         data, split = chunk.data, chunk.folds
     columns = [np.arange(2 * a, 2 * a + 2) for a in range(N_ACTIONS)] if blocks else None
     found = fold_sums(data, split, columns)
@@ -77,7 +84,7 @@ def test_many_cells_are_summed_one_after_the_other(monkeypatch):
 @pytest.mark.parametrize("far", [0.0, 100.0])
 def test_squares_of_all_rows_come_from_those_of_folds(weighted, far):
     data, split = logged(weighted, far), folds()
-    used = ~split.set_apart
+    used = ~split.held_out
     x = np.column_stack([data.contexts, np.ones(N_ROWS)])[used]
     weights = np.ones(len(x)) if data.weights is None else data.weights[used]
     found = squares_from_zero(fold_sums(data, split))

@@ -41,7 +41,7 @@ def dealt_to_parts(data):
 def rows_without(door, part):
     """The training rows that a model is made from."""
     space = door._space
-    return ~space.folds.set_apart & (space.parts.of_row != part)
+    return ~space.folds.held_out & (space.parts.of_row != part)
 
 
 def with_one(contexts):
@@ -220,7 +220,7 @@ def test_divergences_are_means_over_training_rows_less_what_parts_tell_of_noise(
         [(m.propensities[r], m.outcomes[r], m.variances[r]) for r in range(N_PARTS + 1)]
         for m in (own, other)
     )
-    data, training = door._space.data, ~door._space.folds.set_apart
+    data, training = door._space.data, ~door._space.folds.held_out
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
     whole = naive_divergences(data, training, weights, ours[WHOLE], theirs[WHOLE])
     less_ours = [
@@ -374,7 +374,7 @@ def test_shares_are_of_rows_set_apart(draw):
     data = weighted(draw)
     door = door_to(data, diagnosed())
     told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=RowSplit.EVALUATION)
-    apart = door._space._rows.dealt.set_apart
+    apart = door._space._rows.folds_as_given.held_out
     weights = data.weights[apart] / data.weights[apart].sum()
     beyond = data.contexts[apart, 0] > 0.3
     share = weights @ beyond
@@ -389,7 +389,7 @@ def test_shares_are_of_rows_set_apart(draw):
 
 def test_a_share_is_rounded_by_chance_and_its_variance_follows_from_it(draw):
     door = door_to(draw(400), diagnosed(), limits=Limits(classifier_queries=10**6))
-    contexts = door._space.data.contexts[door._space.folds.set_apart]
+    contexts = door._space.data.contexts[door._space.folds.held_out]
     errors, by_share = [], {}
     for angle in np.linspace(0, 2, 400):
         parameters = np.array([np.cos(angle), np.sin(angle), 0, 0, 0, 0])
@@ -441,7 +441,7 @@ def with_outliers(data, n_outliers):
     """The data, in which the first feature is 0 in all training rows but so many."""
     contexts = data.contexts.copy()
     contexts[:, 0] = 0.0
-    apart = door_to(data, diagnosed())._space._rows.dealt.set_apart
+    apart = door_to(data, diagnosed())._space._rows.folds_as_given.held_out
     contexts[np.flatnonzero(~apart)[:n_outliers], 0] = 1.0
     return fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=data.action_names)
 
@@ -491,7 +491,7 @@ def test_without_rows_set_apart_there_is_no_share(draw):
 @pytest.mark.parametrize("more", [0, 1])
 def test_shares_of_few_rows_are_not_told(draw, more):
     study = diagnosed(evaluation_share=0.05)
-    n_apart = int(door_to(draw(300), study)._space.folds.set_apart.sum())
+    n_apart = int(door_to(draw(300), study)._space.folds.held_out.sum())
     door = door_to(draw(300), study, limits=Limits(minimum_cell=n_apart + more))
     told = classified(door, np.zeros(6), split=RowSplit.EVALUATION)
     assert isinstance(told, Refusal) == bool(more)

@@ -149,7 +149,7 @@ def test_the_first_policy_is_valued_and_later_ones_as_the_first_they_are_near(dr
 def test_without_that_limit_two_values_would_tell_one_rows_score(draw):
     door = scored(door_to(draw(400)))
     told = values(door, 0, 1)
-    apart = door._space.folds.set_apart
+    apart = door._space.folds.held_out
     row = np.flatnonzero(apart)[door._space.data.contexts[apart, 0].argmax()]
     gain = door._space.scores[row, 1] - door._space.scores[row, 0]
     assert (told.means[1] - told.means[0]) * told.n_rows == pytest.approx(gain)
@@ -180,7 +180,7 @@ def test_only_policies_that_were_valued_are_remembered(draw):
     door = guarded(draw)
     values(door, 0, 3, 9, 20)
     space = door._space
-    held_out = space.data.contexts[space.folds.set_apart]
+    held_out = space.data.contexts[space.folds.held_out]
     valued = deciders(space, space.history.released("held out"))
     assert [int((decide(held_out) == 1).sum()) for decide in valued] == [0, 9, 20]
 
@@ -230,7 +230,7 @@ def test_a_policy_near_the_clients_own_is_valued_as_its_own(draw):
         door = scored(door_to(draw(400), limits=limits))
         space = door._space
         own = space.local_policy
-        contexts = space.data.contexts[space.folds.set_apart]
+        contexts = space.data.contexts[space.folds.held_out]
         worth = np.column_stack([contexts, np.ones(len(contexts))]) @ own.parameters.T
         ranked = np.sort(worth, axis=1)
         row = (ranked[:, -1] - ranked[:, -2]).argmin()

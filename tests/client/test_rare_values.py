@@ -9,7 +9,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.rare_values import rare_values
 from fedopl.client.door import Door
-from fedopl.client.rows.study_rows import without_rare
+from fedopl.client.rows.study_rows import with_rare_masked
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
@@ -33,7 +33,7 @@ def logged(flags, n_rows=400, seed=0):
     )
 
 
-def without_rare_cells(data, rows, cells, minimum):
+def with_rare_masked_cells(data, rows, cells, minimum):
     """What is rare in a cell is changed; found in parts as well as in one go."""
     contexts = data.contexts[rows]
     n_cells = int(cells.max()) + 1
@@ -44,11 +44,11 @@ def without_rare_cells(data, rows, cells, minimum):
         assert one.feature == other.feature
         assert np.array_equal(one.common, other.common)
         assert np.array_equal(one.masked, other.masked)
-    return without_rare(data, rows, rare, cells)
+    return with_rare_masked(data, rows, rare, cells)
 
 
-def without_rare_values(data, rows, minimum):
-    return without_rare_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
+def with_rare_masked_values(data, rows, minimum):
+    return with_rare_masked_cells(data, rows, np.zeros(int(rows.sum()), np.int64), minimum)
 
 
 def told_by(data, limits):
@@ -61,7 +61,7 @@ def told_by(data, limits):
 def test_a_value_of_a_few_rows_is_taken_for_the_usual_one(n_rare):
     data = logged(np.arange(n_rare))
     training = np.ones(data.n_rows, bool)
-    assert not without_rare_values(data, training, MINIMUM).contexts[:, 2].any()
+    assert not with_rare_masked_values(data, training, MINIMUM).contexts[:, 2].any()
     _, sums = told_by(data, Limits())
     assert isinstance(sums, OutcomeSums)
     assert not sums.sums[..., 2, :].any()
@@ -70,8 +70,8 @@ def test_a_value_of_a_few_rows_is_taken_for_the_usual_one(n_rare):
 def test_a_value_of_enough_rows_stays_and_so_does_everything_where_limits_are_open():
     data = logged(np.arange(150))
     training = np.ones(data.n_rows, bool)
-    assert without_rare_values(data, training, MINIMUM) is data
-    assert without_rare_values(logged([0]), training, 0).contexts[0, 2] == 1
+    assert with_rare_masked_values(data, training, MINIMUM) is data
+    assert with_rare_masked_values(logged([0]), training, 0).contexts[0, 2] == 1
     _, sums = told_by(logged([0]), Limits.open())
     assert sums.sums[..., 2, -2].sum() in (0, 1)
 
@@ -79,7 +79,7 @@ def test_a_value_of_enough_rows_stays_and_so_does_everything_where_limits_are_op
 def test_rows_set_apart_keep_their_values():
     data = logged([0])
     training = np.arange(data.n_rows) > 0
-    assert without_rare_values(data, training, MINIMUM).contexts[0, 2] == 1
+    assert with_rare_masked_values(data, training, MINIMUM).contexts[0, 2] == 1
 
 
 @pytest.mark.parametrize("n_flagged", [6, 9, 14, 30, 370, 394])
@@ -110,7 +110,7 @@ def test_rows_that_differ_from_what_most_have_are_taken_for_it_and_numbers_are_n
     changed = fedopl.LoggedData(
         contexts, data.actions, data.rewards, action_names=ACTIONS, feature_names=FEATURES
     )
-    kept = without_rare_values(changed, np.ones(400, bool), MINIMUM)
+    kept = with_rare_masked_values(changed, np.ones(400, bool), MINIMUM)
     assert not kept.contexts[:, 2].any()
     assert np.array_equal(kept.contexts[:, :2], contexts[:, :2])
 
@@ -124,7 +124,7 @@ def test_actions_whose_names_are_numbers_stay_what_they_are():
         action_names=("1", "0"),
         feature_names=FEATURES,
     )
-    kept = without_rare_values(named, np.ones(400, bool), MINIMUM)
+    kept = with_rare_masked_values(named, np.ones(400, bool), MINIMUM)
     assert kept is not named
     assert np.array_equal(kept.actions, data.actions)
 
@@ -135,8 +135,8 @@ def test_in_every_cell_a_value_is_that_of_none_or_of_enough_rows(seed, share):
     data = logged(np.flatnonzero(rng.random(300) < share), n_rows=300, seed=seed % 1000)
     cells = rng.integers(0, 6, 300)
     everybody = np.ones(300, bool)
-    data = without_rare_values(data, everybody, MINIMUM)
-    kept = without_rare_cells(data, everybody, cells, MINIMUM)
+    data = with_rare_masked_values(data, everybody, MINIMUM)
+    kept = with_rare_masked_cells(data, everybody, cells, MINIMUM)
     changed = int((kept.contexts != data.contexts).sum())
     assert changed == 0 or changed >= MINIMUM
     for cell in range(6):

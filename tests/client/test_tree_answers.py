@@ -74,7 +74,7 @@ def training_of(door):
 
 def with_scores(door, change):
     """The door, once `change` was made to its scores."""
-    kept = door._space._kept()
+    kept = door._space._archive.get()
     values = kept.values.copy()
     change(values, door._space)
     door._space.keep(replace(kept, values=values))
@@ -137,7 +137,7 @@ def test_of_two_columns_that_differ_in_a_few_rows_one_is_not_cut():
 
 def test_a_cell_with_a_few_scores_of_an_action_is_hidden(draw):
     def leave_two(values, space):
-        low = (space.data.contexts[:, 0] <= -0.5) & ~space.folds.set_apart
+        low = (space.data.contexts[:, 0] <= -0.5) & ~space.folds.held_out
         values[np.flatnonzero(low)[2:], 2] = np.nan
 
     answers = {}
@@ -352,14 +352,14 @@ def test_counts_are_not_asked_for_where_thresholds_are_agreed(draw):
 
 def held_out(door):
     space = door._space
-    return space.data.contexts[space.folds.set_apart]
+    return space.data.contexts[space.folds.held_out]
 
 
 def test_leaves_are_told_as_they_are_without_limits(draw):
     door = scored(door_to(draw(), tree_study()))
     told = value_leaves(door, Branch(0, -1.5, Leaf(0), Leaf(1)))
     low = held_out(door)[:, 0] <= -1.5
-    scores = door._space.scores[door._space.folds.set_apart]
+    scores = door._space.scores[door._space.folds.held_out]
     assert told.shares == pytest.approx([low.mean(), 1 - low.mean()])
     assert told.rows[:, 0].tolist() == [low.sum(), (~low).sum()]
     assert told.means[0] == pytest.approx(scores[low].mean(axis=0))
@@ -390,7 +390,7 @@ def test_the_value_of_the_tree_does_not_tell_of_a_hidden_leaf(draw):
 
 def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(draw):
     def leave_three(values, space):
-        low = (space.data.contexts[:, 0] <= 0) & space.folds.set_apart
+        low = (space.data.contexts[:, 0] <= 0) & space.folds.held_out
         values[np.flatnonzero(low)[3:], 2] = np.nan
 
     root = Branch(0, 0.0, Leaf(0), Leaf(1))

@@ -54,18 +54,17 @@ ANOTHER_VERSION = """
 """
 NO_FITS = """
     from fedopl.client import workspace
-    from fedopl.client.scoring import chances
     from fedopl.client.rows import study_rows
-    from fedopl.client.scoring import scoring
+    from fedopl.client.scoring import outcome, study_scores
 
     def fitted_again(*_arguments, **_options):
         raise RuntimeError("it was fitted again")
 
     for module, names in (
-        (dealt_rows, ("fold_sums",)),
-        (chances, ("fit_propensities",)),
-        (workspace, ("means_of",)),
-        (scoring, ("aipw_scores", "predict")),
+        (study_rows, ("fold_sums",)),
+        (workspace, ("fit_propensities", "means_of")),
+        (outcome, ("predict",)),
+        (study_scores, ("aipw_scores",)),
     ):
         for name in names:
             getattr(module, name)

@@ -145,7 +145,7 @@ def test_half_the_digits_give_nearly_the_same(both, tmp_path):
 def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypatch):
     _, on_disk = both()
     once = fedopl.learn(on_disk, journal=tmp_path / "journal")
-    monkeypatch.setattr("fedopl.client.scoring.scoring.aipw_scores", None)
+    monkeypatch.setattr("fedopl.client.scoring.study_scores.aipw_scores", None)
     again = fedopl.learn(on_disk, journal=tmp_path / "journal")
     assert str(again) == str(once)
 

@@ -7,7 +7,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.client.local.cell_tables import Binning, cell_sums
-from fedopl.client.rows.chunks import ScoredRows
+from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances
 from fedopl.client.scoring.scores import aipw_scores
@@ -72,7 +72,7 @@ def least_squares_policy(contexts, scores, weights):
 def test_the_exact_policy_is_the_one_learned_on_pooled_rows(federation):
     _, doors, record = federation()
     together, folds, scores = pooled_rows(doors)
-    training = ~folds.set_apart
+    training = ~folds.held_out
     expected = least_squares_policy(
         together.contexts[training], scores[training], np.ones(training.sum())
     )
@@ -102,7 +102,7 @@ def test_any_mixture_is_a_weighted_pool(federation):
     mixture = fedopl.mixture.given({"north": 0.1, "south": 0.2, "west": 0.7})
     _, doors, record = federation(mixture=mixture)
     together, folds, scores = pooled_rows(doors)
-    training = ~folds.set_apart
+    training = ~folds.held_out
     shares = np.concatenate(
         [
             np.full(door._space.data.n_rows, mixture.shares[name] / door._space.n_training)
@@ -119,7 +119,7 @@ def test_federated_nuisances_give_the_scores_of_pooled_rows(federation, outcome,
     plan = fedopl.NuisancePlan(outcome=outcome)
     _, doors, _ = federation(nuisances=plan, weighted=weighted)
     together, folds, scores = pooled_rows(doors)
-    nuisances = fit_nuisances(together, folds, outcome, "known", seed=0)
+    nuisances = fit_nuisances(Chunk(data=together, folds=folds), outcome, "known", seed=0)
     np.testing.assert_allclose(
         scores, aipw_scores(together, nuisances).values, rtol=1e-9, atol=1e-9
     )
@@ -153,7 +153,7 @@ def test_one_client_is_ordinary_policy_learning(draw):
 def pooled_tree(record, doors, depth):
     """The tree grown on everybody's training rows in one table, on the same grid."""
     together, folds, scores = pooled_rows(doors)
-    used = ~folds.set_apart
+    used = ~folds.held_out
     weights = None if together.weights is None else together.weights[used]
     rows = ScoredRows(contexts=together.contexts[used], scores=scores[used], weights=weights)
     grid, study = record.tree.grid, record.study
@@ -176,7 +176,7 @@ def test_the_federated_tree_is_the_tree_of_the_pooled_rows(federation, depth):
 def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
     _, doors, record = federation(policy="tree", tree={"bins": 5})
     together, folds, scores = pooled_rows(doors)
-    used = ~folds.set_apart
+    used = ~folds.held_out
     weights = {name: 1 / used.sum() * n for name, n in record.rows.items()}
     found = mixed_cells(record.tree.cells, weights).numbers
     grid = record.tree.grid

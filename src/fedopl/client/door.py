@@ -31,7 +31,7 @@ from fedopl.client.local.local_steps import improve
 from fedopl.client.local.minibatches import Batches
 from fedopl.client.local.score_means import pair_means, value_slope
 from fedopl.client.query_cache import read_query, sha256_of
-from fedopl.client.scoring.scoring import Scored
+from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
@@ -96,7 +96,7 @@ class Door:
         self._space = Workspace(data, study, store or MemoryStore(), rules or {}, needed, least)
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed = queries_of(study)
-        self._made: Scored | None = None  # scores for the latest answer about them
+        self._made: StudyScores | None = None  # scores for the latest answer about them
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
@@ -207,7 +207,7 @@ class Door:
 
     def _outcome_sums(self, _query: Message) -> tuple[type[Message], dict[str, Any]]:
         space = self._space
-        enough = releasable_cells(space.rows_per_cell, space.rows_needed)
+        enough = releasable_cells(space.rows_by_fold_action, space.rows_needed)
         if not enough.any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
         sums, squared = space.outcome_sums()

@@ -3,9 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +13,29 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.random_rounding import rounding_generator
 from fedopl.client.disclosure.release_history import ReleaseHistory
-from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.local.local_policy import learned_alone, local_kind
+from fedopl.client.local.local_policy import learn_local_policy, local_kind, needs_local_policy
 from fedopl.client.local.local_steps import Examples, examples
 from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
 from fedopl.client.local.vowpal import Vowpal
-from fedopl.client.rows.chunks import Chunk, ScoredRows
+from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
-from fedopl.client.rows.study_rows import DealtRows
-from fedopl.client.scoring.chances import Chances, chances_of
-from fedopl.client.scoring.outcome import action_blocks, models_from
-from fedopl.client.scoring.scoring import STORED, Scored, Scoring
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.cross_fit import NuisanceModels
+from fedopl.client.scoring.outcome import (
+    Outcomes,
+    action_blocks,
+    federated_outcomes,
+    linear_outcomes,
+)
+from fedopl.client.scoring.propensity import Propensities, fit_propensities
+from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.scoring.support import Support
-from fedopl.client.table.logged_data import LoggedData, folder_of
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import Policy
-from fedopl.solvers.least_squares import LinearModels
 from fedopl.study.study import Study
 
 Rule = Callable[[FloatArray], NDArray[np.generic]]
@@ -54,8 +56,7 @@ class Workspace:
         self.study, self.store, self.rules = study, store, rules
         self.rows_needed = rows_needed  # behind any sum of scores that may be told
         self._minimum_cell = minimum_cell
-        self._rows = DealtRows(data, study, minimum_cell)
-        self._in_use: Scored | None = None
+        self._rows = StudyRows(data, study, minimum_cell)
         self._examples: tuple[bytes, Examples] | None = None
         self._vowpal: tuple[Examples, Vowpal] | None = None
 
@@ -89,16 +90,9 @@ class Workspace:
         """The rows, some at a time where they are on disk."""
         return self._rows.chunks()
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[ScoredChunk]:
         """The same with their scores."""
-        return self._with_scores(self._scored)
-
-    def _with_scores(self, scored: Scored) -> Iterator[Chunk]:
-        start = 0
-        for chunk in self.unscored_chunks():
-            stop = start + chunk.data.n_rows
-            yield chunk.with_scores(scored.part(slice(start, stop)))
-            start = stop
+        return self._scored.of(self.unscored_chunks())
 
     @property
     def training(self) -> slice:
@@ -121,17 +115,17 @@ class Workspace:
     @cached_property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """Training rows that took each action."""
-        counted: IntArray = self._rows.counts[:-1].sum(axis=0)
+        counted: IntArray = self._rows.rows_by_fold_action[:-1].sum(axis=0)
         return counted
 
     @property
-    def rows_per_cell(self) -> IntArray:  # (n_folds, n_actions)
+    def rows_by_fold_action(self) -> IntArray:  # (n_folds, n_actions)
         """Training rows of each fold that took each action."""
-        return self._rows.counts[:-1]
+        return self._rows.rows_by_fold_action[:-1]
 
-    def without_rare(self, cells: IntArray) -> LoggedData:
+    def masked_by_cell(self, cells: IntArray) -> LoggedData:
         """The rows, without values that are rare in the cell (n_training,) that a row is in."""
-        return self._rows.without_rare(cells)
+        return self._rows.masked_by_cell(cells)
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
@@ -156,38 +150,40 @@ class Workspace:
 
     # --- scores --------------------------------------------------------------------------------
 
-    def scored_with(self, models: FloatArray) -> Scored:
+    def scored_with(self, models: FloatArray) -> StudyScores:
         """All that later queries need, for these outcome models or, without any, for our own.
 
-        Nothing is kept yet: what may not be told must not be used later either.
+        Nothing is kept yet: what may not be released must not be used later either.
         """
         key = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
-        kept = self._kept()
+        kept = self._archive.get()
         if kept is not None and np.array_equal(kept.models, key):
             return kept
         never = self.rows_per_action == 0
         rule = self.study.nuisances.unseen_rule
         if never.any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
-        scoring = Scoring(
-            models=_borrowed(models) if len(models) else self._own_models,
-            chances=self.chances,
+        outcomes = federated_outcomes(models) if len(models) else self._own_outcomes
+        scorer = Scorer(
+            models=NuisanceModels(outcomes=outcomes, propensities=self.propensities),
             clip=self.study.nuisances.clip,
             masked=never & (rule == "mask"),
         )
-        scored = scoring.scored(
+        scores = score_chunks(
+            scorer,
             self.unscored_chunks(),
             self.rows_needed,
-            self._values_path(key),
+            self._archive.path(key),
             described=self.study.describe,
         )
-        local = self._learned_alone(scoring, scored) if self._needs_local_policy else np.empty(0)
-        return replace(scored, models=key, local=local)
+        local = np.empty(0)
+        if needs_local_policy(self.study):
+            local = self._learn_local_policy(scorer, scores)
+        return replace(scores, models=key, local=local)
 
-    def keep(self, scored: Scored) -> None:
+    def keep(self, scores: StudyScores) -> None:
         """Keep the scores, so that a fresh process answers later queries without a fit."""
-        self.store.put(self._key, scored.arrays())
-        self._in_use = scored
+        self._archive.put(scores)
         self._examples = None
 
     @property
@@ -218,74 +214,52 @@ class Workspace:
         return ReleaseHistory(self.store, self._key)
 
     @property
-    def _scored(self) -> Scored:
-        kept = self._kept()
+    def _scored(self) -> StudyScores:
+        kept = self._archive.get()
         if kept is None:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         return kept
 
-    def _kept(self) -> Scored | None:
-        """What was stored, unless it is not what we store."""
-        if self._in_use is not None:
-            return self._in_use
-        kept = self.store.get(self._key)
-        if kept is None or not set(STORED) <= set(kept):
-            return None
-        shape = (self._rows.given.n_rows, self.study.n_actions)
-        values: FloatArray | DiskArray | None = kept.pop("values", None)
-        path = self._values_path(kept["models"])
-        if path is not None and path.is_file():
-            values = DiskArray(path, shape, np.dtype(np.float64))
-        if values is None or values.shape != shape:
-            return None
-        self._in_use = Scored(values=values, **{name: kept[name] for name in STORED})
-        return self._in_use
-
-    def _values_path(self, models: NDArray[Any]) -> Path | None:
-        """Where the scores of rows on disk are: beside these."""
-        if not self._rows.is_on_disk:
-            return None
-        name = hashlib.sha256(f"{self._key} {models.tobytes().hex()}".encode()).hexdigest()[:32]
-        return folder_of(self._rows.given) / f"scores-{name}.bin"
+    @cached_property
+    def _archive(self) -> ScoreArchive:
+        return ScoreArchive(self.store, self._key, self._rows.given)
 
     @cached_property
     def _key(self) -> str:
+        """Names what is stored for these rows, this study and these limits."""
         persistent = not isinstance(self.store, MemoryStore)
         rows = self.fingerprint if persistent else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self._minimum_cell}"
 
-    @property
-    def _needs_local_policy(self) -> bool:
-        """To compare with on held-out rows, or because it is what the party is after."""
-        study = self.study
-        alone = study.policy == "tree" and study.tree.thresholds == "observed"
-        return alone or study.evaluation_share > 0
-
     @cached_property
-    def chances(self) -> Chances:
+    def propensities(self) -> Propensities:
         """How likely each action was in each row: known, or fitted out of fold."""
         study = self.study
         try:
-            return chances_of(self._rows, study.nuisances.propensity, study.seed)
+            return fit_propensities(self._rows, study.nuisances.propensity, study.seed)
         except DataError:
             raise RefusedError(RefusalCode.NO_PROPENSITIES) from None
 
     @cached_property
-    def _own_models(self) -> LinearModels:
+    def _own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
-        apart = self.n_rows(RowSplit.EVALUATION) > 0
-        return models_from(self._rows.fold_sums(), self.study.nuisances.outcome, apart=apart)
+        held_out = self.n_rows(RowSplit.EVALUATION) > 0
+        plan = self.study.nuisances
+        return linear_outcomes(self._rows.fold_sums(), plan.outcome, held_out=held_out)
 
-    def _learned_alone(
-        self, scoring: Scoring, scored: Scored
+    def _learn_local_policy(
+        self, scorer: Scorer, scores: StudyScores
     ) -> FloatArray:  # the numbers of a policy
-        """Own nuisances, own scores, the exact oracle or search: numbers that never leave."""
-        nothing = np.zeros(self.study.n_actions, bool)
-        alone = Scoring(models=self._own_models, chances=self.chances, clip=None, masked=nothing)
-        parts = partial(self._with_scores, scored)
-        if not (scoring.agrees_with(alone) and scored.is_complete):
-            parts = partial(alone.scores, self.unscored_chunks)
-        return learned_alone(self._rows, self.study, parts, self.blocks).numbers()
+        """From own nuisances and own scores, which may be those of the study."""
+        own = Scorer(
+            models=NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities),
+            clip=None,
+            masked=np.zeros(self.study.n_actions, bool),
+        )
+        shared = scorer.gives_scores_of(own) and scores.is_complete
+        score = scores.of if shared else own.scored
+        parts = lambda: score(self.unscored_chunks())  # noqa: E731
+        return learn_local_policy(self._rows, self.study, parts, self.blocks).numbers()
 
     # --- what is made of them ------------------------------------------------------------------
 
@@ -293,10 +267,13 @@ class Workspace:
         """The training rows with their scores, to learn a tree from."""
         return (chunk.scored_rows() for chunk in self.chunks())
 
-    def score_means(self, scored: Scored) -> ScoreMeans:
+    def score_means(self, scores: StudyScores) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
-        parts = partial(self._with_scores, scored)
-        return means_of(parts, self._rows, self.blocks, complete=bool(scored.is_complete))
+
+        def parts() -> Iterator[ScoredChunk]:
+            return scores.of(self.unscored_chunks())
+
+        return means_of(parts, self._rows, self.blocks, complete=bool(scores.is_complete))
 
     def fitting_means(self) -> ScoreMeans:
         """The same without the first fold, to be tried on it.
@@ -306,7 +283,7 @@ class Workspace:
         """
         first = np.zeros(self.n_training, np.int64)
         first[self.rows(RowSplit.VALIDATION)] = 1
-        data = self.without_rare(first)
+        data = self.masked_by_cell(first)
         return score_means(data, self.scores, self.rows(RowSplit.FITTING), self.blocks)
 
     def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
@@ -325,12 +302,3 @@ class Workspace:
         if self._vowpal is None or self._vowpal[0] is not rows:
             self._vowpal = (rows, Vowpal(rows, self.study.plan.rate))
         return self._vowpal[1]
-
-
-def _borrowed(models: FloatArray) -> LinearModels:
-    coefficients = models[..., :-1]
-    return LinearModels(
-        coefficients=np.where(np.isnan(coefficients), 0.0, coefficients),
-        intercepts=models[..., -1],
-        penalties=np.zeros(models.shape[:2]),
-    )

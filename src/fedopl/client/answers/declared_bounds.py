@@ -18,6 +18,6 @@ def beyond_declared(space: Workspace) -> dict[str, int]:
             beyond = np.abs(chunk.data.rewards) > declared.reward
             counts["reward"] += int(beyond.sum())
         if declared.overlap is not None:
-            chances = space.chances.of(chunk.data, chunk.folds)
+            chances = space.propensities.of(chunk)
             counts["overlap"] += int((chances < declared.overlap).any(axis=1).sum())
     return {bound: n_rows for bound, n_rows in counts.items() if n_rows}

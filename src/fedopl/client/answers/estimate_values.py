@@ -11,7 +11,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import Decides, first_near_identical
 from fedopl.client.disk.store import Arrays
-from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.description import Describe
@@ -53,7 +53,7 @@ def estimate_candidates(
 
 
 def _values(
-    chunk: Chunk, rows: slice, told: Sequence[Decides], own: Sequence[Decides]
+    chunk: ScoredChunk, rows: slice, told: Sequence[Decides], own: Sequence[Decides]
 ) -> FloatArray:  # (n_rows, n_policies + 2)
     """The scores of what policies decide, the rewards, and the scores of the own policy."""
     contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]

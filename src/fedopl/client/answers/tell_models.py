@@ -49,7 +49,7 @@ def fit_models(space: Workspace, limits: Limits) -> Models:
     width = space.data.n_features + 1
     needed = max(limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
-    data = space.without_rare(_cells(space))
+    data = space.masked_by_cell(_cells(space))
     outcomes, variances = _outcomes(data, space.parts)
     mean_square = np.average(data.rewards[space.training] ** 2)
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)

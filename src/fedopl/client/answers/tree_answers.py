@@ -14,7 +14,7 @@ from fedopl.client.disclosure.secondary_suppression import has_small_cut
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
-from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
@@ -193,7 +193,7 @@ def _less(told: BoolArray, place: int) -> BoolArray:
 def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed: int) -> None:
     """Refuse parts of the rows from which and from earlier ones a few rows could be had."""
 
-    def labels(item: Arrays) -> Callable[[Chunk], IntArray]:
+    def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
         root = _tree(space, item["partition"], range(DONE, len(item["partition"])))
         own = replace(binning, partition=root)
         return lambda chunk: own.parts(_usable(chunk))
@@ -201,7 +201,7 @@ def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed
     _check_groups(space, "parts", {"partition": numbers}, labels, needed)
 
 
-def _usable(chunk: Chunk) -> FloatArray:  # (n_rows, n_features)
+def _usable(chunk: ScoredChunk) -> FloatArray:  # (n_rows, n_features)
     """The contexts of training rows that have any score."""
     rows = chunk.scored_rows()
     return rows.contexts[rows.usable]
@@ -211,10 +211,10 @@ def _check_leaves(space: Workspace, numbers: FloatArray, told: BoolArray, needed
     """The same for leaves; those that are not told are one group together."""
     study = space.study
 
-    def labels(item: Arrays) -> Callable[[Chunk], IntArray]:
+    def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
         root, shown = _tree(space, item["tree"], range(study.n_actions)), item["told"] > 0
 
-        def of(chunk: Chunk) -> IntArray:
+        def of(chunk: ScoredChunk) -> IntArray:
             contexts = chunk.data.contexts[chunk.rows(RowSplit.EVALUATION)]
             leaf = leaf_positions(root, study.columns, contexts)
             return np.where(shown[leaf], leaf, len(shown))
@@ -228,7 +228,7 @@ def _check_groups(
     space: Workspace,
     what: str,
     item: Arrays,
-    labels: Callable[[Arrays], Callable[[Chunk], IntArray]],
+    labels: Callable[[Arrays], Callable[[ScoredChunk], IntArray]],
     needed: int,
 ) -> None:
     """Refuse groups of rows from which and from those told before a few rows could be had."""

@@ -6,8 +6,8 @@ from fedopl.base.arrays import IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.local_tree import tree_alone
 from fedopl.client.local.score_means import means_of
-from fedopl.client.rows.chunks import Chunk, ScoredRows
-from fedopl.client.rows.study_rows import DealtRows
+from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
@@ -17,7 +17,7 @@ from fedopl.solvers.linear_solvers import solve_scores
 from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.
-Parts = Callable[[], Iterator[Chunk]]
+Parts = Callable[[], Iterator[ScoredChunk]]
 
 
 def local_kind(study: Study) -> type[Policy]:
@@ -25,8 +25,14 @@ def local_kind(study: Study) -> type[Policy]:
     return TreePolicy if study.policy == "tree" else LinearPolicy
 
 
-def learned_alone(
-    rows: DealtRows, study: Study, parts: Parts, blocks: list[IntArray] | None
+def needs_local_policy(study: Study) -> bool:
+    """To compare with on held-out rows, or because it is what a single party is after."""
+    alone = study.policy == "tree" and study.tree.thresholds == "observed"
+    return alone or study.evaluation_share > 0
+
+
+def learn_local_policy(
+    rows: StudyRows, study: Study, parts: Parts, blocks: list[IntArray] | None
 ) -> Policy:
     """By the exact oracle or search, on scores that rest on nobody else."""
     if local_kind(study) is TreePolicy:
@@ -39,7 +45,7 @@ def learned_alone(
     return LinearPolicy.from_numbers(wide, study)
 
 
-def _tree(rows: DealtRows, study: Study, parts: Parts) -> TreePolicy:
+def _tree(rows: StudyRows, study: Study, parts: Parts) -> TreePolicy:
     if rows.is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.rows.chunks import Chunk
-from fedopl.client.rows.study_rows import DealtRows
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.pairwise import action_pairs
 
@@ -108,8 +108,8 @@ class ScoreTotals:
 
 
 def means_of(
-    parts: Callable[[], Iterable[Chunk]],
-    rows: DealtRows,
+    parts: Callable[[], Iterable[ScoredChunk]],
+    rows: StudyRows,
     columns: list[IntArray] | None,
     *,
     complete: bool,

@@ -1,21 +1,88 @@
-"""Rows as answers go through them: all at once where they are in memory, else some at a time.
+"""Chunks: some rows with their folds, which is how everything goes through the rows of a client.
 
-The rows of a chunk are in the order of their folds, and of their actions within a fold; those that
-are set apart come last. So every split of them is a slice, which costs nothing to take.
+Rows in memory are one chunk; rows on disk come many chunks after each other. A study sorts the rows
+of a chunk by fold, and by action within a fold, with held-out rows last: every split is a slice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.folds import Folds
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import ARRAYS, LoggedData, trusted
 from fedopl.messages.message import RowSplit
 
-# Of rows on disk, so many are in memory at a time.
+# Rows on disk are read in chunks of this many.
 ROWS_PER_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chunk:
+    """Some rows, and the fold that each is in."""
+
+    data: LoggedData
+    folds: Folds
+
+    @property
+    def given(self) -> LoggedData:
+        """The same rows, by the name that a study has for all of its rows."""
+        return self.data
+
+    def sample(self, most: int) -> "Chunk":  # noqa: ARG002
+        """All rows: a chunk on its own is in memory, so models are fitted to the whole of it."""
+        return self
+
+    def with_data(self, data: LoggedData) -> "Chunk":
+        """The same rows with other values."""
+        return self if data is self.data else replace(self, data=data)
+
+    def with_scores(self, scores: FloatArray) -> "ScoredChunk":
+        """The same rows with these scores."""
+        return ScoredChunk(data=self.data, folds=self.folds, scores=scores)
+
+    def taken(self, order: IntArray) -> "Chunk":
+        """These rows in this order."""
+        return Chunk(data=self.data.taken(order), folds=self.folds.taken(order))
+
+    @property
+    def training(self) -> slice:
+        """The rows that may be learned from; of sorted rows, as all slices."""
+        return slice(0, self.folds.begins[-2])
+
+    def rows(self, split: RowSplit) -> slice:
+        """The rows of a split."""
+        begins = self.folds.begins
+        if split is RowSplit.EVALUATION:
+            return slice(begins[-2], begins[-1])
+        if split is RowSplit.VALIDATION:
+            return slice(0, begins[1])
+        return slice(begins[1] if split is RowSplit.FITTING else 0, begins[-2])
+
+    @property
+    def fold_actions(self) -> IntArray:  # (n_rows,)
+        """The fold and action of each row, as one number; held-out rows come behind all folds."""
+        numbers: IntArray = self.folds.of_row.astype(np.int64) * self.data.n_actions
+        numbers += self.data.actions
+        return numbers
+
+    @property
+    def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
+        """The weight of the rows of each fold that took each action; held-out rows come last."""
+        shape = (self.folds.n_folds + 1, self.data.n_actions)
+        found = np.bincount(self.fold_actions, self.data.weights, shape[0] * shape[1])
+        return found.reshape(shape).astype(np.float64)
+
+    def weights(self, rows: slice) -> FloatArray | None:  # (n_rows,)
+        """The weights of these rows, None if all weigh the same."""
+        return None if self.data.weights is None else self.data.weights[rows]
+
+    def groups(self, rows: slice) -> IntArray | None:  # (n_rows,)
+        """The groups of these rows, if there are any."""
+        return None if self.data.groups is None else self.data.groups[rows]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,16 +100,10 @@ class ScoredRows:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Chunk:
-    """Some rows, the fold that each is in, and their scores if there are any yet."""
+class ScoredChunk(Chunk):
+    """A chunk with the scores of its rows."""
 
-    data: LoggedData
-    folds: Folds
-    scores: FloatArray  # (n_rows, n_actions), or no rows before any are scored
-
-    def with_scores(self, scores: FloatArray) -> "Chunk":
-        """The same rows with these scores."""
-        return replace(self, scores=scores)
+    scores: FloatArray  # (n_rows, n_actions), NaN where there is none
 
     def scored_rows(self) -> ScoredRows:
         """The training rows and their scores, to learn a tree from."""
@@ -51,49 +112,24 @@ class Chunk:
             contexts=self.data.contexts[rows], scores=self.scores[rows], weights=self.weights(rows)
         )
 
-    def with_data(self, data: LoggedData) -> "Chunk":
-        """The same rows with other values."""
-        return self if data is self.data else replace(self, data=data)
 
-    @property
-    def training(self) -> slice:
-        """The rows that may be learned from."""
-        return slice(0, self.folds.begins[-2])
-
-    def rows(self, split: RowSplit) -> slice:
-        """The rows of a split."""
-        begins = self.folds.begins
-        if split is RowSplit.EVALUATION:
-            return slice(begins[-2], begins[-1])
-        if split is RowSplit.VALIDATION:
-            return slice(0, begins[1])
-        return slice(begins[1] if split is RowSplit.FITTING else 0, begins[-2])
-
-    def cells(self) -> IntArray:  # (n_rows,)
-        """The fold and action of each row, as one number; rows set apart come behind all folds."""
-        return cells_of(self.data, self.folds)
-
-    def weights(self, rows: slice) -> FloatArray | None:  # (n_rows,)
-        """What these rows weigh, None if all weigh the same."""
-        return None if self.data.weights is None else self.data.weights[rows]
-
-    def groups(self, rows: slice) -> IntArray | None:  # (n_rows,)
-        """The groups of these rows, if there are any."""
-        return None if self.data.groups is None else self.data.groups[rows]
-
-
-def in_order(data: LoggedData, folds: Folds) -> tuple[IntArray, Chunk]:
-    """A chunk of these rows, and from which place each of its rows came."""
-    cells = cells_of(data, folds)
-    n_cells = (folds.n_folds + 1) * data.n_actions
+def sorted_order(chunk: Chunk) -> IntArray:  # (n_rows,)
+    """The order that sorts rows by fold and action; rows that agree in both stay in theirs."""
+    numbers = chunk.fold_actions
+    n_numbers = (chunk.folds.n_folds + 1) * chunk.data.n_actions
     # numpy sorts 16-bit numbers by counting them.
-    order = np.argsort(cells.astype(np.uint16) if n_cells < 1 << 16 else cells, kind="stable")
-    none = np.empty((0, data.n_actions))
-    return order, Chunk(data=data.taken(order), folds=folds.taken(order), scores=none)
+    return np.argsort(numbers.astype(np.uint16) if n_numbers < 1 << 16 else numbers, kind="stable")
 
 
-def cells_of(data: LoggedData, folds: Folds) -> IntArray:  # (n_rows,)
-    """The fold and action of each row, as one number."""
-    cells: IntArray = folds.of_row.astype(np.int64) * data.n_actions
-    cells += data.actions
-    return cells
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """One chunk of all these rows."""
+    first = chunks[0]
+
+    def together(name: str) -> Any:
+        parts = [getattr(chunk.data, name) for chunk in chunks]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    arrays = {name: together(name) for name in ARRAYS}
+    data = trusted(arrays, first.data.action_names, first.data.feature_names)
+    of_row = np.concatenate([chunk.folds.of_row for chunk in chunks])
+    return Chunk(data=data, folds=first.folds.with_rows(of_row))

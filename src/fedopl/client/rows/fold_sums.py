@@ -25,6 +25,7 @@ class FoldSums:
     sums: FloatArray  # (n_folds, n_actions, n_columns + 2, n_columns + 2)
     squared_weights: FloatArray  # (n_folds, n_actions)
     origin: FloatArray  # (n_features + 1,)  x₀ and y₀
+    columns: list[IntArray] | None  # each action's own features, None if all are
 
 
 def fold_sums(
@@ -66,6 +67,7 @@ def fold_sums(
         sums=sums.reshape(*shape, width + 2, width + 2),
         squared_weights=squared if onto is None else onto.squared_weights + squared,
         origin=origin,
+        columns=columns,
     )
 
 

@@ -51,15 +51,19 @@ class Folds:
     of_row: FoldArray  # (n_rows,)
     n_folds: int
     reason: str  # why there are this many
-    any_apart: bool | None = None  # whether rows are set apart, where that is known already
+    any_held_out: bool | None = None  # where that is known already
 
     def part(self, rows: slice) -> "Folds":
         """The folds of these rows, in memory; there are as many parts as for all rows."""
-        return replace(self, of_row=self.of_row[rows], any_apart=self.n_parts > self.n_folds)
+        return self.with_rows(self.of_row[rows])
 
     def taken(self, order: IntArray) -> "Folds":
         """The folds of rows that come in this order."""
-        return replace(self, of_row=self.of_row.take(order), any_apart=self.n_parts > self.n_folds)
+        return self.with_rows(self.of_row.take(order))
+
+    def with_rows(self, of_row: FoldArray) -> "Folds":
+        """The folds of some of the rows, given these."""
+        return replace(self, of_row=of_row, any_held_out=self.n_parts > self.n_folds)
 
     @cached_property
     def ascend(self) -> bool:
@@ -77,7 +81,7 @@ class Folds:
         return begins
 
     @property
-    def set_apart(self) -> BoolArray:  # (n_rows,)
+    def held_out(self) -> BoolArray:  # (n_rows,)
         """The rows that nothing is learned from."""
         apart: BoolArray = self.of_row == self.n_folds
         return apart
@@ -85,13 +89,13 @@ class Folds:
     @property
     def n_parts(self) -> int:
         """The folds, and one more if rows are set apart."""
-        if self.any_apart is None:
-            return self.n_folds + bool(self.set_apart.any())
-        return self.n_folds + self.any_apart
+        if self.any_held_out is None:
+            return self.n_folds + bool(self.held_out.any())
+        return self.n_folds + self.any_held_out
 
     def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
         """The rows from which the models for this part are learned."""
-        rows: BoolArray = (self.of_row != part) & ~self.set_apart
+        rows: BoolArray = (self.of_row != part) & ~self.held_out
         return rows
 
 
@@ -103,7 +107,7 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
     return Folds(of_row=_spread(data, deal(keys, strata, used)), n_folds=used, reason=reason)
 
 
-def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
+def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
     """Set a share of the rows apart for evaluation, and deal the others to just so many folds."""
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     if data.is_on_disk and data.groups is None:
@@ -121,7 +125,7 @@ def assign_folds_and_set_apart(data: LoggedData, n_folds: int, share: float, see
         of_row=_spread(data, hands, f"folds {n_folds} {share!r} {seed}"),
         n_folds=n_folds,
         reason=f"{n_folds} folds as agreed",
-        any_apart=bool(quotas.any()),
+        any_held_out=bool(quotas.any()),
     )
 
 
@@ -279,7 +283,7 @@ def _assign_on_disk(data: LoggedData, n_folds: int, share: float, seed: int) -> 
         of_row=_kept(data, f"folds {n_folds} {share!r} {seed}", np.uint16, hands),
         n_folds=n_folds,
         reason=f"{n_folds} folds as agreed",
-        any_apart=bool(quotas.any()),
+        any_held_out=bool(quotas.any()),
     )
 
 

@@ -1,11 +1,16 @@
-"""Cross-fitting: both nuisances of every row, from models that never saw the row's fold."""
+"""Cross-fitting: both nuisances of every row, from models that never saw the row's fold.
+
+`cross_fit` is for rows that are one chunk. A study fits `NuisanceModels` to the sums over all its
+chunks, perhaps to those of all clients, and predicts chunk after chunk with them.
+"""
 
 from dataclasses import dataclass
 
 from fedopl.base.arrays import BoolArray, FloatArray, frozen
 from fedopl.base.errors import OptionError, refuse_to_leave
-from fedopl.client.rows.folds import FoldArray, Folds, assign_folds
-from fedopl.client.scoring.outcome import fit_outcomes
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.folds import FoldArray, assign_folds
+from fedopl.client.scoring.outcome import Outcomes, fit_outcomes
 from fedopl.client.scoring.propensity import Propensities, fit_propensities
 from fedopl.client.table.logged_data import LoggedData
 
@@ -46,6 +51,33 @@ class Nuisances:
         )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NuisanceModels:
+    """Both nuisances, fitted: they predict any chunk of the client's rows, each row out of fold."""
+
+    outcomes: Outcomes
+    propensities: Propensities
+
+    def of(self, chunk: Chunk) -> Nuisances:
+        """Both nuisances of these rows, from models that never saw the row's fold."""
+        outcomes, propensities = self.outcomes, self.propensities
+        notes = (
+            chunk.folds.reason,
+            f"outcome: {outcomes.reason}",
+            f"propensity: {propensities.reason}",
+            *_support_notes(outcomes.supported, chunk.data.action_names),
+        )
+        return Nuisances(
+            outcome_means=frozen(outcomes.of(chunk)),
+            propensities=frozen(propensities.of(chunk)),
+            folds=frozen(chunk.folds.of_row),
+            supported=frozen(outcomes.supported),
+            outcome=outcomes.chosen,
+            propensity=propensities.chosen,
+            notes=notes,
+        )
+
+
 def cross_fit(
     data: LoggedData,
     *,
@@ -74,34 +106,17 @@ def cross_fit(
         raise OptionError(f"data: expected fedopl.LoggedData, came {type(data).__name__}")
     if preset is not None:
         outcome, propensity = _preset(preset, outcome, propensity)
-    return fit_nuisances(data, assign_folds(data, folds, seed), outcome, propensity, seed)
+    chunk = Chunk(data=data, folds=assign_folds(data, folds, seed))
+    return fit_nuisances(chunk, outcome, propensity, seed)
 
 
-def fit_nuisances(
-    data: LoggedData, split: Folds, outcome: object, propensity: object, seed: int
-) -> Nuisances:
-    """Fit both nuisances, given the folds; propensities that are fitted already are used."""
-    outcomes = fit_outcomes(data, split, outcome, seed)
-    propensities = (
-        propensity
-        if isinstance(propensity, Propensities)
-        else fit_propensities(data, split, propensity, seed)
+def fit_nuisances(chunk: Chunk, outcome: object, propensity: object, seed: int) -> Nuisances:
+    """Cross-fit both nuisances on rows that are one chunk, and predict these rows."""
+    models = NuisanceModels(
+        outcomes=fit_outcomes(chunk, outcome, seed),
+        propensities=fit_propensities(chunk, propensity, seed),
     )
-    notes = (
-        split.reason,
-        f"outcome: {outcomes.reason}",
-        f"propensity: {propensities.reason}",
-        *_support_notes(outcomes.supported, data.action_names),
-    )
-    return Nuisances(
-        outcome_means=frozen(outcomes.means),
-        propensities=frozen(propensities.values),
-        folds=frozen(split.of_row),
-        supported=frozen(outcomes.supported),
-        outcome=outcomes.chosen,
-        propensity=propensities.chosen,
-        notes=notes,
-    )
+    return models.of(chunk)
 
 
 def _preset(name: str, outcome: object, propensity: object) -> tuple[object, object]:

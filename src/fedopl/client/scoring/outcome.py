@@ -1,93 +1,95 @@
-"""Outcome models μ̂: what each action would bring, learnt without the rows it is used on."""
+"""Outcome models μ̂: what each action would bring, learned without the rows it is used on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
+from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums, predict
-from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
 
+OUTCOMES = ("ridge", "ols", "shared-ridge")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcomes:
-    """Predicted rewards, where there was anything to predict them from."""
+    """Predicted rewards for any chunk of one client's rows."""
 
-    means: FloatArray  # (n_rows, n_actions), NaN where not supported
-    supported: BoolArray  # (n_folds, n_actions)
+    of: Callable[[Chunk], FloatArray]  # (n_rows, n_actions), NaN where not supported
+    supported: BoolArray  # (n_folds or n_folds + 1, n_actions)  whether any row took the action
     chosen: str
     reason: str
 
 
-def fit_outcomes(data: LoggedData, folds: Folds, outcome: object, seed: int) -> Outcomes:
+def fit_outcomes(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
     """Cross-fit an outcome model, named or plugged in."""
-    if isinstance(outcome, str):
-        if outcome not in OUTCOMES:
-            raise OptionError(
-                f"outcome: expected one of {', '.join(OUTCOMES)} or a scikit-learn regressor, "
-                f"came '{outcome}'"
-            )
-        return OUTCOMES[outcome](data, folds)
-    return _plugged(data, folds, outcome, seed)
+    if not isinstance(outcome, str):
+        return _plugged_in(chunk, outcome, seed)
+    if outcome not in OUTCOMES:
+        raise OptionError(
+            f"outcome: expected one of {', '.join(OUTCOMES)} or a scikit-learn regressor, "
+            f"came '{outcome}'"
+        )
+    columns = action_blocks(chunk.data) if outcome == "shared-ridge" else None
+    sums = fold_sums(chunk.data, chunk.folds, columns)
+    return linear_outcomes(sums, outcome, held_out=chunk.folds.n_parts > chunk.folds.n_folds)
 
 
-def models_from(sums: FoldSums, outcome: str, *, apart: bool) -> LinearModels:
-    """For each fold the models of all others; one more of all, if rows were set `apart`."""
-    others, effective = _learns_from(sums, apart=apart)
+def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes:
+    """For each fold the models of all others; one more of all folds, if there are held-out rows."""
+    others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
+    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=held_out)
     if outcome == "ols":
         models = least_squares.ordinary(others)
+        reason = "one least-squares regression per action"
     else:
-        models = least_squares.ridge(others, effective)
-    return least_squares.shift_origin(models, sums.origin)
+        effective = least_squares.effective_rows(others[..., -2, -2], squared)
+        models = least_squares.ridge(others, effective, joint=sums.columns is not None)
+        reason = f"{RIDGES[outcome]} ({_penalty_range(models)})"
+    if sums.columns is not None:
+        own = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
+        wide = least_squares.widen(own, sums.columns, len(sums.origin) - 1)
+        models = replace(models, coefficients=wide[..., :-1])
+    models = least_squares.shift_origin(models, sums.origin)
+    return _linear(models, outcome, reason)
 
 
-def _ridge(data: LoggedData, folds: Folds) -> Outcomes:
-    sums = fold_sums(data, folds)
-    models = least_squares.ridge(*_learns_from(sums, apart=_sets_apart(folds)))
-    reason = "one ridge regression per action, its penalty by generalised cross-validation"
-    return _predicted(data, folds, sums, models, "ridge", f"{reason} ({_penalty_range(models)})")
-
-
-def _ols(data: LoggedData, folds: Folds) -> Outcomes:
-    sums = fold_sums(data, folds)
-    models = least_squares.ordinary(_learns_from(sums, apart=_sets_apart(folds))[0])
-    return _predicted(data, folds, sums, models, "ols", "one least-squares regression per action")
-
-
-def _shared_ridge(data: LoggedData, folds: Folds) -> Outcomes:
-    columns = action_blocks(data)
-    sums = fold_sums(data, folds, columns)
-    blocks = least_squares.ridge(*_learns_from(sums, apart=_sets_apart(folds)), joint=True)
-    own = np.concatenate([blocks.coefficients, blocks.intercepts[..., None]], axis=-1)
-    wide = least_squares.widen(own, columns, data.n_features)
-    models = replace(blocks, coefficients=wide[..., :-1])
-    reason = "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
-    chosen = "shared-ridge"
-    return _predicted(data, folds, sums, models, chosen, f"{reason} ({_penalty_range(models)})")
-
-
-def _sets_apart(folds: Folds) -> bool:
-    return folds.n_parts > folds.n_folds
-
-
-def _learns_from(sums: FoldSums, *, apart: bool) -> tuple[FloatArray, FloatArray]:
-    """For each fold's models, the sums and effective rows of all other folds."""
-    others = least_squares.sums_of_others(sums.sums, and_of_all=apart)
-    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=apart)
-    return others, least_squares.effective_rows(others[..., -2, -2], squared)
-
-
-OUTCOMES: dict[str, Callable[[LoggedData, Folds], Outcomes]] = {
-    "ridge": _ridge,
-    "ols": _ols,
-    "shared-ridge": _shared_ridge,
+RIDGES = {
+    "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
+    "shared-ridge": (
+        "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
+    ),
 }
+
+
+def federated_outcomes(parameters: FloatArray) -> Outcomes:
+    """Models of the whole federation, (n_parts, n_actions, n_features + 1), the intercept last.
+
+    An intercept that is NaN says that nobody took the action.
+    """
+    coefficients = parameters[..., :-1]
+    models = LinearModels(
+        coefficients=np.where(np.isnan(coefficients), 0.0, coefficients),
+        intercepts=parameters[..., -1],
+        penalties=np.zeros(parameters.shape[:2]),
+    )
+    return _linear(models, "federated", "regressions on the rows of all clients")
+
+
+def _linear(models: LinearModels, chosen: str, reason: str) -> Outcomes:
+    return Outcomes(
+        of=lambda chunk: predict(chunk.data, chunk.folds, models),
+        supported=models.supported,
+        chosen=chosen,
+        reason=reason,
+    )
 
 
 def action_blocks(data: LoggedData) -> list[IntArray]:
@@ -101,45 +103,40 @@ def action_blocks(data: LoggedData) -> list[IntArray]:
     return [np.arange(action * width, (action + 1) * width) for action in range(data.n_actions)]
 
 
-def _predicted(
-    data: LoggedData,
-    folds: Folds,
-    sums: FoldSums,
-    models: LinearModels,
-    chosen: str,
-    reason: str,
-) -> Outcomes:
-    models = least_squares.shift_origin(models, sums.origin)
-    return Outcomes(
-        means=predict(data, folds, models),
-        supported=models.supported,
-        chosen=chosen,
-        reason=reason,
-    )
-
-
 def _penalty_range(models: LinearModels) -> str:
     low, high = np.nanmin(models.penalties), np.nanmax(models.penalties)
     return f"{low:.2g}" if low == high else f"{low:.2g} to {high:.2g}"
 
 
-def _plugged(data: LoggedData, folds: Folds, outcome: object, seed: int) -> Outcomes:
+def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
+    """A regressor for each action; it predicts the rows that it is fitted to, and no others."""
     regressor = sklearn_models.checked(outcome, "outcome", "regressor", ("fit", "predict"))
+    chosen = type(outcome).__name__
+    taken = chunk.weight_by_fold_action[:-1] > 0
+    n_others = least_squares.sums_of_others(
+        taken.astype(float), and_of_all=chunk.folds.n_parts > chunk.folds.n_folds
+    )
+    return Outcomes(
+        of=partial(_regressed, regressor, seed),
+        supported=n_others > 0,
+        chosen=chosen,
+        reason=f"{chosen} per action, as asked",
+    )
+
+
+def _regressed(regressor: object, seed: int, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
+    """Fit and predict fold by fold, so that one model is in memory at a time: a forest is large."""
+    data, folds = chunk.data, chunk.folds
     means = np.full((data.n_rows, data.n_actions), np.nan)
-    supported = np.zeros((folds.n_parts, data.n_actions), np.bool_)
     for fold in range(folds.n_parts):
         own = folds.of_row == fold
         for action, name in enumerate(data.action_names):
             rows = folds.learns_from(fold) & (data.actions == action)
-            supported[fold, action] = rows.any()
-            if not supported[fold, action]:
+            if not rows.any():
                 continue
             where = f"outcome model, fold {fold + 1}, action '{name}'"
             fitted = sklearn_models.fitted(
                 regressor, data, rows, data.rewards, where=where, seed=[seed, fold, action]
             )
             means[own, action] = sklearn_models.answers(fitted, "predict", data, own, where)
-    chosen = type(outcome).__name__
-    return Outcomes(
-        means=means, supported=supported, chosen=chosen, reason=f"{chosen} per action, as asked"
-    )
+    return means

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
-from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.least_squares import sums_of_others
@@ -20,18 +21,50 @@ if TYPE_CHECKING:
 # rows the penalty hardly matters and each fit is long, so only the lightest is tried.
 STRENGTHS = (0.01, 0.1, 1.0)
 MANY_ROWS = 20_000
+# A logistic model hardly changes with more rows than this, and scikit-learn wants all in memory.
+MOST_FITTED = 200_000
+
+Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
+
+
+class Rows(Protocol):
+    """The rows that propensities are fitted to: one chunk, or all chunks of a study."""
+
+    @property
+    def given(self) -> LoggedData:
+        """The rows as they were read; on disk, perhaps."""
+
+    @property
+    def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
+        """The weight of the rows of each fold that took each action; held-out rows come last."""
+
+    def sample(self, most: int) -> Chunk:
+        """Rows that fit in memory, to fit a model to."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Propensities:
-    """The probability of each action in each row, known or estimated."""
+    """The probability of each action, known or estimated, for any chunk of one client's rows."""
 
-    values: FloatArray  # (n_rows, n_actions), NaN where not known and not estimated
+    of: Predict  # (n_rows, n_actions), NaN where not known and not estimated
     chosen: str
     reason: str
 
 
-def fit_propensities(data: LoggedData, folds: Folds, propensity: object, seed: int) -> Propensities:
+class _Once:
+    """Predictions for rows in memory: there is one chunk of them, so they are made once."""
+
+    def __init__(self, predict: Predict) -> None:
+        self._predict = predict
+        self._latest: tuple[LoggedData, FloatArray] | None = None
+
+    def __call__(self, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
+        if self._latest is None or self._latest[0] is not chunk.data:
+            self._latest = (chunk.data, self._predict(chunk))
+        return self._latest[1]
+
+
+def fit_propensities(rows: Rows, propensity: object, seed: int) -> Propensities:
     """Use the propensities that are known, or cross-fit a model of them."""
     if isinstance(propensity, str):
         if propensity not in PROPENSITIES:
@@ -39,71 +72,80 @@ def fit_propensities(data: LoggedData, folds: Folds, propensity: object, seed: i
                 f"propensity: expected one of {', '.join(PROPENSITIES)} or a scikit-learn "
                 f"classifier, came '{propensity}'"
             )
-        return PROPENSITIES[propensity](data, folds)
+        return PROPENSITIES[propensity](rows)
     classifier = sklearn_models.checked(
         propensity, "propensity", "classifier", ("fit", "predict_proba")
     )
     chosen = type(propensity).__name__
-    values = _classified(data, folds, classifier, seed)
-    return Propensities(values=values, chosen=chosen, reason=f"{chosen}, as asked")
+    predict = _fitted(rows.sample(MOST_FITTED), rows, classifier, seed)
+    return Propensities(of=predict, chosen=chosen, reason=f"{chosen}, as asked")
 
 
-def _known(data: LoggedData, _folds: Folds) -> Propensities:
-    if data.propensities is None:
+def _known(rows: Rows) -> Propensities:
+    known = rows.given.propensities
+    if known is None:
         raise DataError(
             "propensities: propensity='known' was asked for and the data have none; pass them to "
             "LoggedData, or name their column in the schema"
         )
-    if data.propensities.ndim == 2:
-        return Propensities(values=data.propensities, chosen="known", reason="given with the data")
-    # Only the logged action's is known, and only that is needed: the others stay unknown.
+    reason = "given with the data" + ("" if known.ndim == 2 else " for the logged action")
+    return Propensities(of=_given, chosen="known", reason=reason)
+
+
+def _given(chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
+    """The known propensities; where only the logged action's is known, the others stay unknown."""
+    data, known = chunk.data, chunk.data.propensities
+    if known is not None and known.ndim == 2:
+        return known
     values = np.full((data.n_rows, data.n_actions), np.nan)
-    values[np.arange(data.n_rows), data.actions] = data.propensities
-    reason = "given with the data for the logged action"
-    return Propensities(values=values, chosen="known", reason=reason)
+    values[np.arange(data.n_rows), data.actions] = known
+    return values
 
 
-def _marginal(data: LoggedData, folds: Folds) -> Propensities:
-    cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
-    shape = (folds.n_parts, data.n_actions)
-    taken = np.bincount(cells, data.weights, folds.n_parts * data.n_actions).reshape(shape)
-    learned = taken[: folds.n_folds].astype(np.float64)
-    shares = marginal_shares(learned, apart=folds.n_parts > folds.n_folds)
-    values = np.take(shares, folds.of_row, axis=0)
-    return Propensities(values=values, chosen="marginal", reason="the share of each action")
+def _marginal(rows: Rows) -> Propensities:
+    """The share of each action in the rows of all other folds; in all folds for held-out rows."""
+    others = sums_of_others(rows.weight_by_fold_action[:-1], and_of_all=True)
+    total = others.sum(axis=1, keepdims=True)
+    shares = np.divide(others, total, out=np.zeros_like(others), where=total > 0)
+    return Propensities(
+        of=lambda chunk: shares.take(chunk.folds.of_row, axis=0),
+        chosen="marginal",
+        reason="the share of each action",
+    )
 
 
-def _logistic(data: LoggedData, folds: Folds) -> Propensities:
-    values = _logistic_values(data, folds, strength=1.0)
+def _logistic(rows: Rows) -> Propensities:
+    predict = _fitted(rows.sample(MOST_FITTED), rows, logistic_classifier(1.0), seed=0)
     reason = "multinomial logistic regression on standardised features, C = 1"
-    return Propensities(values=values, chosen="logistic", reason=reason)
+    return Propensities(of=predict, chosen="logistic", reason=reason)
 
 
-def _auto(data: LoggedData, folds: Folds) -> Propensities:
+def _auto(rows: Rows) -> Propensities:
     """Known propensities, or the model whose out-of-fold log loss is the least."""
-    if data.propensities is not None:
-        return _known(data, folds)
-    best = _marginal(data, folds).values
-    losses = {"marginal": log_loss(data, best, folds)}
+    if rows.given.propensities is not None:
+        return _known(rows)
+    sample, best = rows.sample(MOST_FITTED), _marginal(rows).of
+    losses = {"marginal": log_loss(sample, best(sample))}
+    few = sample.data.n_rows <= MANY_ROWS and not rows.given.is_on_disk
     # From the strongest penalty to the lightest; once a lighter one predicts worse, so do the rest.
-    for strength in STRENGTHS if data.n_rows <= MANY_ROWS else STRENGTHS[-1:]:
-        values = _logistic_values(data, folds, strength)
-        loss = log_loss(data, values, folds)
+    for strength in STRENGTHS if few else STRENGTHS[-1:]:
+        predict = _fitted(sample, rows, logistic_classifier(strength), seed=0)
+        loss = log_loss(sample, predict(sample))
         worse = loss >= min(losses.values())
         losses[f"logistic (C = {strength:g})"] = loss
         if worse:
             break
-        best = values
+        best = predict
     chosen = min(losses, key=lambda name: losses[name])
     compared = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
     return Propensities(
-        values=best,
+        of=best,
         chosen=chosen.partition(" ")[0],
         reason=f"least cross-validated log loss: {compared}",
     )
 
 
-PROPENSITIES: dict[str, Callable[[LoggedData, Folds], Propensities]] = {
+PROPENSITIES: dict[str, Callable[[Rows], Propensities]] = {
     "auto": _auto,
     "marginal": _marginal,
     "logistic": _logistic,
@@ -111,29 +153,15 @@ PROPENSITIES: dict[str, Callable[[LoggedData, Folds], Propensities]] = {
 }
 
 
-def log_loss(data: LoggedData, values: FloatArray, folds: Folds) -> float:
+def log_loss(chunk: Chunk, values: FloatArray) -> float:
     """The mean of −log ê(X; A), over the rows whose action the model had seen at all."""
+    data = chunk.data
     logged = values[np.arange(data.n_rows), data.actions]
-    seen = (logged > 0) & ~folds.set_apart
+    seen = (logged > 0) & ~chunk.folds.held_out
     if not seen.any():
         return np.inf
     weights = None if data.weights is None else data.weights[seen]
     return float(np.average(-np.log(logged[seen]), weights=weights))
-
-
-def marginal_shares(taken: FloatArray, *, apart: bool) -> FloatArray:  # (n_parts, n_actions)
-    """The share of each action in the rows that each part learns from, given what weight took it.
-
-    `taken` is by fold and action; rows set `apart` are one more part, which learns from all folds.
-    """
-    others = sums_of_others(taken, and_of_all=apart)
-    total = others.sum(axis=1, keepdims=True)
-    shares: FloatArray = np.divide(others, total, out=np.zeros_like(others), where=total > 0)
-    return shares
-
-
-def _logistic_values(data: LoggedData, folds: Folds, strength: float) -> FloatArray:
-    return _classified(data, folds, logistic_classifier(strength), seed=0)
 
 
 def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
@@ -146,16 +174,21 @@ def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
     return make_pipeline(StandardScaler(), regression)
 
 
-def _classified(data: LoggedData, folds: Folds, classifier: object, seed: int) -> FloatArray:
-    """Each row's class probabilities by a model that never saw its fold."""
-    return predicted(fold_classifiers(data, folds, classifier, seed), data, folds)
+def _fitted(sample: Chunk, rows: Rows, classifier: object, seed: int) -> Predict:
+    """Class probabilities by classifiers that are fitted to a sample of the rows, or to all."""
+    predict = partial(_predicted, _fold_classifiers(sample, classifier, seed))
+    are_all = sample.data.n_rows == rows.given.n_rows and not rows.given.is_on_disk
+    return _Once(predict) if are_all else predict
 
 
-def fold_classifiers(
-    data: LoggedData, folds: Folds, classifier: object, seed: int
-) -> list[tuple[IntArray, Any]]:
-    """For each part the actions that its models can tell, and the model if there are several."""
-    models: list[tuple[IntArray, Any]] = []
+# The actions that a fold's model has seen, and the model, if it has seen more than one.
+_FoldModels = list[tuple[IntArray, Any]]
+
+
+def _fold_classifiers(chunk: Chunk, classifier: object, seed: int) -> _FoldModels:
+    """For each fold, and for held-out rows, a model of the rows of all other folds."""
+    data, folds = chunk.data, chunk.folds
+    models: _FoldModels = []
     for fold in range(folds.n_parts):
         others = folds.learns_from(fold)
         taken: IntArray = np.unique(data.actions[others])
@@ -170,13 +203,12 @@ def fold_classifiers(
     return models
 
 
-def predicted(
-    models: list[tuple[IntArray, Any]], data: LoggedData, folds: Folds
-) -> FloatArray:  # (n_rows, n_actions)
-    """Each row's class probabilities by the model of its part; 0 for classes it never saw."""
+def _predicted(models: _FoldModels, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
+    """Each row's class probabilities by the model of its fold; 0 for classes it never saw."""
+    data = chunk.data
     values = np.zeros((data.n_rows, data.n_actions))
     for fold, (taken, model) in enumerate(models):
-        own = folds.of_row == fold
+        own = chunk.folds.of_row == fold
         if not own.any():
             continue
         if model is None:  # nothing to tell apart
