@@ -5,6 +5,7 @@ import resource
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedopl
+from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.door import HANDLERS, Door
+from fedopl.client.door import Door
 from fedopl.client.scoring import study_scores
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
@@ -1252,3 +1254,10 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
         fields = {**packed([], study), "linear": constants[:told]}
         answer = ask(door, EstimateValues, exchange, split=RowSplit.EVALUATION, **fields)
         assert isinstance(answer, Refusal) == (told == 2)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
+def test_the_handler_of_a_query_takes_it_and_gives_its_answer(query):
+    hints = get_type_hints(HANDLERS[query])
+    assert hints.pop("return") is query.answer
+    assert query in hints.values()

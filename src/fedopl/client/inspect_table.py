@@ -7,10 +7,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError
-from fedopl.client.answers.declared_bounds import beyond_declared
+from fedopl.client.answers.diagnosis.declared_bounds import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disk.store import MemoryStore
 from fedopl.client.rows.folds import context_keys
 from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
@@ -104,11 +103,9 @@ def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
 
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """In words, each bound that the study declares for every row and that rows here exceed."""
-    needed = limits.rows_needed(study.n_features + 1)
     # In memory only: inspecting a table must leave nothing behind.
-    space = Workspace(data, study, MemoryStore(), {}, needed, limits.minimum_cell)
     try:
-        found = beyond_declared(space)
+        found = beyond_declared(Workspace(data, study, limits))
     except RefusedError:  # without propensities it cannot be scored, and that was said
         return []
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError
-from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.random_rounding import rounding_generator
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import learn_local_policy, local_kind, needs_local_policy
 from fedopl.client.local.local_steps import Examples, examples
+from fedopl.client.local.minibatches import Batches
 from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
 from fedopl.client.local.vowpal import Vowpal
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
@@ -48,15 +49,19 @@ class Workspace:
         self,
         data: LoggedData,
         study: Study,
-        store: Store,
-        rules: Mapping[str, Rule],
-        rows_needed: int,
-        minimum_cell: int,
+        limits: Limits,
+        *,
+        store: Store | None = None,
+        rules: Mapping[str, Rule] | None = None,
+        batches: Batches | None = None,
     ) -> None:
-        self.study, self.store, self.rules = study, store, rules
-        self.rows_needed = rows_needed  # behind any sum of scores that may be told
-        self._minimum_cell = minimum_cell
-        self._rows = StudyRows(data, study, minimum_cell)
+        self.study, self.limits, self.rules = study, limits, rules or {}
+        self.store: Store = MemoryStore() if store is None else store
+        self.batches = batches or Batches(study.seed)
+        # Behind any sum of scores that may be released.
+        self.rows_needed = limits.rows_needed(study.n_features + 1)
+        self._rows = StudyRows(data, study, limits.minimum_cell)
+        self.new_scores: StudyScores | None = None  # not kept before their sums may be released
         self._examples: tuple[bytes, Examples] | None = None
         self._vowpal: tuple[Examples, Vowpal] | None = None
 
@@ -103,6 +108,11 @@ class Workspace:
     def n_training(self) -> int:
         """How many rows may be learned from."""
         return self.n_rows(RowSplit.TRAINING)
+
+    def check_rows_for_sums(self) -> None:
+        """Refuse sums of squares where there are too few training rows for any."""
+        if self.n_training < self.rows_needed:
+            raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""
@@ -229,7 +239,7 @@ class Workspace:
         """Names what is stored for these rows, this study and these limits."""
         persistent = not isinstance(self.store, MemoryStore)
         rows = self.fingerprint if persistent else ""
-        return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self._minimum_cell}"
+        return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
     @cached_property
     def propensities(self) -> Propensities:

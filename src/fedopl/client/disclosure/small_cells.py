@@ -5,8 +5,9 @@ differencing. Hence one rule throughout: what is released, what is suppressed, a
 differ in rest on either no row or on enough of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,7 @@ class Budgets:
     processes answered is in the ledger.
     """
 
-    def __init__(self, budgets: dict[type[Message], int], ledger: Ledger, study: bytes) -> None:
+    def __init__(self, budgets: Mapping[type[Any], int], ledger: Ledger, study: bytes) -> None:
         self._budgets = budgets
         self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
         for entry in ledger.entries():

@@ -16,9 +16,14 @@ class Batches:
     nothing or as many rows as a round takes; where that cannot be, batches are drawn anew.
     """
 
-    def __init__(self, seed: int, client: str, secret: str) -> None:
+    def __init__(self, seed: int, client: str = "", secret: str = "") -> None:
         self._seed, self._client, self._secret = seed, client, secret
         self._pack: tuple[tuple[int, int], IntArray] | None = None
+
+    @property
+    def are_secret(self) -> bool:
+        """Whether nobody else can draw the same batches."""
+        return bool(self._secret)
 
     def of_round(self, turn: int, n_rows: int, plan: TrainingPlan) -> IntArray | None:
         """The rows of each step, (n_steps, n_batch_rows); None where every step takes all."""

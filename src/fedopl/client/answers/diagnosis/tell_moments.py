@@ -5,23 +5,31 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.client.answers.diagnosis.declared_bounds import beyond_declared
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
+from fedopl.messages.refusal import RefusalCode
 
 
-def tell_moments(space: Workspace) -> dict[str, Any]:
-    """The fields of ScoreMoments; a mean that rests on a few rows is left out."""
+def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
+    """Mean squares; one that rests on a few rows is suppressed."""
+    space.check_rows_for_sums()
+    if beyond_declared(space):
+        raise RefusedError(RefusalCode.BEYOND_DECLARED)
     rows, data = space.training, space.data
     squares = space.scores[rows] ** 2  # (n_training, n_actions)
     weights = np.ones(len(squares)) if data.weights is None else data.weights[rows]
     groups = None if data.groups is None else data.groups[rows]
     largest = _largest(squares)
-    told = [
-        _moment(largest, weights, groups, _tells_of_few(largest, squares, weights, space)),
+    found = [
+        _moment(largest, weights, groups, _discloses_few(largest, squares, weights, space)),
         *(_moment(own, weights, groups, _rests_on_few(own * weights, space)) for own in squares.T),
     ]
-    return {name: np.array([one[name] for one in told]) for name in told[0]}
+    fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}
+    return ScoreMoments(**fields)
 
 
 def _largest(squares: FloatArray) -> FloatArray:  # (n_rows,)
@@ -31,7 +39,7 @@ def _largest(squares: FloatArray) -> FloatArray:  # (n_rows,)
     return np.where(known.any(axis=1), largest, np.nan)
 
 
-def _tells_of_few(
+def _discloses_few(
     largest: FloatArray, squares: FloatArray, weights: FloatArray, space: Workspace
 ) -> bool:
     """Whether the mean, or what is left of it less an action's, rests on a few rows.
@@ -49,10 +57,10 @@ def _rests_on_few(pulls: FloatArray, space: Workspace) -> bool:
 
 
 def _moment(
-    squares: FloatArray, weights: FloatArray, groups: Any, hidden: bool
+    squares: FloatArray, weights: FloatArray, groups: Any, suppressed: bool
 ) -> dict[str, float]:
     """The mean of known squares, with its variance and what it rests on."""
-    found = None if hidden else joint_estimate(squares[:, None], weights, groups)
+    found = None if suppressed else joint_estimate(squares[:, None], weights, groups)
     if found is None:
         return dict.fromkeys(("told", "rows", "degrees_of_freedom", "means", "variances"), 0.0)
     return {

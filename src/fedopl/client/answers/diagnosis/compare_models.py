@@ -11,35 +11,35 @@ import numpy as np
 from scipy.special import softmax
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.tell_models import WHOLE, Models
-from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.answers.diagnosis.tell_models import WHOLE, OwnModels, own_models
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.client_models import N_PARTS
-from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.theory import discrete
 from fedopl.theory.gaussian import gaussian_outcome_kl
 
 # A divergence at each row (n_rows,), of own models from theirs, each without a part or whole.
 Divergence = Callable[[int, int], FloatArray]
-N_DIVERGENCES = 3  # that are told of each client's models
+N_DIVERGENCES = 3  # that are released for each client's models
 # Propensities that jump from row to row would count the rows on either side. An honest model's
 # log-odds vary by a few units; these still rise over a large part of the rows.
 STEEPEST = 10.0
 SHARE_TOLERANCE = 1e-12  # so that log(0) does not come up where a chance underflows
 
 
-def compare_models(
-    space: Workspace, own: Models, query: CompareModels, limits: Limits
-) -> dict[str, Any]:
-    """The fields of ModelShifts; a comparison that rests on a few rows is left out."""
+def answer(space: Workspace, query: CompareModels) -> ModelShifts:
+    """Divergences from every model; a comparison that rests on a few rows is suppressed."""
+    own = own_models(space)
     theirs = _models_of(query)
-    limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
+    space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
     rows = Rows(space)
     chances, means = rows.chances(own.propensities), rows.means(own.outcomes)
-    told = [_compared(rows, own, chances, means, others, space.rows_needed) for others in theirs]
-    return {name: np.array([one[name] for one in told]) for name in told[0]}
+    found = [_compared(rows, own, chances, means, others, space.rows_needed) for others in theirs]
+    fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}
+    return ModelShifts(**fields)
 
 
 class Rows:
@@ -75,7 +75,7 @@ class Rows:
         return float(np.average(values[rows], weights=self.weights[rows]))
 
 
-def _models_of(query: CompareModels) -> list[Models]:
+def _models_of(query: CompareModels) -> list[OwnModels]:
     """The models in the query, one client's after the other's."""
     supported = query.supported > 0
     if (
@@ -87,13 +87,18 @@ def _models_of(query: CompareModels) -> list[Models]:
         raise RefusedError(RefusalCode.MALFORMED)
     fields = zip(query.propensities, query.outcomes, query.variances, supported, strict=True)
     return [
-        Models(propensities=scores, outcomes=means, variances=variances, supported=known)
+        OwnModels(propensities=scores, outcomes=means, variances=variances, supported=known)
         for scores, means, variances, known in fields
     ]
 
 
 def _compared(
-    rows: Rows, own: Models, chances: FloatArray, means: FloatArray, theirs: Models, needed: int
+    rows: Rows,
+    own: OwnModels,
+    chances: FloatArray,
+    means: FloatArray,
+    theirs: OwnModels,
+    needed: int,
 ) -> dict[str, float]:
     """One client's models against ours."""
     their_chances, their_means = rows.chances(theirs.propensities), rows.means(theirs.outcomes)
@@ -114,7 +119,7 @@ def _compared(
 
     behind = np.column_stack([of_propensities(WHOLE, WHOLE), of_outcomes(WHOLE, WHOLE)])
     tv, tv_variance = _total_variation(rows, chances, their_chances)
-    told = {
+    found = {
         "compared": 1.0,
         **_named("propensity_kl", _without_noise(rows, of_propensities)),
         "propensity_tv": tv,
@@ -123,7 +128,7 @@ def _compared(
     }
     few = effective_rows_behind(behind * rows.weights[:, None]) < needed
     steep = needed > 1 and rows.steepness(theirs.propensities) > STEEPEST
-    return dict.fromkeys(told, 0.0) if few or steep else told
+    return dict.fromkeys(found, 0.0) if few or steep else found
 
 
 def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:

@@ -6,19 +6,20 @@ changes when a part is left out tells how much of a difference between two clien
 """
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import logsumexp
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.propensity import logistic_classifier
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.diagnosis.client_models import N_PARTS, Models, TellModels
 from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers import least_squares
 
@@ -34,7 +35,7 @@ SMALLEST_VARIANCE = 1e-12  # of the mean square of rewards; below it, they are n
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Models:
+class OwnModels:
     """One client's models, ours or another's; the intercept is the last parameter."""
 
     propensities: FloatArray  # (n_repeats, n_actions, n_features + 1)  scores of a softmax
@@ -43,11 +44,34 @@ class Models:
     supported: BoolArray  # (n_actions,)
 
 
-def fit_models(space: Workspace, limits: Limits) -> Models:
+# Two queries need them, and fits take long.
+_FITTED: WeakKeyDictionary[Workspace, OwnModels] = WeakKeyDictionary()
+
+
+def answer(space: Workspace, _query: TellModels) -> Models:
+    """The models, in which actions that few rows took have none."""
+    own = own_models(space)
+    return Models(
+        propensities=own.propensities,
+        outcomes=own.outcomes,
+        variances=own.variances,
+        supported=own.supported.astype(np.float64),
+    )
+
+
+def own_models(space: Workspace) -> OwnModels:
+    """The models of this client's rows, fitted once."""
+    space.check_rows_for_sums()
+    if space not in _FITTED:
+        _FITTED[space] = fit_models(space)
+    return _FITTED[space]
+
+
+def fit_models(space: Workspace) -> OwnModels:
     """Models of the actions that enough rows took; refused where there is no such action."""
     counts = _rows_per_part(space)
     width = space.data.n_features + 1
-    needed = max(limits.rows_needed(N_REPEATS * width), 1)
+    needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
     data = space.masked_by_cell(_cells(space))
     outcomes, variances = _outcomes(data, space.parts)
@@ -64,7 +88,7 @@ def fit_models(space: Workspace, limits: Limits) -> Models:
         ]
     )
     chance = min(needed / 2 / space.n_training, 1 / space.data.n_actions)
-    return Models(
+    return OwnModels(
         propensities=_with_rare_actions(scores, data.contexts[space.training], supported, chance),
         outcomes=np.where(supported[:, None], outcomes, 0.0),
         variances=np.where(supported, variances, 0.0),
@@ -86,7 +110,7 @@ def _rows_per_part(space: Workspace) -> IntArray:  # (n_parts, n_actions)
 def _supported(
     counts: IntArray, width: int, needed: int, needed_in_part: int
 ) -> BoolArray:  # (n_actions,)
-    """Actions with rows for all numbers that are told, and to fit them whatever part is left out.
+    """Actions with rows for all released numbers, and to fit them whatever part is left out.
 
     Two models differ by one part, so each part has enough rows for a sum of squares.
     """
@@ -153,7 +177,7 @@ def _with_rare_actions(
 ) -> FloatArray:  # shaped as scores
     """Actions that are not supported are about as likely as if half the rows needed took them.
 
-    How many did is not told; a chance of zero would be infinitely far from any other.
+    How many did is not disclosed; a chance of zero would be infinitely far from any other.
     """
     n_rare = int((~supported).sum())
     if not n_rare:

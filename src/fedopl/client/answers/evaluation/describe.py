@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.estimate_values import deciders, n_policies, policies_in, told_on
+from fedopl.client.answers.evaluation.asked_policies import (
+    deciders,
+    n_policies,
+    policies_in,
+    remembered_as,
+)
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import differences
 from fedopl.client.disclosure.random_rounding import randomly_rounded
@@ -14,22 +19,24 @@ from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.description import Describe, Description
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
 ROWS_PER_BLOCK = 1 << 14
 
 
-def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, Any]:
-    """The fields of a Description; every count is rounded, so that none tells of single rows."""
+def answer(space: Workspace, query: Describe) -> Description:
+    """Counts by group and action; every one is rounded, so that none discloses single rows."""
+    space.check_rows_for_sums()
+    minimum_cell = space.limits.minimum_cell
     if n_policies(query) != 1:
         raise RefusedError(RefusalCode.MALFORMED)
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     decide = deciders(space, policies_in(query))[0]
     if minimum_cell:
-        _check_differs(space, query, minimum_cell)
+        _check_differs(space, query)
     shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
 
     def counted(chunk: Chunk) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
@@ -42,21 +49,22 @@ def describe(space: Workspace, query: Describe, minimum_cell: int) -> dict[str, 
         return found
 
     decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
-    told: dict[str, FloatArray] = {
+    counts: dict[str, Any] = {
         "decided": decided,
         "taken": taken,
         "chances": space.support.chances,
-        "effective_rows": _shown(space, minimum_cell),
+        "effective_rows": _shown_effective_rows(space),
     }
-    if minimum_cell < 2:
-        return told
-    rng = space.rounding_draws()
-    return {name: randomly_rounded(counts, minimum_cell, rng) for name, counts in told.items()}
+    if minimum_cell > 1:
+        rng = space.rounding_draws()
+        counts = {name: randomly_rounded(own, minimum_cell, rng) for name, own in counts.items()}
+    return Description(**counts)
 
 
-def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None:
+def _check_differs(space: Workspace, query: Describe) -> None:
     """Refuse a policy that differs in a few rows from any valued or described before."""
-    what = told_on(RowSplit.TRAINING)
+    minimum_cell = space.limits.minimum_cell
+    what = remembered_as(RowSplit.TRAINING)
     asked = policies_in(query)
     parts = (
         (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))
@@ -69,10 +77,10 @@ def _check_differs(space: Workspace, query: Describe, minimum_cell: int) -> None
     space.history.add(what, asked)
 
 
-def _shown(space: Workspace, minimum_cell: int) -> FloatArray:  # (n_actions,)
-    """Effective rows of the actions whose count of rows is told."""
-    told = suppress_small_counts(space.rows_per_action, minimum_cell) > 0
-    return np.where(told, space.support.effective_rows, 0.0)
+def _shown_effective_rows(space: Workspace) -> FloatArray:  # (n_actions,)
+    """Effective rows of the actions whose count of rows is not suppressed."""
+    shown = suppress_small_counts(space.rows_per_action, space.limits.minimum_cell) > 0
+    return np.where(shown, space.support.effective_rows, 0.0)
 
 
 def _bins(cuts: FloatArray, contexts: FloatArray) -> IntArray:  # (n_features + 1, n_rows)

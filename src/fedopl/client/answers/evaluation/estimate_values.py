@@ -2,46 +2,68 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.answers.evaluation.asked_policies import (
+    deciders,
+    n_policies,
+    policies_in,
+    remembered_as,
+)
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import Decides, first_near_identical
-from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.packing import FIELDS, RULES, unpacked
 
 
-def estimate_candidates(
-    space: Workspace, query: EstimateValues, minimum_cell: int
-) -> JointEstimate:
+def answer(space: Workspace, query: EstimateValues) -> Values:
+    """The values of the policies asked about, of the logging policy and of the client's own."""
+    n_values = n_policies(query) + N_OWN_CANDIDATES
+    _check_rows(space, n_values, space.n_rows(query.split))
+    found = estimate_candidates(space, query)
+    # Rows without a score were left out: the limits are for those that remain.
+    _check_rows(space, n_values, found.n_rows)
+    return Values(
+        n_rows=found.n_rows,
+        degrees_of_freedom=found.degrees_of_freedom,
+        means=found.means,
+        covariances=found.covariances,
+    )
+
+
+def _check_rows(space: Workspace, n_values: int, n_rows: int) -> None:
+    if n_rows < space.limits.minimum_cell:
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    space.limits.check_parameters(n_values, n_rows)
+
+
+def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimate:
     """Estimate what was asked about, then the logging policy, then the client's own policy.
 
     Policies that differ in a few rows only, from each other, from any valued before or from the
-    client's own, would tell those rows' scores: the later one is valued as the earlier.
+    client's own, would disclose those rows' scores: the later one is valued as the earlier.
     """
+    minimum_cell = space.limits.minimum_cell
     if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     own: list[Decides] = []
     if query.split is RowSplit.EVALUATION:
         own = [space.local_policy.decide]
-    told = deciders(space, policies_in(query))
-    places: IntArray = np.arange(len(told))
+    valued = deciders(space, policies_in(query))
+    places: IntArray = np.arange(len(valued))
     if minimum_cell:
-        told, places = _told_apart(space, query, own, minimum_cell)
+        valued, places = _distinct(space, query, own)
     sums, left_out = JointSums(), _LeftOut()
     for chunk in space.chunks():
         rows = chunk.rows(query.split)
-        values = _values(chunk, rows, told, own)
+        values = _values(chunk, rows, valued, own)
         left_out.see(np.asarray(np.isfinite(values).all(axis=1)))
         sums.add(values, chunk.weights(rows), chunk.groups(rows))
     if minimum_cell:
@@ -49,41 +71,38 @@ def estimate_candidates(
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    return _in_order(found, [*places, len(told), len(told) + 1])
+    return _at(found, [*places, len(valued), len(valued) + 1])
 
 
 def _values(
-    chunk: ScoredChunk, rows: slice, told: Sequence[Decides], own: Sequence[Decides]
+    chunk: ScoredChunk, rows: slice, valued: Sequence[Decides], own: Sequence[Decides]
 ) -> FloatArray:  # (n_rows, n_policies + 2)
     """The scores of what policies decide, the rewards, and the scores of the own policy."""
     contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
     rewards = chunk.data.rewards[rows]
     row = np.arange(len(scores))
-    columns = [scores[row, decide(contexts)] for decide in told]
+    columns = [scores[row, decide(contexts)] for decide in valued]
     columns.append(rewards)
     columns += [scores[row, decide(contexts)] for decide in own] or [rewards]
     return np.column_stack(columns)
 
 
-def _told_apart(
-    space: Workspace, query: EstimateValues, own: list[Decides], minimum_cell: int
+def _distinct(
+    space: Workspace, query: EstimateValues, own: list[Decides]
 ) -> tuple[list[Decides], IntArray]:
     """The policies that may be valued, and the place among them of each that was asked about."""
-    what = told_on(query.split)
+    what = remembered_as(query.split)
     asked = policies_in(query)
     earlier = [*own, *deciders(space, space.history.released(what))]
     decide = deciders(space, asked)
-    stands_for = first_near_identical(earlier, decide, _compared(space, query.split), minimum_cell)
+    stands_for = first_near_identical(
+        earlier, decide, _compared(space, query.split), space.limits.minimum_cell
+    )
     new = sorted(set(stands_for[stands_for >= len(earlier)].tolist()))
     space.history.add(what, [asked[place - len(earlier)] for place in new])
     used, places = np.unique(stands_for, return_inverse=True)
     every = [*earlier, *decide]
     return [every[place] for place in used], places
-
-
-def told_on(split: RowSplit) -> str:
-    """Under which name policies are remembered: splits of the training rows overlap."""
-    return "held out" if split is RowSplit.EVALUATION else "training"
 
 
 def _compared(space: Workspace, split: RowSplit) -> Iterator[tuple[FloatArray, BoolArray]]:
@@ -114,7 +133,7 @@ class _LeftOut:
     def check(self, space: Workspace, split: RowSplit, least: int) -> None:
         """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
 
-        Rows without a score are left out: two answers about one policy would tell of the few
+        Rows without a score are left out: two answers about one policy would disclose the few
         between. Other rows in nearly the same number may differ by a few.
         """
         what = f"rows known {split.name}"
@@ -129,55 +148,8 @@ def _sum(drawn: Any) -> int:
     return int(np.add.reduce(drawn, dtype=np.uint64)) if len(drawn) else 0
 
 
-def _in_order(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
+def _at(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
     """The estimates at these places, some of them more than once."""
     return replace(
         found, means=found.means[places], covariances=found.covariances[np.ix_(places, places)]
     )
-
-
-# --- policies ------------------------------------------------------------------------------------
-
-
-def policies_in(query: EstimateValues | Describe) -> list[Arrays]:
-    """The policies of a query, each as the field that carried it and its numbers."""
-    return [{name: np.asarray(one)} for name in FIELDS for one in getattr(query, name)]
-
-
-def n_policies(query: EstimateValues | Describe) -> int:
-    """How many policies a query asks about."""
-    return sum(len(getattr(query, name)) for name in FIELDS)
-
-
-def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
-    """What each of these policies decides, as functions of contexts."""
-    return [_decider(space, *next(iter(one.items()))) for one in policies]
-
-
-def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
-    if field == RULES:
-        return _rule(space, float(numbers))
-    try:
-        return unpacked(field, numbers, space.study).decide
-    except ValueError:
-        raise RefusedError(RefusalCode.MALFORMED) from None
-
-
-def _rule(space: Workspace, position: float) -> Decides:
-    """A rule of the client's own code; anything it answers but action codes is a failure."""
-    if position not in range(len(space.study.candidates)):
-        raise RefusedError(RefusalCode.MALFORMED)
-    rule = space.rules[space.study.candidates[int(position)]]
-    alone = Lock()  # several threads work on the rows, of which the rule need not know
-
-    def decide(contexts: FloatArray) -> IntArray:
-        with alone:
-            answered = np.asarray(rule(frozen(contexts)))
-        if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
-            raise RefusedError(RefusalCode.FAILED)
-        codes = answered.astype(np.int64)
-        if len(codes) and (codes.min() < 0 or codes.max() >= space.study.n_actions):
-            raise RefusedError(RefusalCode.FAILED)
-        return codes
-
-    return decide

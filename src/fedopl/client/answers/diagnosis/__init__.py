@@ -1,0 +1,1 @@
+"""Answers about how clients differ."""

@@ -1,0 +1,1 @@
+"""Answers about what policies are worth and how they decide."""

@@ -1,0 +1,66 @@
+"""The policies that a query asks about, as functions from contexts to actions."""
+
+from collections.abc import Sequence
+from threading import Lock
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray, frozen
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.near_identical import Decides
+from fedopl.client.disk.store import Arrays
+from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.packing import FIELDS, RULES, unpacked
+
+
+def remembered_as(split: RowSplit) -> str:
+    """Under which name released policies are remembered: splits of the training rows overlap."""
+    return "held out" if split is RowSplit.EVALUATION else "training"
+
+
+def policies_in(query: EstimateValues | Describe) -> list[Arrays]:
+    """The policies of a query, each as the field that carried it and its numbers."""
+    return [{name: np.asarray(one)} for name in FIELDS for one in getattr(query, name)]
+
+
+def n_policies(query: EstimateValues | Describe) -> int:
+    """How many policies a query asks about."""
+    return sum(len(getattr(query, name)) for name in FIELDS)
+
+
+def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
+    """What each of these policies decides, as functions of contexts."""
+    return [_decider(space, *next(iter(one.items()))) for one in policies]
+
+
+def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
+    if field == RULES:
+        return _rule(space, float(numbers))
+    try:
+        return unpacked(field, numbers, space.study).decide
+    except ValueError:
+        raise RefusedError(RefusalCode.MALFORMED) from None
+
+
+def _rule(space: Workspace, position: float) -> Decides:
+    """A rule of the client's own code; anything it answers but action codes is a failure."""
+    if position not in range(len(space.study.candidates)):
+        raise RefusedError(RefusalCode.MALFORMED)
+    rule = space.rules[space.study.candidates[int(position)]]
+    alone = Lock()  # several threads work on the rows, of which the rule need not know
+
+    def decide(contexts: FloatArray) -> IntArray:
+        with alone:
+            answered = np.asarray(rule(frozen(contexts)))
+        if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
+            raise RefusedError(RefusalCode.FAILED)
+        codes = answered.astype(np.int64)
+        if len(codes) and (codes.min() < 0 or codes.max() >= space.study.n_actions):
+            raise RefusedError(RefusalCode.FAILED)
+        return codes
+
+    return decide

@@ -1,0 +1,1 @@
+"""Answers that a policy is learned from."""

@@ -1,0 +1,1 @@
+"""Answers about trees on a public grid."""

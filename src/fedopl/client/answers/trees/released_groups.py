@@ -1,0 +1,52 @@
+"""Groups of rows that trees divide: no group may be differenced against one released before."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.secondary_suppression import has_small_cut
+from fedopl.client.disk.store import Arrays
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.workspace import Workspace
+from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.trees.nodes import MOST_NODES, Node, from_array
+
+# As many as a tree has leaves, and one for all that are finished or suppressed.
+MOST_GROUPS = MOST_NODES + 1
+
+
+def check_groups(
+    space: Workspace,
+    what: str,
+    item: Arrays,
+    labels: Callable[[Arrays], Callable[[ScoredChunk], IntArray]],
+    needed: int,
+) -> None:
+    """Refuse groups from which, with those released before, a few rows could be isolated."""
+    earlier = space.history.released(what)
+    own, others = labels(item), [labels(one) for one in earlier]
+    crossed = [np.zeros((MOST_GROUPS, MOST_GROUPS)) for _ in others]
+    for chunk in space.chunks() if others else ():
+        group = own(chunk)
+        for table, other in zip(crossed, others, strict=True):
+            np.add.at(table, (group, other(chunk)), 1.0)
+    if any(has_small_cut(_filled(table), needed) for table in crossed):
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    space.history.add(what, [item])
+
+
+def _filled(table: FloatArray) -> FloatArray:
+    """The table without the rows and columns behind the last that has a number."""
+    used = np.argwhere(table)
+    n_rows, n_columns = used.max(axis=0, initial=0) + 1 if len(used) else (1, 1)
+    return table[:n_rows, :n_columns]
+
+
+def tree_of(space: Workspace, numbers: FloatArray, leaves: range) -> Node:
+    """The tree in these numbers; refused if it is none of this study."""
+    try:
+        return from_array(numbers, space.study.columns, leaves)
+    except ValueError:
+        raise RefusedError(RefusalCode.MALFORMED) from None

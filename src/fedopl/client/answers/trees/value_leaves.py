@@ -1,0 +1,143 @@
+"""What each action is worth in each leaf of a finished tree, on held-out rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.answers.trees.released_groups import check_groups, tree_of
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.random_rounding import randomly_rounded
+from fedopl.client.disk.store import Arrays
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.values import JointSums
+from fedopl.client.workspace import Workspace
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
+from fedopl.policies.trees.nodes import Leaf, leaf_positions, nodes_of
+
+
+def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
+    """Shares and values of leaves; those with few rows are suppressed, never just a few rows."""
+    study, minimum_cell = space.study, space.limits.minimum_cell
+    needed = space.limits.rows_needed(2 * study.n_actions)  # a mean and a variance each
+    root = tree_of(space, query.tree, range(study.n_actions))
+    if not space.n_rows(RowSplit.EVALUATION):
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    decided = np.array([node.action for node in nodes_of(root) if isinstance(node, Leaf)])
+    found = _Leaves(len(decided), study.n_actions)
+    for chunk in space.chunks():
+        rows = chunk.rows(RowSplit.EVALUATION)
+        leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
+        found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.groups(rows))
+    released = _released_leaves(found.counts, decided, needed)
+    if needed > 1:
+        _check_leaves(space, query.tree, released, needed)
+    counts = found.counts.astype(np.float64)
+    if minimum_cell > 1:
+        counts = randomly_rounded(counts, minimum_cell, space.rounding_draws(query.tree))
+    shares = np.where(released, found.weights / found.weights.sum(), 0.0)
+    return LeafValues(counts=counts, shares=shares, **found.fields(released, needed))
+
+
+class _Leaves:
+    """Sums over the rows of every leaf, and over those that have each action's score."""
+
+    def __init__(self, n_leaves: int, n_actions: int) -> None:
+        self._shape = (n_leaves, n_actions)
+        self.counts: IntArray = np.zeros(n_leaves, np.int64)
+        self.weights = np.zeros(n_leaves)
+        self._known = np.zeros(self._shape, np.int64)
+        self._sums = [[JointSums() for _ in range(n_actions)] for _ in range(n_leaves)]
+
+    def add(
+        self,
+        leaf: IntArray,
+        scores: FloatArray,
+        weights: FloatArray | None,
+        groups: IntArray | None,
+    ) -> None:
+        """Add rows, each in its leaf."""
+        n_leaves, n_actions = self._shape
+        self.counts += np.bincount(leaf, minlength=n_leaves)
+        self.weights += np.bincount(leaf, weights, minlength=n_leaves)
+        for place in range(n_leaves):
+            own = leaf == place
+            weight = None if weights is None else weights[own]
+            group = None if groups is None else groups[own]
+            for action in range(n_actions):
+                score = scores[own, action, None]
+                self._known[place, action] += np.count_nonzero(np.isfinite(score))
+                self._sums[place][action].add(score, weight, group)
+
+    def fields(self, released: BoolArray, needed: int) -> dict[str, Any]:
+        """What each action is worth in each leaf that has rows enough, zeros elsewhere."""
+        names = ("rows", "degrees_of_freedom", "means", "variances")
+        fields = {name: np.zeros(self._shape) for name in names}
+        for action, known in enumerate(self._known.T):
+            alike = np.zeros_like(known)
+            for place in np.flatnonzero(_released_leaves(known, alike, needed, released)):
+                found = self._sums[place][action].estimate()
+                if found is None:
+                    continue
+                fields["rows"][place, action] = found.n_rows
+                fields["degrees_of_freedom"][place, action] = found.degrees_of_freedom
+                fields["means"][place, action] = found.means[0]
+                fields["variances"][place, action] = found.covariances[0, 0]
+        return fields
+
+
+def _released_leaves(
+    counts: IntArray, decided: IntArray, needed: int, among: BoolArray | None = None
+) -> BoolArray:  # (n_leaves,)
+    """Leaves with enough rows, but for those that would disclose the others by differencing.
+
+    The sum of what is suppressed follows from totals, for each action and for the one that the
+    tree decides on. These differ in the rows where the tree decides on another: none, or enough.
+    If suppressing one more leaf is enough, it is the smallest such leaf.
+    """
+    released: BoolArray = (counts >= needed) & (counts > 0)
+    released &= True if among is None else among
+    while _disclose_few(counts, decided, released, needed):
+        more = np.flatnonzero(released).tolist()
+        alone = [
+            place
+            for place in more
+            if not _disclose_few(counts, decided, _without(released, place), needed)
+        ]
+        released = _without(released, min(alone or more, key=lambda place: counts[place]))
+    return released
+
+
+def _disclose_few(counts: IntArray, decided: IntArray, released: BoolArray, needed: int) -> bool:
+    left = np.bincount(decided, np.where(released, 0, counts))
+    others = np.append(left.sum() - left, left.sum())
+    return bool(released.any() and ((others > 0) & (others < needed)).any())
+
+
+def _without(released: BoolArray, place: int) -> BoolArray:
+    fewer = released.copy()
+    fewer[place] = False
+    return fewer
+
+
+def _check_leaves(space: Workspace, numbers: FloatArray, released: BoolArray, needed: int) -> None:
+    """Refuse leaves from which, with earlier ones, a few rows could be isolated.
+
+    Those that are suppressed are one group together.
+    """
+    study = space.study
+
+    def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
+        root, shown = tree_of(space, item["tree"], range(study.n_actions)), item["told"] > 0
+
+        def of(chunk: ScoredChunk) -> IntArray:
+            contexts = chunk.data.contexts[chunk.rows(RowSplit.EVALUATION)]
+            leaf = leaf_positions(root, study.columns, contexts)
+            return np.where(shown[leaf], leaf, len(shown))
+
+        return of
+
+    check_groups(space, "leaves", {"tree": numbers, "told": released}, labels, needed)
