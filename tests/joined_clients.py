@@ -13,7 +13,7 @@ from fedopl.messages.message import RowSplit
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
-from fedopl.server.mixtures.ask_values import asking
+from fedopl.server.mixtures.value_queries import asking
 from fedopl.study.study import Study
 
 

@@ -8,8 +8,7 @@ import pandas as pd
 import fedopl
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.results.policy_names import LEARNED, LOCAL, LOGGING, arm_name
-from fedopl.results.value_tables import GainRow, GainTable
+from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, GainRow, GainTable, arm_name
 
 ACTIONS = ("usual care", "new drug", "coaching")
 FEATURES = ("age", "severity", "lives alone")

@@ -21,7 +21,7 @@ from fedopl.report.parts import Folded, Picture, Points, Table
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.joining import joining, joining_parts
 from fedopl.report.sections.mixture_weights import weighing
-from fedopl.results.policy_names import LOCAL
+from fedopl.results.value_tables import LOCAL
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.study import Declared
 

@@ -19,7 +19,7 @@ from fedopl.report.sections.training import course
 from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import with_error
-from fedopl.results.leaf_rows import LeafRow
+from fedopl.results.value_tables import LeafRow
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"

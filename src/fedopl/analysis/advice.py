@@ -7,8 +7,7 @@ from typing import Literal
 
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.results.policy_names import LOCAL
-from fedopl.results.value_tables import GainTable
+from fedopl.results.value_tables import LOCAL, GainTable
 from fedopl.theory.information import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from fedopl.analysis.context_shifts import Moments, context_moments, estimated_kl, why_unknown
 from fedopl.base.arrays import FloatArray
+from fedopl.results.diagnosis import Shift
 from fedopl.results.record import Record
-from fedopl.results.shifts_between_clients import Shift
 from fedopl.study.mixture import renormalised
 from fedopl.theory.bounds import shift_bound
 

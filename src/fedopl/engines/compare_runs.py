@@ -9,7 +9,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
 from fedopl.base.tables import text_table
 from fedopl.engines.runs import Run
-from fedopl.results.policy_names import arm_name
+from fedopl.results.value_tables import arm_name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

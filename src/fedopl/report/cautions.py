@@ -10,8 +10,8 @@ from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
 from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import listed, percent, plain, plural
 from fedopl.report.words.policy_labels import Outcome, gain_over, is_arm, valued_clients, verdict
-from fedopl.results.policy_names import arm_name
 from fedopl.results.record import Record
+from fedopl.results.value_tables import arm_name
 
 
 @dataclass(frozen=True, kw_only=True)

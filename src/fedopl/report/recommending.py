@@ -15,8 +15,8 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
-from fedopl.results.policy_names import LEARNED, LOGGING, arm_name
 from fedopl.results.record import Record
+from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 
 Tone = Literal["change", "keep", "nothing"]
 

@@ -6,9 +6,8 @@ from functools import cached_property
 from fedopl.base.estimates import Estimate
 from fedopl.study.mixture import Weights
 
-# Means over rows are this exact.
+# Gains below this are rounding errors of means over rows.
 TIE = 1e-12
-
 
 Members = frozenset[str]
 
@@ -23,12 +22,12 @@ class Coalition:
 
     @property
     def leavers(self) -> tuple[str, ...]:
-        """The members that are better off alone, as far as the held-out rows tell."""
+        """The members that are better off alone, by the estimates on held-out rows."""
         return tuple(name for name in self.members if self.gains[name].value < -TIE)
 
     @property
     def sure_leavers(self) -> tuple[str, ...]:
-        """Those whose 95 % interval says so, too."""
+        """Those whose whole 95 % interval lies below 0."""
         return tuple(name for name in self.members if self.gains[name].interval()[1] < 0)
 
     @property

@@ -7,12 +7,13 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.description import Description
 
+# Where a feature that is 0 or 1 is cut.
 BINARY_CUTS = (-0.5, 0.5, 1.5)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Descriptions:
-    """Rounded counts of training rows by feature, bin and action, from every client that told."""
+    """Rounded counts of training rows by feature, bin and action, by client."""
 
     cuts: FloatArray  # (n_features + 1, n_cuts)
     by_client: dict[str, Description]

@@ -1,12 +1,17 @@
 """What a study that diagnoses found: where clients differ, and what joining is worth."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.mixture_search import SkewPath
-from fedopl.results.shifts_between_clients import Classifier, ModelShift
 from fedopl.theory.discrepancy import Discrepancy
+
+# One number for every two clients, None where it was not reported.
+Table = tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,7 +55,7 @@ class MeasuredDiscrepancy:
 
 @dataclass(frozen=True, kw_only=True)
 class SecondMoments:
-    """Mean squares of one client's scores on training rows, None where it told none.
+    """Mean squares of one client's scores on training rows, None where not reported.
 
     The envelope E[max_a Γ̂(a)²] is at least E[Γ̂(π(X))²] of any policy, and so at least V_c.
     """
@@ -59,16 +64,56 @@ class SecondMoments:
     by_action: tuple[Estimate | None, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """One part of Theorem 3 for every two clients: of the first, at its contexts, from the second.
+
+    Estimates are about right on average, so that those of small shifts may be negative. A client
+    from itself is 0.
+    """
+
+    names: tuple[str, ...]
+    estimates: Table
+    standard_errors: Table
+
+    def divergences(self, client: str) -> FloatArray:  # (n_clients,)
+        """Of one client from each, as bounds take them: never below 0, NaN where unknown."""
+        found = np.array(self.estimates[self.names.index(client)], np.float64)
+        return np.maximum(found, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShift:
+    """How clients' propensity and outcome models differ."""
+
+    names: tuple[str, ...]
+    propensity_kl: Shift
+    propensity_tv: Shift
+    outcome_kl: Shift  # over the actions that both clients have models of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """Separates the target's contexts from the others'; the intercept is the last parameter."""
+
+    parameters: tuple[float, ...]
+    n_steps: int
+    converged: bool
+    total_variation: float | None  # at least; 2·accuracy − 1 on held-out rows, if reported
+    standard_error: float | None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Diagnosis:
-    """What clients told beyond a run. Everything is by client, and of those who told."""
+    """What clients reported beyond a run; each part holds the clients that answered."""
 
-    clients: tuple[str, ...]  # who told values of held-out rows
-    discrepancies: dict[str, MeasuredDiscrepancy]  # from the mixture
-    from_rows: dict[str, MeasuredDiscrepancy]  # from n̄, where every path begins
-    paths: dict[str, SkewPath]  # from n̄ toward each client
-    coalitions: Coalitions | None
-    models: ModelShift | None
-    classifiers: dict[str, Classifier]
-    moments: dict[str, SecondMoments]
-    unknown: dict[str, str]  # part → why it is not known
+    clients: tuple[str, ...]  # who reported values on held-out rows
+    discrepancies: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)  # from the mixture
+    # From n̄, where every path begins.
+    from_rows: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)
+    paths: dict[str, SkewPath] = field(default_factory=dict)  # from n̄ toward each client
+    coalitions: Coalitions | None = None
+    models: ModelShift | None = None
+    classifiers: dict[str, Classifier] = field(default_factory=dict)
+    moments: dict[str, SecondMoments] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)  # part → why it is not known

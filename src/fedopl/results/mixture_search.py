@@ -40,12 +40,17 @@ class SkewPath:
 
     @property
     def chosen(self) -> PathPoint:
-        """The best for the target if it shows to gain (one-sided, at 95 %), else the first.
+        """The best for the target if its gain is significant (one-sided, at 95 %), else the first.
 
-        Weight that does not show to help is better left where the rows are.
+        Weight that does not demonstrably help is better left where the rows are.
         """
         best = self.best_for_target
         return best if best.target_gain.interval(0.9)[0] > 0 else self.points[0]
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that were found."""
+        return self.chosen.weights
 
     @property
     def verdict(self) -> str:
@@ -68,7 +73,7 @@ class SkewPath:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Step:
-    """One step of the ascent."""
+    """One step of the minimax ascent."""
 
     weights: Weights  # λ_t
     regrets: dict[str, float]  # of the best policy for them, by client
@@ -82,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MinimaxSearch:
-    """What the ascent came to."""
+    """The minimax ascent on clients' regrets: its steps, and the weights it found."""
 
     averaged: Weights  # of all λ_t: what they approach
     weights: Weights  # those, of all λ_t and their average, whose policy leaves the least regret
@@ -99,16 +104,10 @@ class MinimaxSearch:
     def at_least(self) -> float:
         """No policy and no lottery over policies leaves everybody with less regret than this.
 
-        So where policies are best for their weights: for trees, and not quite for linear ones.
+        Exact where policies are optimal for their weights, as trees are; linear ones nearly are.
         """
         sums = [sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace]
         return max(sums)
 
 
-# How a mixture was found: the path that was tried, or the ascent.
 Search = SkewPath | MinimaxSearch
-
-
-def weights_of(search: Search) -> Weights:
-    """The weights that were found."""
-    return search.chosen.weights if isinstance(search, SkewPath) else search.weights

@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""A finished run in memory."""
 
 from dataclasses import dataclass
 from html import escape
@@ -7,13 +7,11 @@ from fedopl.base.errors import OptionError
 from fedopl.policies.kinds import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.leaf_rows import LeafRow
 from fedopl.results.mixture_search import Search
-from fedopl.results.policy_names import LEARNED, arm_name
 from fedopl.results.round import Round
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.results.value_tables import LEARNED, GainTable, LeafRow, ValueTable, arm_name
 from fedopl.study.mixture import FOUND, Weights, agreed_weights, as_mixture
 from fedopl.study.study import Study
 
@@ -32,9 +30,9 @@ class Record:
     gains: GainTable
     rounds: tuple[Round, ...]
     statistics: ScoreStatistics
-    described: Descriptions | None  # None where nobody was asked, or nobody told
+    described: Descriptions | None  # None where nobody was asked, or nobody answered
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
-    leaves: tuple[LeafRow, ...] = ()  # of the learned tree, from those who told
+    leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
     search: Search | None = None  # how the mixture was found, where it was not agreed
     diagnosis: Diagnosis | None = None  # None where nobody was asked
 
@@ -54,7 +52,7 @@ class Record:
         )
 
     def resolve(self, mixture: object) -> Policy:
-        """The exact policy for another mixture, from the sums at hand; nobody is asked anything."""
+        """The exact policy for another mixture, from the sums at hand; no client is asked."""
         wanted = as_mixture(mixture)
         if wanted.kind in FOUND:
             raise OptionError(

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One exchange with the clients, as it went."""
+    """One query, who was asked, and what came back."""
 
     exchange: int
     trip: int  # exchanges of the same trip travelled together
-    query: str
+    query: str  # the message's type
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     refused: dict[str, str]  # client → code

@@ -1,4 +1,4 @@
-"""Tables of values and paired gains on held-out rows, by policy and client."""
+"""Tables of what policies are worth on held-out rows: values, paired gains, leaves of a tree."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,15 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.tables import html_table, text_table
 
+# What policies are called in these tables; constant arms have names of their own.
+LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
+
 Cells = tuple[list[str], list[list[str]]]  # headers and rows
+
+
+def arm_name(action: str) -> str:
+    """What a constant arm is called."""
+    return f"everybody gets {action}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,16 @@ class GainRow:
     def interval(self) -> tuple[float, float]:
         """The 95 % interval."""
         return self.estimate.interval()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeafRow:
+    """One action in one leaf of the learned tree; no estimate where too few rows had a score."""
+
+    leaf: int  # counted from the first answer yes to the last answer no
+    share: float  # of people in the mixture who end in the leaf
+    action: str
+    estimate: Estimate | None
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import Policy
-from fedopl.results.mixture_search import Search, weights_of
-from fedopl.results.policy_names import LEARNED
+from fedopl.results.mixture_search import Search
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.ask_values import picking
-from fedopl.server.mixtures.minimax import regrets_from_cells, regrets_of_candidates
+from fedopl.server.mixtures.minimax import regrets_at_hand
+from fedopl.server.mixtures.value_queries import ValueQueries, picking
 from fedopl.server.mixtures.weight_search import (
     climb,
     climb_linear,
@@ -87,7 +87,7 @@ def _tree(task: Task) -> Learned:
         return Learned(setting=setting, chosen=LEARNED, policy=task.alone(), statistics=None)
     policy, found = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        search = climb(setting, plan, found, lambda: regrets_from_cells(found))
+        search = climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
         policy = found.solve(setting.weights)
     return Learned(setting=setting, chosen=LEARNED, policy=policy, statistics=found, search=search)
@@ -114,7 +114,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     """The weights, where the study does not agree on them but has them found."""
     setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
-        return climb(setting, plan, statistics, lambda: regrets_of_candidates(statistics))
+        return climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
     if not isinstance(plan, Path):
         return None
     names = candidates.names()
@@ -124,7 +124,8 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
-    return follow_path(within, plan, fitting, picking(names, kept_back), most=len(names) + 1)
+    values = ValueQueries(picking(names, kept_back), len(names) + 1)
+    return follow_path(within, plan, fitting, values)
 
 
 # By the kind of policy that the study wants.
@@ -139,5 +140,6 @@ def _weighed(setting: Setting, search: Search | None) -> Setting:
     """With the weights that were found; who was not part of the search has none."""
     if search is None:
         return setting
-    found = weights_of(search)
-    return replace(setting, weights={name: found.get(name, 0.0) for name in setting.weights})
+    return replace(
+        setting, weights={name: search.weights.get(name, 0.0) for name in setting.weights}
+    )

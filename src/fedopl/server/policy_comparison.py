@@ -12,9 +12,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.packing import in_message_order, packed
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
-from fedopl.results.leaf_rows import LeafRow
-from fedopl.results.policy_names import LOCAL, LOGGING, arm_name
-from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.results.value_tables import LOCAL, LOGGING, GainTable, LeafRow, ValueTable, arm_name
 from fedopl.server.aggregate.evaluation import gain_table, value_table
 from fedopl.server.aggregate.group_decisions import described, describing
 from fedopl.server.aggregate.leaf_table import leaf_rows, valuing_leaves

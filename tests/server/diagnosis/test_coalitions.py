@@ -11,9 +11,10 @@ from fedopl.base.estimates import Estimate
 from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.results.coalitions import Coalition, Coalitions
-from fedopl.results.policy_names import LOCAL
 from fedopl.results.sums.any_mixture import solve_for
+from fedopl.results.value_tables import LOCAL
 from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, many_clients, outcome_shift
 from fedopl.study.mixture import Empirical
 
@@ -24,9 +25,9 @@ WORLD = outcome_shift(alike_world(4, n_features=3), 0.7)
 
 
 def compared(joined, **options):
-    options = {"most": joined.most, **options}
-    ask = options.pop("ask", None) or joined.ask()
-    return compare_coalitions(joined.statistics, joined.record.rows, ask, **options)
+    ask = options.get("ask") or joined.ask()
+    values = ValueQueries(ask, options.get("most", joined.most))
+    return compare_coalitions(joined.statistics, joined.record.rows, values)
 
 
 def learned_again(joined, members, **options):
@@ -179,7 +180,7 @@ def test_data_have_a_worth_among_two_and_among_many(join, n_clients):
 def test_what_cannot_be_compared_is_refused(join):
     joined = join(WORLD, SIZES, **LOCALLY)
     with pytest.raises(OptionError, match="of 2 to 100"):
-        compare_coalitions(joined.statistics, {"client 1": 9}, joined.ask(), most=4)
+        compare_coalitions(joined.statistics, {"client 1": 9}, ValueQueries(joined.ask(), 4))
     with pytest.raises(OptionError, match="client 9"):
         solve_for(joined.statistics, {"client 9": 1.0})
 

@@ -10,8 +10,9 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.linear import NEVER
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
-from fedopl.server.mixtures.valued_groups import signed_estimate, value_groups
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import action_missing, alike_world, confounded, outcome_shift
 
 SIGNED = {"client 1": 0.8, "client 2": -0.5, "client 3": -0.3}
@@ -195,7 +196,7 @@ def test_estimates_are_those_of_the_rows_themselves(join):
     joined = join(outcome_shift(alike_world()), SIZES)
     signed = contrast_with_mixture(joined.weights, "client 2")
     policies = [joined.statistics.solve_contrast(signed), joined.record.policy]
-    ((first, second),) = value_groups(joined.ask(), [policies], most=joined.most)
+    ((first, second),) = ValueQueries(joined.ask(), joined.most).value([policies])
     value = variance = gain = gain_variance = 0.0
     for name, sign in signed.items():
         x, scores, _ = joined.rows(name, Rows.EVALUATION)
@@ -229,7 +230,7 @@ def test_groups_stay_together_and_batches_keep_to_their_size(join, most, n_queri
         means = {n: np.append(parts[0][n].means[:3], parts[1][n].means) for n in parts[0]}
         return {n: told(m, np.ones(len(m)), 9) for n, m in means.items()}
 
-    valued = value_groups(ask, [*pairs, pairs[0]], most=most)
+    valued = ValueQueries(ask, most).value([*pairs, pairs[0]])
     assert len(sizes) == n_queries
     assert max(sizes) <= most
     for pair, found in zip(pairs, valued, strict=False):
@@ -237,7 +238,7 @@ def test_groups_stay_together_and_batches_keep_to_their_size(join, most, n_queri
             expected = joined.value("client 1", policy, Rows.EVALUATION)
             assert one.value({"client 1": 1.0}).value == pytest.approx(expected)
     with pytest.raises(OptionError, match="come together"):
-        value_groups(ask, pairs, most=1)
+        ValueQueries(ask, 1).value(pairs)
 
 
 # --- the discrepancy -----------------------------------------------------------------------------
@@ -257,7 +258,7 @@ def test_discrepancies_are_true_of_their_policies_and_below_the_supremum(join):
         world = outcome_shift(confounded(alike_world(seed=draw), known_propensities=True), 0.5)
         joined = join(world, (800, 600, 400), draw)
         found = measure_discrepancies(
-            joined.statistics, joined.weights, joined.ask(), most=joined.most
+            joined.statistics, joined.weights, ValueQueries(joined.ask(), joined.most)
         )
         assert sorted(found) == sorted(world.clients)
         for client, one in found.items():
@@ -283,7 +284,7 @@ def test_higher_rewards_whatever_is_done_are_no_discrepancy_of_policies(join):
     richer = first.slopes + np.append(np.zeros(4), 5.0)
     world = replace(world, truths={**world.truths, "client 1": replace(first, slopes=richer)})
     joined = join(world, (900, 900, 900))
-    found = measure_discrepancies(joined.statistics, joined.weights, joined.ask(), most=5)
+    found = measure_discrepancies(joined.statistics, joined.weights, ValueQueries(joined.ask(), 5))
     one = found["client 1"]
     assert one.above.value == pytest.approx(5 * 2 / 3, abs=4 * one.above.standard_error)
     assert one.below.value == pytest.approx(-5 * 2 / 3, abs=4 * one.below.standard_error)
@@ -294,7 +295,7 @@ def test_higher_rewards_whatever_is_done_are_no_discrepancy_of_policies(join):
 
 def test_nothing_is_claimed_where_the_held_out_rows_say_the_contrary(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
-    found = measure_discrepancies(joined.statistics, joined.weights, joined.ask(), most=5)
+    found = measure_discrepancies(joined.statistics, joined.weights, ValueQueries(joined.ask(), 5))
     for one in found.values():
         wrong = replace(
             one,
@@ -309,8 +310,8 @@ def test_nothing_is_claimed_where_the_held_out_rows_say_the_contrary(join):
 def test_trees_show_discrepancies_too_and_who_is_all_of_the_mixture_has_none(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, (900, 700, 500), policy="tree", tree={"cuts": CUTS})
-    found = measure_discrepancies(joined.statistics, joined.weights, joined.ask(), most=5)
+    found = measure_discrepancies(joined.statistics, joined.weights, ValueQueries(joined.ask(), 5))
     assert all(one.is_sure for one in found.values())
     alone = {"client 1": 1.0, "client 2": 0.0, "client 3": 0.0}
-    found = measure_discrepancies(joined.statistics, alone, joined.ask(), most=5)
+    found = measure_discrepancies(joined.statistics, alone, ValueQueries(joined.ask(), 5))
     assert sorted(found) == ["client 2", "client 3"]

@@ -6,9 +6,10 @@ import pytest
 import fedopl
 from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.results.policy_names import LEARNED
 from fedopl.results.sums.any_mixture import solve_for
+from fedopl.results.value_tables import LEARNED
 from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 SIZES = (300, 220, 160, 120, 90)
@@ -21,7 +22,7 @@ def compared_and_again(join, kind, nuisances, sizes=SIZES):
     options = {"policy": "tree", "tree": PLAN} if kind == "tree" else {}
     joined = join(WORLD, sizes, nuisances={"kind": nuisances}, **options)
     found = compare_coalitions(
-        joined.statistics, joined.record.rows, joined.ask(), most=joined.most
+        joined.statistics, joined.record.rows, ValueQueries(joined.ask(), joined.most)
     )
     if kind == "tree":
         options["tree"] = TreePlan(**PLAN)

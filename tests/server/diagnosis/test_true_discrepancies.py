@@ -9,6 +9,7 @@ from true_trees import true_trees
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
 
 TREES = {
@@ -69,7 +70,7 @@ def compared(join, kind):
         joined = join(world, SIZES, draw, **(TREES if kind == "tree" else {}))
         truth = true_trees(world, joined.statistics) if kind == "tree" else TrueLinear(world)
         found = measure_discrepancies(
-            joined.statistics, joined.weights, joined.ask(), most=joined.most
+            joined.statistics, joined.weights, ValueQueries(joined.ask(), joined.most)
         )
         for client, one in found.items():
             above = contrast_with_mixture(joined.weights, client)

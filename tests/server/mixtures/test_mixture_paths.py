@@ -9,8 +9,14 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.sums.tree_values import tree_value
-from fedopl.server.mixtures.minimax import minimax_weights, regrets_by_asking, regrets_from_cells
+from fedopl.server.mixtures.minimax import (
+    Ascent,
+    minimax_weights,
+    regrets_at_hand,
+    regrets_by_asking,
+)
 from fedopl.server.mixtures.mixture_paths import skew_paths
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import action_missing, alike_world, outcome_shift
 from fedopl.theory.skew import effective_sample_size, skewness
 
@@ -19,9 +25,8 @@ CUTS = {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}
 
 
 def path_of(joined, target="client 3", **options):
-    options = {"most": joined.most, **options}
-    rows = joined.record.rows
-    return skew_paths(joined.statistics, rows, [target], joined.ask(), **options)[target]
+    values = ValueQueries(joined.ask(), options.pop("most", joined.most))
+    return skew_paths(joined.statistics, joined.record.rows, [target], values, **options)[target]
 
 
 def test_a_path_goes_from_everybody_to_one_client(join):
@@ -154,10 +159,10 @@ def test_rows_without_a_score_are_left_out_of_a_trees_value(join):
     assert np.isnan(tree_value(cells, joined.statistics.grid, 3, Leaf(0)))
 
 
-def test_regrets_from_cells_are_against_each_clients_best_tree(join):
+def test_regrets_at_hand_are_against_each_clients_best_tree(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS})
-    regrets = regrets_from_cells(joined.statistics)
+    regrets = regrets_at_hand(joined.statistics)
     for name in joined.doors:
         best = solve_for(joined.statistics, {name: 1.0})
         assert regrets(best)[name] == pytest.approx(0, abs=1e-12)
@@ -167,7 +172,7 @@ def test_regrets_from_cells_are_against_each_clients_best_tree(join):
 
 def test_regrets_that_are_asked_for_are_against_each_clients_own_policy(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
-    regrets = regrets_by_asking(joined.statistics, joined.ask(Rows.TRAINING), most=2)
+    regrets = regrets_by_asking(joined.statistics, ValueQueries(joined.ask(Rows.TRAINING), 2))
     for name, regret in regrets(joined.record.policy).items():
         own = solve_for(joined.statistics, {name: 1.0})
         expected = joined.value(name, own) - joined.value(name, joined.record.policy)
@@ -178,14 +183,14 @@ def test_an_ascent_ends_where_regrets_are_not_told_any_more(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
     for told in ({"client 1": 0.1, "client 2": 0.1}, dict.fromkeys(joined.weights, np.nan)):
         with pytest.raises(FederationError, match="not even at first"):
-            minimax_weights(joined.statistics, joined.weights, lambda _, told=told: told)
-    regrets = regrets_by_asking(joined.statistics, joined.ask(Rows.TRAINING), most=2)
+            minimax_weights(joined.statistics, joined.weights, lambda _, told=told: told, Ascent())
+    regrets = regrets_by_asking(joined.statistics, ValueQueries(joined.ask(Rows.TRAINING), 2))
     left = iter(range(4))
 
     def until_refused(policy):
         return regrets(policy) if next(left, None) is not None else {}
 
-    found = minimax_weights(joined.statistics, joined.weights, until_refused)
+    found = minimax_weights(joined.statistics, joined.weights, until_refused, Ascent())
     assert len(found.trace) == 4
     assert not found.converged
     assert found.largest == min(step.largest for step in found.trace)
@@ -200,7 +205,7 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
         return {"client 1": 0.3, "client 2": 0.1, "client 3": -0.2}
 
     found = minimax_weights(
-        joined.statistics, joined.weights, regrets, step_size=2.0, most_steps=3, tolerance=0
+        joined.statistics, joined.weights, regrets, Ascent(step_size=2.0, most_steps=3, tolerance=0)
     )
     first, second, third = found.trace
     assert first.weights == pytest.approx(joined.weights)
@@ -223,8 +228,8 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
 def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, (400, 100, 100), policy="tree", tree={"cuts": CUTS})
-    regrets = regrets_from_cells(joined.statistics)
-    found = minimax_weights(joined.statistics, joined.weights, regrets, most_steps=300)
+    regrets = regrets_at_hand(joined.statistics)
+    found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=300))
     assert found.converged
     mean = np.mean([list(step.regrets.values()) for step in found.trace], axis=0)
     assert found.at_least <= mean.max() + 1e-12  # no lottery does better than the bound
@@ -248,11 +253,11 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy):
         world = outcome_shift(alike_world(n_features=3, seed=draw), 1.0)
         joined = join(world, (1600, 300, 300), draw, **options)
         if policy == "tree":
-            regrets = regrets_from_cells(joined.statistics)
+            regrets = regrets_at_hand(joined.statistics)
         else:
             ask = joined.ask(Rows.TRAINING)
-            regrets = regrets_by_asking(joined.statistics, ask, most=joined.most)
-        found = minimax_weights(joined.statistics, joined.weights, regrets, most_steps=30)
+            regrets = regrets_by_asking(joined.statistics, ValueQueries(ask, joined.most))
+        found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=30))
         before, after = joined.record.policy, solve_for(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
     lowered = np.array(lowered)
@@ -264,6 +269,6 @@ def test_an_ascent_needs_two_clients_and_a_step(join):
     joined = join(alike_world(), SIZES)
     for start, steps in (({"client 1": 1.0}, 9), ({"client 1": 1.0, "client 2": 0.0}, 9)):
         with pytest.raises(OptionError, match="two clients"):
-            minimax_weights(joined.statistics, start, lambda _: {}, most_steps=steps)
+            minimax_weights(joined.statistics, start, lambda _: {}, Ascent(most_steps=steps))
     with pytest.raises(OptionError, match="one step"):
-        minimax_weights(joined.statistics, joined.weights, lambda _: {}, most_steps=0)
+        minimax_weights(joined.statistics, joined.weights, lambda _: {}, Ascent(most_steps=0))

@@ -15,8 +15,8 @@ from fedopl.report.explain.leaf_words import (
 )
 from fedopl.report.words.numbers import listed, plural
 from fedopl.report.words.policy_labels import Outcome
-from fedopl.results.policy_names import LEARNED
 from fedopl.results.record import Record
+from fedopl.results.value_tables import LEARNED
 
 MOST_LETTERS = 84  # of values on a line
 

@@ -18,8 +18,8 @@ from fedopl.report.words.numbers import (
     with_error,
 )
 from fedopl.report.words.policy_labels import Outcome
-from fedopl.results.leaf_rows import LeafRow
 from fedopl.results.record import Record
+from fedopl.results.value_tables import LeafRow
 
 CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a word
 CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all

@@ -6,8 +6,7 @@ from fedopl.report.joining.context import Found
 from fedopl.report.parts import Part, Table, Text
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.policy_labels import Outcome
-from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.shifts_between_clients import Classifier
+from fedopl.results.diagnosis import Classifier, Diagnosis
 
 NOT_TOLD = "not told"
 

@@ -4,8 +4,8 @@ from fedopl.report.figures.forest import KEYS, Panel, gains_forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
 from fedopl.report.words.policy_labels import SO_FAR, Outcome, gain_over, valued_clients, verdict
-from fedopl.results.policy_names import LOCAL, LOGGING, arm_name
 from fedopl.results.record import Record
+from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
 
 MOST_DRAWN = 30
 WORDS = {

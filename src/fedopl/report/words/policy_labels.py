@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
 from fedopl.report.words.numbers import Span, decimal
-from fedopl.results.policy_names import LEARNED, LOCAL, LOGGING, arm_name
 from fedopl.results.record import Record
+from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
 from fedopl.study.study import Study
 
 SO_FAR = "what was done so far"

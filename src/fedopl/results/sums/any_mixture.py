@@ -33,6 +33,13 @@ class Statistics(Protocol):
         """
 
 
+class ValuedStatistics(Statistics, Protocol):
+    """Statistics that also say what any policy of their class is worth on training rows."""
+
+    def value(self, client: str, policy: Solved) -> float:
+        """The policy's value at one client."""
+
+
 def solve_for(statistics: Statistics, weights: Weights) -> Solved:
     """The policy of the clients with weight; the others' rows count for nothing, even in a leaf."""
     weighed = {name: weight for name, weight in weights.items() if weight > 0}

@@ -9,7 +9,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero
 from fedopl.study.mixture import Weights, renormalised
 
@@ -44,9 +44,9 @@ class FiniteStatistics:
         """The candidate of the largest Σ_c s_c·Q̂_c."""
         return self._best(nonzero(signed, self.means))
 
-    def value(self, client: str, name: str) -> float:
-        """What a candidate is worth to a client."""
-        return float(self.means[client][self.names.index(name)])
+    def value(self, client: str, policy: Solved) -> float:
+        """What a candidate is worth to a client, by its name."""
+        return float(self.means[client][self.names.index(str(policy))])
 
     def _best(self, signed: Weights) -> str:
         counting = {name: self.means[name] for name in signed}

@@ -15,8 +15,9 @@ from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
-from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.results.sums.tree_values import tree_value
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
@@ -75,6 +76,12 @@ class TreeStatistics:
         if not np.isfinite(value):
             raise FederationError("no tree keeps to the rules of the study")
         return TreePolicy(root, study.actions, study.features, study.encoding)
+
+    def value(self, client: str, policy: Solved) -> float:
+        """What a tree is worth on one client's training rows."""
+        if not isinstance(policy, TreePolicy):
+            raise OptionError("policy: expected a tree")
+        return tree_value(self.cells[client], self.grid, self.study.n_actions, policy.root)
 
     def possible_loss(self, weights: Weights) -> float:
         """How far suppressed cells can move the value of any tree in the mixture."""

@@ -10,7 +10,7 @@ from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.tree import TreePolicy
-from fedopl.results.leaf_rows import LeafRow
+from fedopl.results.value_tables import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.exchange.conversation import Answers
 from fedopl.study.mixture import Weights, renormalised

@@ -12,17 +12,15 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.sums.any_mixture import Statistics, solve_for
-from fedopl.server.mixtures.valued_groups import Ask, Valued, value_groups
+from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study.mixture import Empirical, Weights
 
 # Of more clients than this, only all together and all but one are compared; beyond, nothing is.
 MOST_CLIENTS, MOST_LEFT_OUT = 10, 100
 
-ANCHOR = 0  # the place of the grand coalition's policy in every answer
-
 
 def compare_coalitions(
-    statistics: Statistics, rows: Mapping[str, int], ask: Ask, *, most: int
+    statistics: Statistics, rows: Mapping[str, int], values: ValueQueries
 ) -> Coalitions:
     """Solve and value coalitions of these clients, and what each one's data are worth.
 
@@ -34,8 +32,7 @@ def compare_coalitions(
     together = _subsets(clients)
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve_for(statistics, weights) for weights in shares]
-    groups = [[policy] for policy in policies]
-    valued = [one for (one,) in value_groups(ask, groups, most=most, anchor=policies[0])]
+    valued = values.value_each(policies)
     _check_told(valued, clients)
     compared = tuple(
         Coalition(

@@ -17,7 +17,7 @@ from fedopl.base.errors import OptionError
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
-from fedopl.results.shifts_between_clients import Classifier
+from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 

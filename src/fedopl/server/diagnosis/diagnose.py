@@ -1,6 +1,6 @@
-"""The questions with which a study that diagnoses ends: where clients differ, and what it costs.
+"""The last questions of a study that diagnoses: where clients differ, and what joining is worth.
 
-Each part is optional: what clients will not tell is left out, and why is written down.
+Each part is optional: what clients refuse is left out, and the diagnosis says why.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +12,8 @@ from fedopl.base.errors import FedoplError, OptionError
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
 from fedopl.results.coalitions import Coalitions
-from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
+from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift
 from fedopl.results.mixture_search import SkewPath
-from fedopl.results.shifts_between_clients import ModelShift
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis import compare_coalitions as joint
@@ -24,32 +23,33 @@ from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.diagnosis.model_differences import ask_for_models, compare
 from fedopl.server.diagnosis.second_moments import ask_for_moments
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.ask_values import asking, picking
 from fedopl.server.mixtures.mixture_paths import ALPHAS, skew_paths
-from fedopl.server.mixtures.valued_groups import Ask
+from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.study.mixture import Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
 # With more clients than these, paths lead to those that differ most, and models are not compared.
 MOST_PATHS, MOST_COMPARED, MOST_DISCREPANCIES = 10, 100, 200
-# Clients value at most this share of their held-out rows in policies, unless they say otherwise.
+# By default a client values at most one policy per two held-out rows. Whatever its rows, a query
+# holds this many policies: fewer cannot be compared.
 USUAL_SHARE, FEWEST = 0.5, 4
 
 Found = TypeVar("Found")
 
 
 @dataclass(eq=False, kw_only=True)
-class _Diagnosing:
+class _Diagnosis:
+    """What all parts of the diagnosis are asked with, and why some of them are unknown."""
+
     conversation: Conversation
     statistics: Statistics
     rows: dict[str, int]
     weights: Weights
-    ask: Ask
-    most: int
+    values: ValueQueries
     unknown: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str, found: Callable[[], Found], otherwise: Found) -> Found:
-        """What is found, or why it cannot be."""
+        """What is found; where that fails, the reason is kept."""
         try:
             return found()
         except FedoplError as error:
@@ -59,13 +59,13 @@ class _Diagnosing:
     def discrepancies(self, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
         if len(weights) > MOST_DISCREPANCIES:
             raise OptionError(f"discrepancies: of at most {MOST_DISCREPANCIES} clients")
-        return measure_discrepancies(self.statistics, weights, self.ask, most=self.most)
+        return measure_discrepancies(self.statistics, weights, self.values)
 
     def paths(self, targets: Sequence[str]) -> dict[str, SkewPath]:
-        return skew_paths(self.statistics, self.rows, targets, self.ask, most=self.most)
+        return skew_paths(self.statistics, self.rows, targets, self.values)
 
     def coalitions(self) -> Coalitions:
-        return compare_coalitions(self.statistics, self.rows, self.ask, most=self.most)
+        return compare_coalitions(self.statistics, self.rows, self.values)
 
     def models(self) -> ModelShift:
         if len(self.rows) > MOST_COMPARED:
@@ -80,31 +80,26 @@ def diagnose(
     answers: Mapping[str, Values],
     names: Sequence[str],
 ) -> Diagnosis:
-    """Ask on, among those who told values; `names` are of the candidates in their answers."""
+    """Ask the clients that reported values; `names` are the candidates in their answers."""
     clients = tuple(sorted(answers))
     if statistics is None or len(clients) < 2:
-        return _nothing(clients, "There is nobody to join: values were told by one client only.")
+        why = "There is nobody to join: values were told by one client only."
+        return Diagnosis(clients=clients, unknown={"everything": why})
     is_finite = setting.study.policy == "finite"
-    rows = {name: setting.rows[name] for name in clients}
-    asking_on = _Diagnosing(
+    ask = picking(names, answers) if is_finite else asking(conversation, clients)
+    on = _Diagnosis(
         conversation=conversation,
         statistics=statistics,
-        rows=rows,
+        rows={name: setting.rows[name] for name in clients},
         weights=renormalised(setting.weights, clients),
-        ask=picking(names, answers) if is_finite else asking(conversation, clients),
-        most=_room(setting.study, answers),
+        values=ValueQueries(ask, _room(setting.study, answers)),
     )
-    return _diagnosis(asking_on, clients)
-
-
-def _diagnosis(on: _Diagnosing, clients: tuple[str, ...]) -> Diagnosis:
     none: dict[str, MeasuredDiscrepancy] = {}
     base = Empirical().weights(on.rows)
     measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
     same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
     from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
     furthest = _furthest(clients, from_rows)
-    conversation = on.conversation
     return Diagnosis(
         clients=clients,
         discrepancies=measured,
@@ -122,35 +117,21 @@ def _diagnosis(on: _Diagnosing, clients: tuple[str, ...]) -> Diagnosis:
     )
 
 
-def _nothing(clients: tuple[str, ...], why: str) -> Diagnosis:
-    return Diagnosis(
-        clients=clients,
-        discrepancies={},
-        from_rows={},
-        paths={},
-        coalitions=None,
-        models=None,
-        classifiers={},
-        moments={},
-        unknown={"everything": why},
-    )
-
-
 def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepancy]) -> list[str]:
-    """Those whose policies' values differ most from everybody's first; all, where that is known."""
+    """The clients, those of the largest discrepancy first."""
     gaps = {name: measured[name].regret_gap if name in measured else 0.0 for name in clients}
     return sorted(clients, key=lambda name: (-gaps[name], name))
 
 
 def _room(study: Study, answers: Mapping[str, Values]) -> int:
-    """How many policies fit in one query, as far as clients' rows and usual limits go."""
-    fewest = min(told.n_rows for told in answers.values())
+    """How many policies fit in one query, by clients' rows and the default limits."""
+    fewest = min(values.n_rows for values in answers.values())
     usual = int(USUAL_SHARE * fewest) - N_OWN_CANDIDATES
     return max(min(most_candidates(study), usual), FEWEST)
 
 
 def diagnosing_exchanges(study: Study, n_clients: int) -> int:
-    """How many exchanges diagnosing takes, if there is room for all policies of a query."""
+    """How many exchanges a diagnosis takes, if clients accept queries of any size."""
     if n_clients < 2:
         return 0
     about_models = 3 + MOST_ROUNDS + 1

@@ -3,12 +3,12 @@
 from fedopl.results.diagnosis import MeasuredDiscrepancy
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
-from fedopl.server.mixtures.valued_groups import Ask, Valued, value_groups
+from fedopl.server.mixtures.value_queries import Valued, ValueQueries
 from fedopl.study.mixture import Weights
 
 
 def measure_discrepancies(
-    statistics: Statistics, weights: Weights, ask: Ask, *, most: int
+    statistics: Statistics, weights: Weights, values: ValueQueries
 ) -> dict[str, MeasuredDiscrepancy]:
     """Of every client from the mixture; a client that is the whole mixture has none.
 
@@ -20,7 +20,7 @@ def measure_discrepancies(
         [statistics.solve_contrast(signed), statistics.solve_contrast(negative(signed))]
         for signed in contrasts.values()
     ]
-    valued = value_groups(ask, pairs, most=most)
+    valued = values.value(pairs)
     return {
         name: _measured(name, signed, found)
         for (name, signed), found in zip(contrasts.items(), valued, strict=True)

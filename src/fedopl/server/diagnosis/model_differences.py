@@ -14,7 +14,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.diagnosis.client_models import Models, TellModels
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS, CompareModels, ModelShifts
-from fedopl.results.shifts_between_clients import ModelShift, Shift, Table
+from fedopl.results.diagnosis import ModelShift, Shift, Table
 from fedopl.server.exchange.conversation import Answers, Conversation
 
 

@@ -7,71 +7,69 @@ policy leaves as much regret as can be; policies drawn from all steps leave nobo
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.policies.tree import TreePolicy
 from fedopl.results.mixture_search import MinimaxSearch, Step
-from fedopl.results.sums.any_mixture import Solved, Statistics, solve_for
-from fedopl.results.sums.finite_statistics import FiniteStatistics
-from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.results.sums.tree_values import tree_value
-from fedopl.server.mixtures.valued_groups import Ask, value_groups
+from fedopl.results.sums.any_mixture import Solved, Statistics, ValuedStatistics, solve_for
+from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.study.mixture import Weights
 
+# Regrets of a policy by client, on training rows.
 Regrets = Callable[[Solved], Mapping[str, float]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ascent:
+    """How far and how fast to climb; spreads are between two clients' regrets in one step."""
+
+    most_steps: int = 200
+    step_size: float | None = None  # √(8·log(1/min λ₁)/T) over the largest spread, unless given
+    tolerance: float = 0.05  # the gap to end at, as a part of the largest spread
+
+
 def minimax_weights(
-    statistics: Statistics,
-    start: Weights,
-    regrets: Regrets,
-    *,
-    step_size: float | None = None,
-    most_steps: int = 200,
-    tolerance: float = 0.05,
+    statistics: Statistics, start: Weights, regrets: Regrets, ascent: Ascent
 ) -> MinimaxSearch:
     """λ_{t+1,c} ∝ λ_{t,c}·exp(η·regret_c(π_{λ_t})), from `start`, and the average of all λ_t.
 
     The gap is max_c mean_t regret_c(π_t) − mean_t Σ_c λ_{t,c}·regret_c(π_t), which no-regret
-    learning brings to 0. It stops where that is at most `tolerance` times the largest difference
-    between two clients' regrets in one step. Unless given, the step size is √(8·log(1/min λ₁)/T)
-    over that difference.
+    learning brings to 0.
 
     What solves the game is a lottery over the policies of all steps. As one policy is wanted, it is
     the one that leaves the client that loses most with the least regret, and never more than that
-    of `start` does, on the rows that regrets are from. Where somebody's regret is not told any
+    of `start` does, on the rows that regrets are from. Where somebody's regret is not reported any
     more, the ascent ends with the steps so far.
     """
-    names = _checked(start, most_steps)
+    names = _checked(start, ascent.most_steps)
     logs = np.log([start[name] for name in names])
-    reach = math.sqrt(-8 * float(logs.min()) / most_steps)
+    reach = math.sqrt(-8 * float(logs.min()) / ascent.most_steps)
     trace: list[Step] = []
-    all_felt, all_weighed, spread = np.zeros(len(names)), 0.0, 0.0
+    summed, weighted, spread = np.zeros(len(names)), 0.0, 0.0
     converged = False
-    while len(trace) < most_steps and not converged:
+    while len(trace) < ascent.most_steps and not converged:
         weights = _softmax(names, logs)
-        found = _told(regrets, statistics, weights)
+        found = _known_regrets(regrets, statistics, weights)
         if found is None:
             break
-        felt = np.array([found[name] for name in names])
-        spread = max(spread, float(np.ptp(felt)))
-        all_felt += felt
-        all_weighed += sum(weights[name] * found[name] for name in names)
-        gap = float(all_felt.max() - all_weighed) / (len(trace) + 1)
-        step = Step(weights=weights, regrets=found, gap=gap)
-        trace.append(step)
-        converged = step.gap <= tolerance * spread
+        now = np.array([found[name] for name in names])
+        spread = max(spread, float(np.ptp(now)))
+        summed += now
+        weighted += sum(weights[name] * found[name] for name in names)
+        gap = float(summed.max() - weighted) / (len(trace) + 1)
+        trace.append(Step(weights=weights, regrets=found, gap=gap))
+        converged = gap <= ascent.tolerance * spread
+        step_size = ascent.step_size
         if step_size is None:
-            logs = logs + felt * (reach / spread if spread > 0 else 0.0)
-        else:
-            logs = logs + felt * step_size
+            step_size = reach / spread if spread > 0 else 0.0
+        logs = logs + now * step_size
     if not trace:
         raise FederationError("minimax: not everybody's regret is known, not even at first")
     averaged = {name: math.fsum(s.weights[name] for s in trace) / len(trace) for name in names}
-    found = _told(regrets, statistics, averaged)
+    found = _known_regrets(regrets, statistics, averaged)
     last = [] if found is None else [Step(weights=averaged, regrets=found, gap=trace[-1].gap)]
     best = min([*last, *trace], key=lambda step: step.largest)
     return MinimaxSearch(
@@ -83,55 +81,39 @@ def minimax_weights(
     )
 
 
-def regrets_by_asking(statistics: Statistics, ask: Ask, *, most: int) -> Regrets:
+def regrets_at_hand(statistics: ValuedStatistics) -> Regrets:
+    """Regret against each client's best policy, on training rows; no client is asked."""
+    best = {
+        name: statistics.value(name, solve_for(statistics, {name: 1.0}))
+        for name in statistics.clients
+    }
+
+    def regrets(policy: Solved) -> Mapping[str, float]:
+        return {name: best[name] - statistics.value(name, policy) for name in best}
+
+    return regrets
+
+
+def regrets_by_asking(statistics: Statistics, values: ValueQueries) -> Regrets:
     """Regret against the policy of each client's own sums, one query for every policy.
 
     To be asked of training rows: held-out ones that weights were chosen by are held out no more.
     """
     names = statistics.clients
-    own = [[solve_for(statistics, {name: 1.0})] for name in names]
-    valued = value_groups(ask, own, most=most)
-    best = {name: one.value({name: 1.0}).value for name, (one,) in zip(names, valued, strict=True)}
+    own = values.value([[solve_for(statistics, {name: 1.0})] for name in names])
+    best = {name: one.value({name: 1.0}).value for name, (one,) in zip(names, own, strict=True)}
 
     def regrets(policy: Solved) -> Mapping[str, float]:
-        ((one,),) = value_groups(ask, [[policy]], most=1)
-        told = [name for name in names if name in one.answers]
-        return {name: best[name] - one.value({name: 1.0}).value for name in told}
+        ((one,),) = values.value([[policy]])
+        answered = [name for name in names if name in one.answers]
+        return {name: best[name] - one.value({name: 1.0}).value for name in answered}
 
     return regrets
 
 
-def regrets_from_cells(statistics: TreeStatistics) -> Regrets:
-    """Regret against each client's best tree, on training rows; nobody is asked anything."""
-    best = {
-        name: _value_at(statistics, name, solve_for(statistics, {name: 1.0}))
-        for name in statistics.clients
-    }
-
-    def regrets(policy: Solved) -> Mapping[str, float]:
-        return {name: best[name] - _value_at(statistics, name, policy) for name in best}
-
-    return regrets
-
-
-def regrets_of_candidates(statistics: FiniteStatistics) -> Regrets:
-    """Regret against each client's best candidate, on training rows; nobody is asked anything."""
-    best = {name: float(means.max()) for name, means in statistics.means.items()}
-
-    def regrets(policy: Solved) -> Mapping[str, float]:
-        return {name: best[name] - statistics.value(name, str(policy)) for name in best}
-
-    return regrets
-
-
-def _value_at(statistics: TreeStatistics, client: str, policy: Solved) -> float:
-    if not isinstance(policy, TreePolicy):
-        raise OptionError("policy: expected a tree")
-    n_actions = statistics.study.n_actions
-    return tree_value(statistics.cells[client], statistics.grid, n_actions, policy.root)
-
-
-def _told(regrets: Regrets, statistics: Statistics, weights: Weights) -> dict[str, float] | None:
+def _known_regrets(
+    regrets: Regrets, statistics: Statistics, weights: Weights
+) -> dict[str, float] | None:
     """The regrets of the policy for these weights; None unless they are known of everybody."""
     found = regrets(solve_for(statistics, weights))
     known = all(math.isfinite(found.get(name, math.nan)) for name in weights)

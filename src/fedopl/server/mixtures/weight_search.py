@@ -11,34 +11,30 @@ from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.ask_values import asking
-from fedopl.server.mixtures.minimax import Regrets, minimax_weights, regrets_by_asking
+from fedopl.server.mixtures.minimax import Ascent, Regrets, minimax_weights, regrets_by_asking
 from fedopl.server.mixtures.mixture_paths import skew_paths
-from fedopl.server.mixtures.valued_groups import Ask
+from fedopl.server.mixtures.value_queries import ValueQueries, asking
 from fedopl.study.mixture import Minimax, Path
 
 
 def follow_path(
-    setting: Setting, plan: Path, fitting: Statistics, kept_back: Ask, *, most: int
+    setting: Setting, plan: Path, fitting: Statistics, values: ValueQueries
 ) -> SkewPath:
-    """What is fitted without the first fold, valued on the first fold."""
-    taking_part = {name: setting.rows[name] for name in setting.weights}
-    paths = skew_paths(
-        fitting, taking_part, [plan.toward], kept_back, most=most, alphas=plan.alphas
-    )
-    return paths[plan.toward]
+    """The path of policies fitted without the first fold, valued on the first fold."""
+    rows = {name: setting.rows[name] for name in setting.weights}
+    return skew_paths(fitting, rows, [plan.toward], values, plan.alphas)[plan.toward]
 
 
 def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path) -> SkewPath:
-    """The path of linear policies: sums of the rows to fit, then values on those kept back."""
+    """The path of linear policies: sums over the other folds, then values on the first."""
     study = setting.study
     sums = conversation.require_quorum(conversation.each(SumFitting(), setting.weights))
     weights = {name: setting.weights[name] for name in sums}
-    kept_back = asking(conversation, sorted(sums), RowSplit.VALIDATION)
-    fitting = ScoreStatistics(study=study, sums=sums)
-    return follow_path(
-        replace(setting, weights=weights), plan, fitting, kept_back, most=most_candidates(study)
+    values = ValueQueries(
+        asking(conversation, sorted(sums), RowSplit.VALIDATION), most_candidates(study)
     )
+    fitting = ScoreStatistics(study=study, sums=sums)
+    return follow_path(replace(setting, weights=weights), plan, fitting, values)
 
 
 def climb(
@@ -47,7 +43,7 @@ def climb(
     """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
     if len(setting.weights) < 2:
         return None
-    return minimax_weights(statistics, setting.weights, regrets(), most_steps=plan.steps)
+    return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))
 
 
 def climb_linear(
@@ -57,7 +53,7 @@ def climb_linear(
 
     def regrets() -> Regrets:
         ask = asking(conversation, sorted(setting.weights), RowSplit.TRAINING)
-        most = most_candidates(setting.study)
-        return regrets_by_asking(setting.statistics, ask, most=most)
+        values = ValueQueries(ask, most_candidates(setting.study))
+        return regrets_by_asking(setting.statistics, values)
 
     return climb(setting, plan, setting.statistics, regrets)

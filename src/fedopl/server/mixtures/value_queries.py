@@ -1,0 +1,161 @@
+"""What policies are worth at every client: asked for in batches, or picked from known answers."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import quoted
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.message import RowSplit
+from fedopl.policies.kinds import Policy
+from fedopl.policies.packing import packed
+from fedopl.server.aggregate.evaluation import signed_estimate
+from fedopl.server.exchange.conversation import Conversation
+
+# A policy, or the name of a candidate, which may be a rule that only clients can apply.
+Askable = Policy | str
+# Values of these policies at every client, in this order, then of the logging and the local policy.
+Ask = Callable[[Sequence[Askable]], Mapping[str, Values]]
+# Where in an answer about held-out rows a client's local policy stands. On other rows there is
+# none, and the logging policy takes its place.
+LOCAL_PLACE = -1
+# Where the policy stands that comes first in every query, for the others to be compared with.
+ANCHOR = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Valued:
+    """A policy's place in the answers of all clients."""
+
+    answers: Mapping[str, Values]
+    place: int
+
+    def value(self, signed: Mapping[str, float]) -> Estimate:
+        """Σ_c s_c·Q̂_c(π)."""
+        return signed_estimate(self.answers, signed, self._unit(self.place))
+
+    def gain(self, signed: Mapping[str, float], over: int) -> Estimate:
+        """Σ_c s_c·(Q̂_c(π) − Q̂_c(ρ)), ρ the policy at another place; paired, on the same rows."""
+        return signed_estimate(self.answers, signed, self._unit(self.place) - self._unit(over))
+
+    def gain_over_local(self, client: str) -> Estimate:
+        """What a client gains by this policy over its local one."""
+        return self.gain({client: 1.0}, LOCAL_PLACE)
+
+    def _unit(self, place: int) -> FloatArray:  # (n_candidates,)
+        unit = np.zeros(len(next(iter(self.answers.values())).means))
+        unit[place] = 1.0
+        return unit
+
+
+@dataclass(frozen=True)
+class ValueQueries:
+    """Asks for the values of any number of policies, in queries of limited size."""
+
+    ask: Ask
+    most: int  # policies in one query
+
+    def value(
+        self, groups: Sequence[Sequence[Askable]], anchor: Askable | None = None
+    ) -> list[list[Valued]]:
+        """The values of all policies, group by group.
+
+        Policies of a group come in one query, so that they can be compared on the same rows; an
+        anchor comes first in every query. The same group is asked about once.
+        """
+        if not groups:
+            return []
+        head = [] if anchor is None else [anchor]
+        distinct = {_group_key(group): list(group) for group in groups}
+        found: dict[Hashable, list[Valued]] = {}
+        sizes = {key: len(group) for key, group in distinct.items() if key != _group_key(head)}
+        for batch in _batches(sizes, self.most - len(head)):
+            asked = head + [policy for key in batch for policy in distinct[key]]
+            answers = _checked(self.ask(asked), len(asked))
+            found[_group_key(head)] = [Valued(answers, place) for place in range(len(head))]
+            place = len(head)
+            for key in batch:
+                found[key] = [Valued(answers, place + n) for n in range(len(distinct[key]))]
+                place += len(distinct[key])
+        return [found[_group_key(group)] for group in groups]
+
+    def value_each(self, policies: Sequence[Askable]) -> list[Valued]:
+        """The values of policies that are all compared with the first, which is the anchor."""
+        groups = [[policy] for policy in policies]
+        return [one for (one,) in self.value(groups, anchor=policies[0])]
+
+
+def asking(
+    conversation: Conversation, clients: Sequence[str], split: RowSplit = RowSplit.EVALUATION
+) -> Ask:
+    """Values on rows of this split: one exchange for every batch of policies of one kind."""
+
+    def ask(asked: Sequence[Askable]) -> Mapping[str, Values]:
+        policies = [policy for policy in asked if not isinstance(policy, str)]
+        kinds = {policy.kind for policy in policies}
+        if len(kinds) != 1:
+            raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")
+        fields: dict[str, Any] = packed(policies, conversation.study)
+        return conversation.each(EstimateValues(split=split, **fields), clients)
+
+    return ask
+
+
+def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
+    """Values of any of these candidates, picked from answers about all of them: nobody is asked."""
+    own = range(len(names), len(names) + N_OWN_CANDIDATES)
+
+    def pick(wanted: Sequence[object]) -> Mapping[str, Values]:
+        places = [*(names.index(str(name)) for name in wanted), *own]
+        return {client: _picked(values, places) for client, values in sorted(answers.items())}
+
+    return pick
+
+
+def _picked(values: Values, places: list[int]) -> Values:
+    means, covariances = values.means[places], values.covariances[np.ix_(places, places)]
+    return replace(values, means=means, covariances=covariances)
+
+
+def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable]]:
+    """Groups in order, as many at a time as there is room for."""
+    batch: list[Hashable] = []
+    used = 0
+    for key, size in sizes.items():
+        if size > room:
+            raise OptionError(f"most: {size} policies have to come together, room is for {room}")
+        if used + size > room:
+            yield batch
+            batch, used = [], 0
+        batch.append(key)
+        used += size
+    if batch or not sizes:
+        yield batch
+
+
+def _checked(answers: Mapping[str, Values], n_policies: int) -> Mapping[str, Values]:
+    if not answers:
+        raise FederationError("values: no client told any")
+    expected = n_policies + N_OWN_CANDIDATES
+    wrong = sorted(name for name, values in answers.items() if len(values.means) != expected)
+    if wrong:
+        raise FederationError(
+            f"values: expected {expected} of each, came others from {quoted(wrong)}"
+        )
+    return answers
+
+
+def _group_key(group: Sequence[Askable]) -> Hashable:
+    return tuple(policy_key(policy) for policy in group)
+
+
+def policy_key(policy: Askable) -> Hashable:
+    """The same for policies that are the same."""
+    if isinstance(policy, str):
+        return policy
+    return (policy.kind, policy.numbers().tobytes())
