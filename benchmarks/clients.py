@@ -58,11 +58,12 @@ def learned(clients: dict[str, Rows], oracle: str) -> object:
     }
     return fedopl.learn(
         data,
-        oracle=oracle,
-        plan=fedopl.TrainingPlan(rounds=ROUNDS, local_steps=STEPS, batch_size=BATCH),
+        policy=fedopl.Linear(
+            oracle=oracle,
+            training=fedopl.TrainingPlan(rounds=ROUNDS, local_steps=STEPS, batch_size=BATCH),
+        ),
         nuisances=fedopl.NuisancePlan(propensity="known"),
-        evaluation_share=0,
-        describe=False,
+        evaluation=fedopl.EvaluationPlan(share=0, describe=False),
     )
 
 

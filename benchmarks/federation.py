@@ -9,6 +9,7 @@ import numpy as np
 from harness import Column, Options, Row, Table, in_turns, options, spread, write
 
 import fedopl
+from fedopl import Linear
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
@@ -48,10 +49,9 @@ class Federation:
         self.study = fedopl.Study(
             actions=first.action_names,
             features=first.feature_names,
-            oracle="csoaa-sgd",
-            plan=plan,
+            policy=fedopl.Linear(oracle="csoaa-sgd", training=plan),
             nuisances=nuisances,
-            evaluation_share=0,
+            evaluation=0,
         )
         doors = {
             name: Door(name, data, self.study, limits=Limits.open())
@@ -118,7 +118,7 @@ def overhead(n_clients: int, turns: int) -> Row:
 def traffic(name: str, **given: object) -> Row:
     """Exchanges and bytes of one method, per client."""
     clients = {f"client {i}": logged(i, 600, 40) for i in range(3)}
-    run = fedopl.learn(clients, **given)
+    run = fedopl.learn(clients, **{"nuisances": "local", **given})
     received = sum(latest.bytes_received for latest in run.rounds) / len(clients)
     sent = sum(latest.bytes_sent for latest in run.rounds) / len(clients)
     return {
@@ -148,13 +148,13 @@ TRAFFIC = (
 def methods() -> list[Row]:
     """The rows of the second table."""
     return [
-        traffic("csoaa-exact, federated nuisances"),
-        traffic("csoaa-exact, local nuisances", nuisances="local"),
-        traffic("csoaa-exact, local nuisances, blocks", nuisances="local", features="blocks"),
-        traffic("csoaa-sgd, 40 rounds, local nuisances", nuisances="local", oracle="csoaa-sgd"),
-        traffic("wap, local nuisances", nuisances="local", oracle="wap"),
-        traffic("direct, local nuisances", nuisances="local", oracle="direct"),
-        traffic("finite, local nuisances", nuisances="local", policy="finite"),
+        traffic("csoaa-exact, federated nuisances", nuisances="federated"),
+        traffic("csoaa-exact, local nuisances"),
+        traffic("csoaa-exact, local nuisances, blocks", policy=Linear(features="blocks")),
+        traffic("csoaa-sgd, 40 rounds, local nuisances", policy=Linear(oracle="csoaa-sgd")),
+        traffic("wap, local nuisances", policy=Linear(oracle="wap")),
+        traffic("direct, local nuisances", policy=Linear(oracle="direct")),
+        traffic("finite, local nuisances", policy="finite"),
     ]
 
 

@@ -90,10 +90,9 @@ def message_row(bins: int, columns: tuple[str, ...]) -> Row:
     }
     run = fedopl.learn(
         clients,
-        policy="tree",
-        tree=fedopl.TreePlan(bins=bins, columns=columns),
+        policy=fedopl.Tree(bins=bins, columns=columns),
         nuisances=fedopl.NuisancePlan(kind="local", propensity="known"),
-        evaluation_share=0,
+        evaluation=0,
     )
     (sizes,) = [latest.received for latest in run.rounds if latest.query == "SumCells"]
     asked = f"{len(columns)} of {contexts.shape[1]}" if columns else f"all {contexts.shape[1]}"
@@ -124,7 +123,7 @@ def measure_memory(bins: str) -> int:
     search = on_grid(int(bins))
     search(*problem(100, *LARGEST[1:])[:2])  # imports are not the search's memory
     contexts, scores, _ = problem(*LARGEST)
-    plan = fedopl.TreePlan(depth=2, bins=int(bins))
+    plan = fedopl.Tree(depth=2, bins=int(bins))
     return growth(lambda: fedopl.search_tree(contexts, scores, plan))
 
 

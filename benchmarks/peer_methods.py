@@ -56,12 +56,15 @@ def fedopl_lean(rows: Rows, **options: object) -> Decide:
     import fedopl
 
     plan = fedopl.NuisancePlan(kind="local", propensity="marginal")
-    return fedopl_learn(rows, nuisances=plan, evaluation_share=0, describe=False, **options)
+    evaluation = fedopl.EvaluationPlan(share=0, describe=False)
+    return fedopl_learn(rows, nuisances=plan, evaluation=evaluation, **options)
 
 
 def fedopl_blocks(rows: Rows) -> Decide:
     """The same, where each action's own features are known."""
-    return fedopl_lean(rows, features="blocks")
+    import fedopl
+
+    return fedopl_lean(rows, policy=fedopl.Linear(features="blocks"))
 
 
 def fedopl_evaluated(rows: Rows) -> Decide:
@@ -69,7 +72,8 @@ def fedopl_evaluated(rows: Rows) -> Decide:
     import fedopl
 
     plan = fedopl.NuisancePlan(kind="local", propensity="marginal")
-    return fedopl_learn(rows, nuisances=plan, describe=False)
+    evaluation = fedopl.EvaluationPlan(describe=False)
+    return fedopl_learn(rows, nuisances=plan, evaluation=evaluation)
 
 
 # --- plain numpy ----------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from fedopl.simulation.paper import paper_world
 
 ONE_PASS = fedopl.TrainingPlan(rounds=5, local_steps=40, batch_size=128, average="rounds")
 WAYS = {
-    "exact, blocks": {"features": "blocks"},
-    "exact, all of x": {},
-    "Vowpal Wabbit, all of x": {"oracle": "csoaa-vw", "plan": ONE_PASS},
+    "exact, blocks": fedopl.Linear(features="blocks"),
+    "exact, all of x": fedopl.Linear(),
+    "Vowpal Wabbit, all of x": fedopl.Linear(oracle="csoaa-vw", training=ONE_PASS),
 }
 VOWPAL, OURS = "Vowpal Wabbit, all of x", "exact, blocks"
 QUICK = HETEROGENEOUS_GRID[:1]
@@ -41,7 +41,7 @@ def measure(sizes: tuple[int, ...], n_draws: int, reading: str) -> list[Row]:
                 tell(__file__, reading, f"{n_rows:,} rows", f"draw {seed + 1}", way)
                 start = time.perf_counter()
                 run = fedopl.learn(
-                    rows, evaluation_share=0, quorum=0.01, nuisances=NUISANCES, **plan
+                    rows, policy=plan, evaluation=0, quorum=0.01, nuisances=NUISANCES
                 )
                 seconds[way][seed] += time.perf_counter() - start
                 found = world.regret(run.policy, run.mixture, world.reference_policy())

@@ -68,12 +68,12 @@ def with_fedopl(folder: str, passes: int, average: str) -> tuple[float, np.ndarr
     ends: list[tuple[str, float]] = []
     run = fedopl.learn(
         {"all": data},
-        oracle="csoaa-sgd",
-        plan=plan,
+        policy=fedopl.Linear(oracle="csoaa-sgd", training=plan),
         nuisances=fedopl.NuisancePlan(kind="local", propensity="marginal"),
-        evaluation_share=0,
-        describe=False,
-        progress=lambda latest: ends.append((latest.query, time.perf_counter())),
+        evaluation=fedopl.EvaluationPlan(share=0, describe=False),
+        running=fedopl.Running(
+            progress=lambda latest: ends.append((latest.query, time.perf_counter()))
+        ),
     )
     last = max(end for query, end in ends if query == "ImprovePolicy")
     begun = max(end for query, end in ends if query == "SumScores")

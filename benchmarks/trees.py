@@ -81,7 +81,7 @@ def with_fedopl(
     contexts: np.ndarray, scores: np.ndarray, *, refine: bool = False, **options: object
 ) -> Fitted:
     """Everything from rows and scores to the tree: quantiles, bins, sums, search."""
-    plan = fedopl.TreePlan(depth=2, **options)
+    plan = fedopl.Tree(depth=2, **options)
     start = time.process_time()
     tree = fedopl.search_tree(contexts, scores, plan, refine=refine)
     seconds = time.process_time() - start

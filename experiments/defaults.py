@@ -19,22 +19,23 @@ from fedopl.base.files import write_between
 from fedopl.simulation.paper import paper_world
 
 PAPER = fedopl.NuisancePlan(kind="local", outcome="ols", propensity="logistic")
+in_blocks = partial(fedopl.Linear, features="blocks")
 PIPELINES = {
     "paper: OLS, logistic, exact oracle": {"nuisances": PAPER},
     "local ridge, auto propensity": {"nuisances": "local"},
     "**default**: federated ridge, auto propensity": {},
-    'default, `precision="clients"`': {"precision": "clients"},
-    "default, `csoaa-sgd`": {"oracle": "csoaa-sgd"},
-    "default, `wap`, shared features": {"oracle": "wap", "features": "shared"},
-    "default, `direct`": {"oracle": "direct"},
+    'default, `precision="clients"`': {"policy": in_blocks(precision="clients")},
+    "default, `csoaa-sgd`": {"policy": in_blocks(oracle="csoaa-sgd")},
+    "default, `wap`, shared features": {"policy": fedopl.Linear(oracle="wap")},
+    "default, `direct`": {"policy": in_blocks(oracle="direct")},
 }
 
 
 def regret(name: str, reading: str, n_rows: int, seed: int) -> float:
     """R_λ of one pipeline on one draw, against argmax x_aᵀθ_a."""
     world = paper_world("heterogeneous", reading=reading, seed=seed)
-    options = {"features": "blocks", **PIPELINES[name]}
-    run = fedopl.learn(world.all_logged(n_rows), evaluation_share=0, quorum=0.01, **options)
+    options = {"policy": in_blocks(), **PIPELINES[name]}
+    run = fedopl.learn(world.all_logged(n_rows), evaluation=0, quorum=0.01, **options)
     return world.regret(run.policy, run.mixture, world.reference_policy())
 
 

@@ -25,18 +25,26 @@ from fedopl.simulation.paper import CLIENTS, paper_world
 FEW_PASSES = fedopl.TrainingPlan(rounds=5, local_steps=5, batch_size=64, average="rounds")
 BOLD = FEW_PASSES.model_copy(update={"rate": 1.5})
 MARGINAL = fedopl.NuisancePlan(propensity="marginal")
+in_blocks = partial(fedopl.Linear, features="blocks")
 WAYS = {
     "default, exact": {"nuisances": MARGINAL},
-    "exact, all of x": {"nuisances": MARGINAL, "features": "shared"},
-    'exact, `precision="clients"`': {"nuisances": MARGINAL, "precision": "clients"},
-    "FedOPL, few passes": {"nuisances": MARGINAL, "oracle": "csoaa-sgd", "plan": FEW_PASSES},
-    "FedOPL, few passes, large steps": {"nuisances": MARGINAL, "oracle": "csoaa-sgd", "plan": BOLD},
+    "exact, all of x": {"nuisances": MARGINAL, "policy": fedopl.Linear()},
+    'exact, `precision="clients"`': {
+        "nuisances": MARGINAL,
+        "policy": in_blocks(precision="clients"),
+    },
+    "FedOPL, few passes": {
+        "nuisances": MARGINAL,
+        "policy": in_blocks(oracle="csoaa-sgd", training=FEW_PASSES),
+    },
+    "FedOPL, few passes, large steps": {
+        "nuisances": MARGINAL,
+        "policy": in_blocks(oracle="csoaa-sgd", training=BOLD),
+    },
     "the paper's pipeline": PIPELINES["paper"],
     "Vowpal Wabbit, all of x": {
         "nuisances": MARGINAL,
-        "oracle": "csoaa-vw",
-        "features": "shared",
-        "plan": FEW_PASSES,
+        "policy": fedopl.Linear(oracle="csoaa-vw", training=FEW_PASSES),
     },
 }
 FIRST = CLIENTS[0]
@@ -54,7 +62,7 @@ def helped(way: str, reading: str, n_rows: int, own: int | None, draw: int) -> l
     means = world.mean_rewards(FIRST, contexts)
 
     def value(mixture: object) -> float:
-        options = {"features": "blocks", "evaluation_share": 0, "quorum": 0.01, **WAYS[way]}
+        options = {"policy": in_blocks(), "evaluation": 0, "quorum": 0.01, **WAYS[way]}
         codes = fedopl.learn(rows, mixture=mixture, **options).policy.decide(contexts)
         return float(means[np.arange(len(codes)), codes].mean())
 

@@ -38,8 +38,13 @@ def draw(n_rows: int, bins: int, seed: int) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
     cuts = rng.normal(0, 0.2, 2)
     clients = {name: client(n_rows, cuts, rng) for name in ("north", "south")}
-    plan = fedopl.TreePlan(bins=bins)
-    run = fedopl.learn(clients, policy="tree", tree=plan, limits="guarded", describe=False)
+    plan = fedopl.Tree(bins=bins)
+    run = fedopl.learn(
+        clients,
+        policy=plan,
+        limits="guarded",
+        evaluation=fedopl.EvaluationPlan(describe=False),
+    )
     people = np.random.default_rng(99).standard_normal((100_000, N_COLUMNS))
     worth = means(people, cuts)
     best = worth.max(axis=1).mean()

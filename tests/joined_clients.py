@@ -14,6 +14,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 from fedopl.server.mixtures.value_queries import asking
+from fedopl.study.plans import EvaluationPlan
 from fedopl.study.study import Study
 
 
@@ -53,9 +54,9 @@ class Joined:
         return shares @ scores[np.arange(len(scores)), policy.decide(contexts)]
 
 
-def run_federation(data, **options):
+def run_federation(data, *, evaluation=0.25, **options):
     first = next(iter(data.values()))
-    options.setdefault("describe", False)
+    options["evaluation"] = EvaluationPlan(share=evaluation, describe=False)
     study = Study(actions=first.action_names, features=first.feature_names, **options)
     doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
     return Joined(study, data, doors, run_study(study, InProcess(doors)))

@@ -59,7 +59,8 @@ def options(around, folds, **more):
         kind="federated" if around.federated else "local", propensity="marginal", folds=folds
     )
     share = 0.25 if around.evaluated else 0.0
-    return {"nuisances": plan, "evaluation_share": share, "describe": around.described, **more}
+    evaluation = fedopl.EvaluationPlan(share=share, describe=around.described)
+    return {"nuisances": plan, "evaluation": evaluation, **more}
 
 
 @pytest.fixture
@@ -205,7 +206,9 @@ def test_an_exact_policy_costs_what_its_formulas_say(p, d, folds, n_clients, aro
 
 @pytest.mark.parametrize(("p", "d"), [(4, 2), (6, 3), (12, 3)])
 def test_blocks_cost_what_their_formulas_say(p, d, travelled):
-    run = fedopl.learn(clients(p, d, 2), features="blocks", **options(Around(), 5))
+    run = fedopl.learn(
+        clients(p, d, 2), policy=fedopl.Linear(features="blocks"), **options(Around(), 5)
+    )
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(p, d, f=p // d + 1, g=d), Around(), travelled)
 
@@ -228,7 +231,9 @@ def test_an_oracle_costs_what_its_formulas_say(oracle, p, d, folds, n_clients, t
     rounds, way = p + 1, WAYS["csoaa-sgd" if oracle == "csoaa-vw" else oracle]
     plan = fedopl.TrainingPlan(rounds=rounds, **PLAN)
     run = fedopl.learn(
-        clients(p, d, n_clients), oracle=oracle, plan=plan, **options(Around(), folds)
+        clients(p, d, n_clients),
+        policy=fedopl.Linear(oracle=oracle, training=plan),
+        **options(Around(), folds),
     )
     letters = way.letters(p, d, K=folds, C=n_clients, R=rounds)
     check(run, way, letters, Around(), travelled)
@@ -242,10 +247,12 @@ def test_a_finite_policy_costs_what_its_formulas_say(p, d, folds, n_clients, tra
 
 
 def test_a_rule_costs_one_number_and_a_tree_508(travelled):
-    tree = fedopl.learn(clients(3, 2, 1), policy="tree", tree=fedopl.TreePlan(bins=4)).policy
+    tree = fedopl.learn(clients(3, 2, 1), policy=fedopl.Tree(bins=4)).policy
     travelled.clear()
     rule = lambda x: np.zeros(len(x), int)  # noqa: E731
-    run = fedopl.learn(clients(3, 2, 2), policy="finite", candidates={"rule": rule, "tree": tree})
+    run = fedopl.learn(
+        clients(3, 2, 2), policy=fedopl.Finite(candidates={"rule": rule, "tree": tree})
+    )
     arms = {"d": 2, "p": 3}
     learned = 508 if run.chosen == "tree" else 1 if run.chosen == "rule" else 2 * 4
     letters = WAYS["finite"].letters(
@@ -258,8 +265,8 @@ def test_a_rule_costs_one_number_and_a_tree_508(travelled):
     ("p", "d", "bins", "n_clients"), [(2, 3, 4, 1), (3, 2, 7, 3), (5, 4, 5, 2)]
 )
 def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
-    plan = fedopl.TreePlan(bins=bins)
-    run = fedopl.learn(clients(p, d, n_clients, 600), policy="tree", tree=plan)
+    plan = fedopl.Tree(bins=bins)
+    run = fedopl.learn(clients(p, d, n_clients, 600), policy=plan)
     counted = sum(latest.query == "CountBins" for latest in run.rounds)
     assert counted in (1, 2)
     way = WAYS["tree"]
@@ -269,8 +276,8 @@ def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
 
 
 def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
-    plan = fedopl.TreePlan(bins=5, columns=("x1", "x3"))
-    run = fedopl.learn(clients(6, 2, 2, 600), policy="tree", tree=plan)
+    plan = fedopl.Tree(bins=5, columns=("x1", "x3"))
+    run = fedopl.learn(clients(6, 2, 2, 600), policy=plan)
     way = WAYS["tree"]
     letters = way.letters(6, 2, B=5, c=2, L=len(run.policy.leaves()))
     assert (letters["j"], letters["G"]) == (4, run.tree.grid.n_cells)
@@ -278,24 +285,22 @@ def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
 
 
 def test_a_long_tail_is_counted_twice_and_agreed_cuts_not_at_all(travelled):
-    way, plan = WAYS["tree"], fedopl.TreePlan(bins=4)
-    run = fedopl.learn(clients(2, 2, 2, 600, tail=True), policy="tree", tree=plan)
+    way, plan = WAYS["tree"], fedopl.Tree(bins=4)
+    run = fedopl.learn(clients(2, 2, 2, 600, tail=True), policy=plan)
     grid = run.tree.grid
     letters = way.letters(2, 2, k=2, L=len(run.policy.leaves()), G=grid.n_cells)
     letters["T"] = sum(map(len, grid.cuts))
     check(run, way, letters, Around(), travelled)
     travelled.clear()
-    plan = fedopl.TreePlan(cuts={"x0": (-1, 0, 1), "x1": (-1, 0, 1)})
-    run = fedopl.learn(clients(2, 2, 2, 600), policy="tree", tree=plan)
+    plan = fedopl.Tree(cuts={"x0": (-1, 0, 1), "x1": (-1, 0, 1)})
+    run = fedopl.learn(clients(2, 2, 2, 600), policy=plan)
     letters = way.letters(2, 2, B=4, k=0, s=0, L=len(run.policy.leaves()))
     check(run, way, letters, Around(), travelled)
 
 
 def test_cells_of_rows_without_a_score_have_more_numbers():
     plan = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
-    run = fedopl.learn(
-        clients(2, 3, 1, 600, taken=2), policy="tree", tree=fedopl.TreePlan(bins=4), nuisances=plan
-    )
+    run = fedopl.learn(clients(2, 3, 1, 600, taken=2), policy=fedopl.Tree(bins=4), nuisances=plan)
     letters = WAYS["tree"].letters(2, 3, B=4, x=2 * 3 + 2)
     (cells,) = (latest for latest in run.rounds if latest.query == "SumCells")
     assert cells.bytes_received == ANSWERS["SumCells"].n_bytes(letters)
@@ -303,8 +308,8 @@ def test_cells_of_rows_without_a_score_have_more_numbers():
 
 @pytest.mark.parametrize("depth", [3, 4])
 def test_deeper_trees_cost_an_exchange_for_each_level(depth):
-    plan = fedopl.TreePlan(bins=5, depth=depth)
-    run = fedopl.learn(clients(3, 4, 1, 1200), policy="tree", tree=plan)
+    plan = fedopl.Tree(bins=5, depth=depth)
+    run = fedopl.learn(clients(3, 4, 1, 1200), policy=plan)
     told = [entry for entry in run.ledger["client 0"] if entry.query == "SumCells"]
     levels = [latest for latest in run.rounds if latest.query == "SumCells"]
     assert 1 < len(levels) <= depth - 1  # fewer where a question would add nothing
@@ -320,7 +325,7 @@ def test_deeper_trees_cost_an_exchange_for_each_level(depth):
 
 def test_observed_thresholds_cost_no_exchange(travelled):
     pytest.importorskip("numba")
-    run = fedopl.learn(clients(2, 2, 1), policy="tree", thresholds="observed")
+    run = fedopl.learn(clients(2, 2, 1), policy=fedopl.Tree(thresholds="observed"))
     way = WAYS["observed"]
     letters = way.letters(2, 2, C=1, L=len(run.policy.leaves()))
     check(run, way, letters, Around(), travelled)
@@ -435,7 +440,7 @@ def plan_of(propensity, kind="federated"):
     return {"nuisances": fedopl.NuisancePlan(propensity=propensity, kind=kind)}
 
 
-TREE = {"policy": "tree", "tree": fedopl.TreePlan(bins=4, cuts={"x0": (-1, 0, 1)})}
+TREE = fedopl.Tree(bins=4, cuts={"x0": (-1, 0, 1)})
 ALONE = {"linear alone"}
 ON_DISK = {
     "known": (plan_of("known"), ALONE, {"known": True}),
@@ -443,16 +448,16 @@ ON_DISK = {
     "logistic": (plan_of("logistic"), ALONE | {"fitted"}, {}),
     "auto": (plan_of("auto"), ALONE | {"fitted"}, {}),
     "local": (plan_of("marginal", "local"), ALONE | {"own models"}, {}),
-    "nothing held out": ({**plan_of("marginal"), "evaluation_share": 0}, set(), {}),
+    "nothing held out": ({**plan_of("marginal"), "evaluation": 0}, set(), {}),
     "local, nothing held out": (
-        {**plan_of("marginal", "local"), "evaluation_share": 0},
+        {**plan_of("marginal", "local"), "evaluation": 0},
         {"own models"},
         {},
     ),
     "wider": (plan_of("marginal"), ALONE, {"p": 7, "d": 2, "n_rows": 700}),
-    "tree": ({**plan_of("marginal"), **TREE}, {"tree alone"}, {"n_rows": 1200}),
+    "tree": ({**plan_of("marginal"), "policy": TREE}, {"tree alone"}, {"n_rows": 1200}),
     "deep tree": (
-        {**plan_of("marginal"), **TREE, "depth": 4},
+        {**plan_of("marginal"), "policy": TREE.model_copy(update={"depth": 4})},
         {"tree alone"},
         {"n_rows": 1200},
     ),
@@ -513,7 +518,7 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         counting(module, name)
     plan = fedopl.TrainingPlan(rounds=6, local_steps=3, batch_size=16)
     for oracle in ("csoaa-sgd", "wap", "direct"):
-        fedopl.learn(clients(3, 3, 1), oracle=oracle, plan=plan)
+        fedopl.learn(clients(3, 3, 1), policy=fedopl.Linear(oracle=oracle, training=plan))
     assert visits == {
         "examples": 1,
         "improve": 6,
@@ -556,7 +561,7 @@ def test_federated_nuisances_are_told_up_to_the_features_that_the_page_says(d):
 
 @pytest.mark.parametrize(("bins", "d"), [(8, 4), (32, 4), (32, 100)])
 def test_cells_are_told_up_to_the_columns_that_the_page_says(bins, d):
-    most, tree = page.most_columns(bins, d), {"policy": "tree", "tree": {"bins": bins}}
+    most, tree = page.most_columns(bins, d), {"policy": fedopl.Tree(bins=bins)}
     assert is_accepted(most, d, **tree)
     assert not is_accepted(most + 1, d, **tree)
 
@@ -579,7 +584,9 @@ def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch)
     monkeypatch.setattr(workspace.Workspace, "__init__", init)
     data = logged(n_rows, p, d)
     plan = fedopl.TrainingPlan(rounds=1, **PLAN)
-    fedopl.learn({"only": data}, oracle="csoaa-sgd", plan=plan, evaluation_share=0)
+    fedopl.learn(
+        {"only": data}, policy=fedopl.Linear(oracle="csoaa-sgd", training=plan), evaluation=0
+    )
     (space,) = spaces
     letters = {"n": n_rows, "p": p, "d": d}
     arrays = (data.contexts, data.actions, data.rewards)
@@ -600,7 +607,7 @@ def test_the_server_keeps_the_bytes_that_the_table_says(p, d, n_clients):
         return sum(value.nbytes for value in vars(told).values() if isinstance(value, np.ndarray))
 
     letters = WAYS["tree"].letters(p, d, C=n_clients, B=4)
-    run = fedopl.learn(clients(p, d, n_clients, 600), policy="tree", tree=fedopl.TreePlan(bins=4))
+    run = fedopl.learn(clients(p, d, n_clients, 600), policy=fedopl.Tree(bins=4))
     assert sum(map(n_bytes, run.statistics.sums.values())) == kept("sums", **letters)
     assert sum(cells.nbytes for cells in run.tree.cells.values()) == kept("cells", **letters)
     told = [

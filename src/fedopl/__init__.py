@@ -44,17 +44,18 @@ if TYPE_CHECKING:
     from fedopl.client.table.read import read_logged
     from fedopl.engines.check_study import check
     from fedopl.engines.estimator import PolicyLearner
-    from fedopl.engines.learn import learn
+    from fedopl.engines.learn import Running, learn
     from fedopl.engines.run import evaluate, run
     from fedopl.engines.runs import Run, load_run
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy
     from fedopl.policies.pairwise import PairwisePolicy
     from fedopl.policies.tree import TreePolicy
-    from fedopl.policies.trees.tree_plan import TreePlan
     from fedopl.report.page import write_report
     from fedopl.study import mixture
-    from fedopl.study.study import Declared, NuisancePlan, Study, TrainingPlan
+    from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
+    from fedopl.study.policy_plans import Finite, Linear, TrainingPlan, Tree
+    from fedopl.study.study import Study
     from fedopl.study.study_file import read_study
 
 __version__ = "0.1.0"
@@ -78,7 +79,7 @@ _HOMES = {
     "fedopl.engines.estimator": ("PolicyLearner",),
     "fedopl.engines.check_study": ("check",),
     "fedopl.engines.run": ("evaluate", "run"),
-    "fedopl.engines.learn": ("learn",),
+    "fedopl.engines.learn": ("Running", "learn"),
     "fedopl.engines.runs": ("Run", "load_run"),
     "fedopl.base.errors": (
         "DataError",
@@ -101,8 +102,9 @@ _HOMES = {
     "fedopl.report.page": ("write_report",),
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
-    "fedopl.study.study": ("Declared", "NuisancePlan", "Study", "TrainingPlan"),
-    "fedopl.policies.trees.tree_plan": ("TreePlan",),
+    "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
+    "fedopl.study.policy_plans": ("Finite", "Linear", "TrainingPlan", "Tree"),
+    "fedopl.study.study": ("Study",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -110,10 +112,14 @@ __all__ = [
     "DataError",
     "Declared",
     "Estimate",
+    "EvaluationPlan",
     "FederationError",
     "FedoplError",
     "FedoplWarning",
+    "Finite",
+    "JoiningPlan",
     "Limits",
+    "Linear",
     "LinearPolicy",
     "LoggedData",
     "ModelError",
@@ -126,6 +132,7 @@ __all__ = [
     "PolicyLearner",
     "PrivacyError",
     "Run",
+    "Running",
     "Schema",
     "SchemaError",
     "Scores",
@@ -133,7 +140,7 @@ __all__ = [
     "Study",
     "StudyError",
     "TrainingPlan",
-    "TreePlan",
+    "Tree",
     "TreePolicy",
     "aipw_scores",
     "check",

@@ -73,7 +73,7 @@ def test_advice_is_right_where_the_truth_is_large(join, size, rows, held_out, ex
     right, power = [], []
     for draw in range(20):
         world = outcome_shift(alike_world(n_features=6, seed=draw), size)
-        joined = join(world, (rows, rows, rows), draw, evaluation_share=held_out)
+        joined = join(world, (rows, rows, rows), draw, evaluation=held_out)
         for one in advise(joined.record.gains):
             true, error = true_gain(world, joined, one.client), one.gain.standard_error
             if abs(true) > 2 * error:

@@ -98,9 +98,9 @@ def test_moments_that_were_not_told_are_bounded_by_the_sums(run):
     [
         ({}, linear_entropy_integral(3 * 4, 3)),
         ({"actions": ("a", "b")}, linear_entropy_integral(4, 2)),
-        ({"policy_features": "blocks"}, linear_entropy_integral(3, 3)),
-        ({"policy": "tree", "tree": {"depth": 1}}, tree_entropy_integral(1, 3, 3)),
-        ({"policy": "finite", "candidates": ("one", "two")}, finite_entropy_integral(5)),
+        ({"policy": fedopl.Linear(features="blocks")}, linear_entropy_integral(3, 3)),
+        ({"policy": fedopl.Tree(depth=1)}, tree_entropy_integral(1, 3, 3)),
+        ({"policy": fedopl.Finite(candidates=("one", "two"))}, finite_entropy_integral(5)),
     ],
     ids=str,
 )
@@ -140,7 +140,7 @@ def test_alike_clients_have_no_sure_source_and_others_have():
         world = replace(alike_world(n_features=3, seed=draw), known_propensities=True)
         for shifted in (world, covariate_shift(world, 0.6)):
             data = {n: shifted.logged(n, 400, draw) for n in shifted.clients}
-            found = shifts_of(fedopl.learn(data, describe=False))
+            found = shifts_of(fedopl.learn(data, evaluation=fedopl.EvaluationPlan(describe=False)))
             named.append([one.largest for one in found.values()])
     assert sum(source is None for alike in named[::2] for source in alike) >= 16
     assert {source for apart in named[1::2] for source in apart} == {"covariates"}

@@ -14,9 +14,10 @@ from scipy.stats import norm
 
 from fedopl.analysis.advice import advise
 from fedopl.simulation.worlds import alike_world, outcome_shift
+from fedopl.study.policy_plans import Tree
 
 LOCALLY = {"nuisances": {"kind": "local"}}
-TREE = {"cuts": {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}}
+TREE = Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,14 @@ WORLDS = {
         10,
         lambda draw: with_a_stranger(2.0, n_clients=6, n_features=24, seed=draw),
         (400, 400, 400, 400, 400, 1500),
-        {"evaluation_share": 0.9, "mixture": {"kind": "uniform"}, **LOCALLY},
+        {"evaluation": 0.9, "mixture": {"kind": "uniform"}, **LOCALLY},
         1.0,
     ),
     "a stranger spoils everybody's tree": (
         20,
         lambda draw: with_a_stranger(3.0, n_clients=4, n_features=3, seed=draw),
         (3000, 3000, 3000, 3000),
-        {"evaluation_share": 0.5, "policy": "tree", "tree": TREE, **LOCALLY},
+        {"evaluation": 0.5, "policy": TREE, **LOCALLY},
         0.0,
     ),
 }

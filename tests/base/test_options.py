@@ -21,8 +21,14 @@ MISTAKES = {
         lambda d: fedopl.aipw_scores(d, fedopl.cross_fit(d), clip="low"),
         "clip: expected a propensity",
     ),
-    "threads as text": (lambda d: fedopl.learn({"a": d}, threads="two"), "threads: expected 1 to"),
-    "no threads": (lambda d: fedopl.learn({"a": d}, threads=0), "threads: expected 1 to"),
+    "threads as text": (
+        lambda d: fedopl.learn({"a": d}, running=fedopl.Running(threads="two")),
+        "threads: expected 1 to",
+    ),
+    "no threads": (
+        lambda d: fedopl.learn({"a": d}, running=fedopl.Running(threads=0)),
+        "threads: expected 1 to",
+    ),
     "a table's missing cell": (
         lambda d: fedopl.learn({"a": d}).values.of("best"),
         "no estimate of 'best' at 'global'; there are",

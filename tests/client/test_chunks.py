@@ -11,7 +11,8 @@ from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
-from fedopl.study.study import NuisancePlan, Study
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.study import Study
 
 N_FOLDS, N_ACTIONS = 3, 3
 

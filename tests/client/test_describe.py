@@ -25,7 +25,7 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe, Descri
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
-from fedopl.study.study import Grants, NuisancePlan
+from fedopl.study.plans import Grants, NuisancePlan
 
 KNOWN = NuisancePlan(propensity="known")
 LEARNED = np.random.default_rng(3).standard_normal((3, 6))
@@ -55,7 +55,7 @@ every_policy = pytest.mark.parametrize(("fields", "decide"), POLICIES.values(), 
 
 def describing(data, *, limits=None, **changes):
     """A door that has scored its rows, to a study that names a rule."""
-    study = study_of(candidates=("severe first",), **changes)
+    study = study_of(policy=fedopl.Finite(candidates=("severe first",)), **changes)
     return scored(door_to(data, study, limits=limits, rules={"severe first": severe_first}))
 
 

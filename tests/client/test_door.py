@@ -43,7 +43,9 @@ from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
-from fedopl.study.study import NuisancePlan, Study, TrainingPlan
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.policy_plans import TrainingPlan
+from fedopl.study.study import Study
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
 MARGINAL = NuisancePlan(propensity="marginal")
@@ -55,16 +57,26 @@ ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
-def study_of(kind=None, **changes):
+FEW_STEPS = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
+
+
+def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     """A study; one that needs this kind of query, if it is one that not every study needs."""
-    plan = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
-    options = {"actions": ACTIONS, "features": FEATURES, "plan": plan, "nuisances": MARGINAL}
+    oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
+    policy = fedopl.Linear(oracle=oracle, training=plan)
+    options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
     if kind in (CountBins, SumCells, ValueLeaves):
         options["policy"] = "tree"
-    options["diagnose"] = kind in ON_MODELS
+    options["joining"] = kind in ON_MODELS
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
-    return Study(**{**options, "oracle": ORACLE_OF.get(kind, "csoaa-exact"), **changes})
+    return Study(**{**options, **changes})
+
+
+def finite_study_with(oracle):
+    """A study as a file may say it: of a finite policy, which has no use for the oracle."""
+    flat = study_of(policy="finite").model_dump(mode="json")
+    return Study.model_validate_json(json.dumps({**flat, "oracle": oracle}))
 
 
 def door_to(data, study=None, *, limits=None, **options):
@@ -183,7 +195,7 @@ def test_a_query_asked_twice_has_the_same_answer_to_the_byte(draw, kind):
 
 
 def test_enrolment_tells_training_rows_and_leaves_small_counts_out(draw):
-    data, study = thinned(draw(), 2, 6), study_of(evaluation_share=0.5)
+    data, study = thinned(draw(), 2, 6), study_of(evaluation=0.5)
     all_counts = ask(door_to(data, study), Enrol).rows_per_action
     assert all_counts[2] == 3
     told = ask(door_to(data, study, limits=Limits(minimum_cell=5)), Enrol)
@@ -237,12 +249,12 @@ def test_a_study_that_differs_in_anything_is_another_study():
         {"name": "other"},
         {"oracle": "wap"},
         {"quorum": 0.75},
-        {"evaluation_share": 0.3},
-        {"describe": False},
-        {"diagnose": True},
+        {"evaluation": 0.3},
+        {"evaluation": fedopl.EvaluationPlan(describe=False)},
+        {"joining": True},
         {"requires": {"descriptions": 1}},
         {"nuisances": LOCAL},
-        {"candidates": ("rule",)},
+        {"policy": fedopl.Finite(candidates=("rule",))},
         {"plan": TrainingPlan(rounds=3)},
         {"mixture": {"kind": "uniform"}},
     ]
@@ -385,7 +397,7 @@ def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
 
 
 def test_there_is_nothing_to_say_of_rows_that_are_not_there(draw):
-    door = scored(door_to(draw(), study_of(evaluation_share=0.0)))
+    door = scored(door_to(draw(), study_of(evaluation=0.0)))
     assert reason(ask(door, EstimateValues)) == "NOTHING_TO_SAY"
 
 
@@ -494,11 +506,14 @@ STUDIES = {
     "local": (study_of(nuisances=LOCAL), {Describe}),
     "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs, Describe}),
     "finite": (study_of(policy="finite"), {SumOutcomes, Describe}),
-    "finite, whatever the oracle": (study_of(SumPairs, policy="finite"), {SumOutcomes, Describe}),
+    "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, Describe}),
     "diagnosed": (study_of(TellModels), {SumOutcomes, Describe, *ON_MODELS}),
     "on a path": (study_of(SumFitting), {SumOutcomes, Describe, SumFitting}),
-    "not described": (study_of(describe=False), {SumOutcomes}),
-    "local, not described": (study_of(nuisances=LOCAL, describe=False), set()),
+    "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
+    "local, not described": (
+        study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),
+        set(),
+    ),
 }
 
 
@@ -754,7 +769,7 @@ def test_the_next_smallest_cells_are_left_out_with_too_few(draw):
 
 def test_outcome_sums_are_refused_if_nothing_is_left_of_them(draw):
     taken = thinned(thinned(thinned(draw(600), 0, 139), 1, 0), 2, 0)
-    study = study_of(nuisances=NuisancePlan(propensity="marginal", folds=2), evaluation_share=0.0)
+    study = study_of(nuisances=NuisancePlan(propensity="marginal", folds=2), evaluation=0.0)
     limits = {"minimum_rows": 1, "parameter_share": 10}
     door = door_to(taken, study, limits=Limits(minimum_cell=69, **limits))
     assert sorted(ask(door, SumOutcomes).squared_weights[:, 0]) == [69, 70]
@@ -867,7 +882,9 @@ def only_rule(position=0.0):
 @asks_about_policies
 @pytest.mark.parametrize("rule", BAD_RULES.values(), ids=BAD_RULES)
 def test_a_rule_that_misbehaves_is_a_failure_with_no_more_than_a_code(draw, rule, kind):
-    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": rule}))
+    door = scored(
+        door_to(draw(), study_of(policy=fedopl.Finite(candidates=("rule",))), rules={"rule": rule})
+    )
     assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 
@@ -875,13 +892,15 @@ def test_a_rule_that_misbehaves_is_a_failure_with_no_more_than_a_code(draw, rule
 @pytest.mark.parametrize("position", [-1, 0.5, 1, 2**53, 1e300])
 def test_a_rule_that_does_not_exist_is_refused(draw, position, kind):
     rules = {"rule": lambda contexts: np.zeros(len(contexts), int)}
-    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules=rules))
+    door = scored(
+        door_to(draw(), study_of(policy=fedopl.Finite(candidates=("rule",))), rules=rules)
+    )
     assert reason(ask(door, kind, **only_rule(position))) == "MALFORMED"
 
 
 @asks_about_policies
 def test_a_rule_the_client_does_not_have_is_refused(draw, kind):
-    door = scored(door_to(draw(), study_of(candidates=("rule",))))
+    door = scored(door_to(draw(), study_of(policy=fedopl.Finite(candidates=("rule",)))))
     assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 
@@ -890,7 +909,9 @@ def test_a_rule_that_ends_its_process_is_a_failure_too(draw, kind):
     def leave(_contexts):
         raise SystemExit(1)
 
-    door = scored(door_to(draw(), study_of(candidates=("rule",)), rules={"rule": leave}))
+    door = scored(
+        door_to(draw(), study_of(policy=fedopl.Finite(candidates=("rule",))), rules={"rule": leave})
+    )
     assert reason(ask(door, kind, **only_rule())) == "FAILED"
 
 

@@ -180,7 +180,7 @@ def test_a_constant_arm_is_what_multiplying_by_nothing_gives():
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ({"oracle": "wap", "nuisances": {"kind": "local"}}, "use csoaa-exact"),
+        ({"policy": fedopl.Linear(oracle="wap"), "nuisances": "local"}, "use csoaa-exact"),
         ({"nuisances": {"folds": 40}}, "use local ones, or fewer folds"),
     ],
     ids=["wap", "outcome sums"],

@@ -6,7 +6,7 @@ import pytest
 from fedopl.client.local import local_steps
 from fedopl.client.local.local_steps import examples, improve
 from fedopl.client.local.minibatches import Batches, rounds_in_pack
-from fedopl.study.study import TrainingPlan
+from fedopl.study.policy_plans import TrainingPlan
 
 
 def drawn(n_rows=500, n_features=4, n_actions=3, seed=0):

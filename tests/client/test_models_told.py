@@ -11,7 +11,7 @@ from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
-from fedopl.study.study import NuisancePlan
+from fedopl.study.plans import NuisancePlan
 
 WHOLE = N_PARTS
 LOGISTIC = NuisancePlan(propensity="logistic")
@@ -125,7 +125,7 @@ def test_a_model_without_a_part_does_not_depend_on_its_rewards(draw):
 @pytest.mark.parametrize("less", [0, 1])
 def test_an_action_has_models_if_enough_rows_took_it(draw, less):
     data = thinned(draw(900), 2, NEEDED - less)
-    door = door_to(data, diagnosed(evaluation_share=0.0), limits=Limits())
+    door = door_to(data, diagnosed(evaluation=0.0), limits=Limits())
     told = ask(door, TellModels)
     assert told.supported.tolist() == [1, 1, 1 - less]
     assert (told.variances[:, 2] > 0).all() == (not less)
@@ -135,7 +135,7 @@ def test_an_action_has_models_if_enough_rows_took_it(draw, less):
 @pytest.mark.parametrize("n_rare", [0, 1, 5, 20])
 def test_how_many_took_a_rare_action_is_not_told(draw, n_rare):
     data = thinned(draw(900), 2, n_rare)
-    door = door_to(data, diagnosed(evaluation_share=0.0), limits=Limits())
+    door = door_to(data, diagnosed(evaluation=0.0), limits=Limits())
     told = ask(door, TellModels)
     assert told.supported.tolist() == [1, 1, 0]
     assert not told.propensities[:, 2, :-1].any()
@@ -153,7 +153,7 @@ def test_an_action_needs_rows_in_every_part(draw):
     grouped = fedopl.LoggedData(
         data.contexts, data.actions, data.rewards, action_names=data.action_names, groups=groups
     )
-    study = diagnosed(evaluation_share=0.0)
+    study = diagnosed(evaluation=0.0)
     for limits in (Limits(), Limits.open()):
         assert ask(door_to(grouped, study, limits=limits), TellModels).supported.tolist() == [
             1,
@@ -177,7 +177,7 @@ def test_a_feature_that_one_row_of_an_action_has_is_in_no_model(draw):
     contexts[:, 0] = data.actions == 0  # and below, one row that took another action
     contexts[np.flatnonzero(data.actions == 1)[0], 0] = 1.0
     rare = fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=data.action_names)
-    study = diagnosed(evaluation_share=0.0, nuisances=NuisancePlan(propensity="marginal"))
+    study = diagnosed(evaluation=0.0, nuisances=NuisancePlan(propensity="marginal"))
     careless, careful = (
         ask(door_to(rare, study, limits=limits), TellModels) for limits in (Limits.open(), Limits())
     )
@@ -298,7 +298,7 @@ def test_a_comparison_that_rests_on_one_row_is_left_out(draw):
     )
     marginal = NuisancePlan(propensity="marginal")
     for limits in (Limits.open(), Limits(model_queries=2)):
-        door = door_to(outlying, diagnosed(evaluation_share=0.0, nuisances=marginal), limits=limits)
+        door = door_to(outlying, diagnosed(evaluation=0.0, nuisances=marginal), limits=limits)
         others = query_about(ask(door, TellModels))
         for slope, hidden in ((0.0, False), (1.0, limits.minimum_cell > 0)):
             others["outcomes"] = others["outcomes"].copy()
@@ -457,7 +457,7 @@ def test_a_few_rows_that_alone_are_pulled_or_are_not_are_not_told(draw, sign, n_
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_rows_needed_grow_with_the_targets(draw, more):
-    study = diagnosed(evaluation_share=0.25)
+    study = diagnosed(evaluation=0.25)
     n_rows = door_to(draw(300), study)._space.n_training
     share = 3 * 6 / (n_rows + more - 0.5)  # three targets need as many rows, or one more
     for n_targets in (2, 3):
@@ -484,13 +484,13 @@ def test_there_is_a_target_and_there_are_not_too_many(draw):
 
 
 def test_without_rows_set_apart_there_is_no_share(draw):
-    door = door_to(draw(300), diagnosed(evaluation_share=0.0))
+    door = door_to(draw(300), diagnosed(evaluation=0.0))
     assert reason(classified(door, np.zeros(6), split=RowSplit.EVALUATION)) == "NOTHING_TO_SAY"
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_shares_of_few_rows_are_not_told(draw, more):
-    study = diagnosed(evaluation_share=0.05)
+    study = diagnosed(evaluation=0.05)
     n_apart = int(door_to(draw(300), study)._space.folds.held_out.sum())
     door = door_to(draw(300), study, limits=Limits(minimum_cell=n_apart + more))
     told = classified(door, np.zeros(6), split=RowSplit.EVALUATION)

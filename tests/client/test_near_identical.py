@@ -216,7 +216,7 @@ def test_a_policy_near_one_that_was_described_is_valued_as_that_one(draw):
 
 def test_rules_and_parameters_that_differ_in_one_row_have_one_value(draw):
     rules = {"rule": lambda contexts: (contexts[:, 0] == contexts[:, 0].max()).astype(int)}
-    study = study_of(candidates=("rule",))
+    study = study_of(policy=fedopl.Finite(candidates=("rule",)))
     for limits, alike in ((Limits(), True), (Limits.open(), False)):
         door = scored(door_to(draw(400), study, limits=limits, rules=rules))
         always_a0 = beyond(door, RowSplit.EVALUATION, 0)

@@ -13,7 +13,8 @@ from fedopl.client.rows.study_rows import with_rare_masked
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.study.study import NuisancePlan, Study
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.study import Study
 
 ACTIONS, FEATURES, MINIMUM = ("a", "b"), ("x", "y", "flag"), 5
 STUDY = Study(actions=ACTIONS, features=FEATURES, nuisances=NuisancePlan(folds=2))

@@ -7,7 +7,7 @@ from test_door import ask, door_to, reason, scored, study_of, without_action
 import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
-from fedopl.study.study import Declared, NuisancePlan
+from fedopl.study.plans import Declared, NuisancePlan
 
 FIELDS = ("told", "rows", "degrees_of_freedom", "means", "variances")
 

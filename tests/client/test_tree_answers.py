@@ -19,7 +19,6 @@ from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
-from fedopl.policies.trees.tree_plan import TreePlan
 
 GUARDED = Limits()
 NEEDED = GUARDED.rows_needed(3)  # rows behind a sum of three actions' scores
@@ -30,13 +29,13 @@ CUTS = {"x0": (-0.5, 0.5), "x1": (0.0,)}
 
 def tree_study(depth=2, cuts=CUTS, **changes):
     """A study whose tree asks about the first two features, cut where it says."""
-    plan = TreePlan(depth=depth, cuts=cuts, columns=tuple(CUTS))
-    return study_of(policy="tree", tree=plan, **changes)
+    plan = fedopl.Tree(depth=depth, cuts=cuts, columns=tuple(CUTS))
+    return study_of(policy=plan, **changes)
 
 
 def open_tree_study(depth=2):
     """A study whose thresholds have yet to be agreed."""
-    return study_of(policy="tree", tree=TreePlan(depth=depth, columns=tuple(CUTS)))
+    return study_of(policy=fedopl.Tree(depth=depth, columns=tuple(CUTS)))
 
 
 def sum_cells(door, partition=EVERYBODY, grid=CUTS, **changes):
@@ -443,7 +442,7 @@ def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out
     root = Branch(0, 0.0, Leaf(0), Leaf(1))
     silent = scored(door_to(draw(), tree_study(), limits=Limits(values=False)))
     assert reason(value_leaves(silent, root)) == "VALUES_FORBIDDEN"
-    nobody = scored(door_to(draw(), tree_study(evaluation_share=0.0), limits=GUARDED))
+    nobody = scored(door_to(draw(), tree_study(evaluation=0.0), limits=GUARDED))
     assert reason(value_leaves(nobody, root)) == "NOT_IN_STUDY"
 
 

@@ -22,7 +22,7 @@ def clients(draw):
 
 
 def learn(clients, **options):
-    return fedopl.learn(clients, **{"nuisances": QUICK, "evaluation_share": 0, **options})
+    return fedopl.learn(clients, **{"nuisances": QUICK, "evaluation": 0, **options})
 
 
 def split_of(clients, cuts, decide):
@@ -41,7 +41,7 @@ def split_of(clients, cuts, decide):
 
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
 def test_decisions_of_the_learned_policy_are_counted_over_all_clients(clients, oracle):
-    run = learn(clients, oracle=oracle)
+    run = learn(clients, policy=fedopl.Linear(oracle=oracle))
     told = run.described
     assert set(told.by_client) == set(NAMES)
     expected = split_of(clients, told.cuts, lambda data: run.policy.decide(data.contexts))
@@ -51,7 +51,7 @@ def test_decisions_of_the_learned_policy_are_counted_over_all_clients(clients, o
 
 
 def test_a_pairwise_policy_is_described(clients):
-    run = learn(clients, oracle="wap")
+    run = learn(clients, policy=fedopl.Linear(oracle="wap"))
     assert isinstance(run.policy, fedopl.PairwisePolicy)
     assert run.described.decided().sum(axis=(1, 2)).tolist() == [900] * 6
 
@@ -63,7 +63,7 @@ def best_rule(contexts):
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_a_rule_in_code_is_described_where_it_wins(clients, limits):
-    run = learn(clients, policy="finite", candidates={"best": best_rule}, limits=limits)
+    run = learn(clients, policy=fedopl.Finite(candidates={"best": best_rule}), limits=limits)
     assert (run.chosen, run.policy) == ("best", None)
     expected = split_of(clients, run.described.cuts, lambda data: best_rule(data.contexts))
     off = np.abs(run.described.decided() - expected).max()
@@ -76,14 +76,17 @@ def test_the_best_of_finite_policies_is_described_alone(clients):
     right = fedopl.LinearPolicy(
         np.column_stack([slopes, np.arange(3)]), first.action_names, first.feature_names
     )
-    run = learn(clients, policy="finite", candidates={"right": right, "rule": best_rule})
+    run = learn(clients, policy=fedopl.Finite(candidates={"right": right, "rule": best_rule}))
     assert run.chosen == "right"
     expected = split_of(clients, run.described.cuts, lambda data: right.decide(data.contexts))
     np.testing.assert_array_equal(run.described.decided(), expected)
 
 
 def test_nobody_is_asked_where_the_study_wants_no_description(clients):
-    told, silent = (learn(clients, describe=describe) for describe in (True, False))
+    told, silent = (
+        learn(clients, evaluation=fedopl.EvaluationPlan(describe=describe))
+        for describe in (True, False)
+    )
     assert silent.described is None
     assert "Describe" not in {latest.query for latest in silent.rounds}
     assert policy_json(silent.policy) == policy_json(told.policy)
@@ -94,12 +97,12 @@ TELLS_NO_DECISIONS = fedopl.Limits.open().model_copy(update={"descriptions": 0})
 
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
 def test_a_run_ends_with_a_policy_and_values_where_nobody_describes(clients, oracle):
-    options = {"oracle": oracle, "evaluation_share": 0.25}
-    run = learn(clients, limits=TELLS_NO_DECISIONS, **options)
+    policy = fedopl.Linear(oracle=oracle)
+    run = learn(clients, limits=TELLS_NO_DECISIONS, policy=policy, evaluation=0.25)
     last = len(run.rounds) - 1
     assert run.described is None
     assert run.refusals == tuple((last, name, "BUDGET_SPENT") for name in NAMES)
-    plain = learn(clients, describe=False, **options)
+    plain = learn(clients, policy=policy, evaluation=fedopl.EvaluationPlan(describe=False))
     assert policy_json(run.policy) == policy_json(plain.policy)
     assert str(run.values) == str(plain.values)
     assert run.verdict == plain.verdict
@@ -212,7 +215,7 @@ def test_cuts_rise_and_every_client_describes_whatever_a_feature_is_like(clients
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_blocks_of_features_are_described_too(draw, limits):
     clients = {name: draw(300, seed=turn, n_features=6) for turn, name in enumerate(NAMES)}
-    run = learn(clients, features="blocks", limits=limits)
+    run = learn(clients, policy=fedopl.Linear(features="blocks"), limits=limits)
     assert (np.diff(run.described.cuts) > 0).all()
     assert run.described.decided().shape == (7, 4, 3)
 
@@ -221,6 +224,6 @@ def test_blocks_of_features_are_described_too(draw, limits):
 
 
 def test_a_description_is_replayed_from_the_journal(clients, tmp_path):
-    first, again = (learn(clients, journal=tmp_path) for _ in range(2))
+    first, again = (learn(clients, running=fedopl.Running(journal=tmp_path)) for _ in range(2))
     np.testing.assert_array_equal(first.described.decided(), again.described.decided())
     assert not any(again.ledger.values())

@@ -32,11 +32,13 @@ def test_predictions_are_labels_as_they_came(logged):
 
 
 def test_it_follows_scikit_learns_conventions(logged):
-    learner = fedopl.PolicyLearner(oracle="wap", seed=7)
+    learner = fedopl.PolicyLearner(policy=fedopl.Linear(oracle="wap"), seed=7)
     assert clone(learner).get_params() == learner.get_params()
-    learner.set_params(oracle="csoaa-sgd", plan=fedopl.TrainingPlan(rounds=3))
-    assert clone(learner).get_params()["oracle"] == "csoaa-sgd"
-    for options in ParameterGrid({"oracle": ["csoaa-exact", "wap"], "seed": [0, 1]}):
+    few_rounds = fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=3))
+    learner.set_params(policy=few_rounds)
+    assert clone(learner).get_params()["policy"] == few_rounds
+    policies = [few_rounds, fedopl.Linear(oracle="wap")]
+    for options in ParameterGrid({"policy": policies, "seed": [0, 1]}):
         clone(learner).set_params(**options).fit(*logged[:3])
     with pytest.raises(NotFittedError):
         fedopl.PolicyLearner().predict(logged[0])
@@ -45,6 +47,6 @@ def test_it_follows_scikit_learns_conventions(logged):
 
 
 def test_bad_parameters_are_refused_when_fitting(logged):
-    learner = fedopl.PolicyLearner(oracle="magic")
-    with pytest.raises(fedopl.OptionError, match="oracle"):
+    learner = fedopl.PolicyLearner(policy="magic")
+    with pytest.raises(fedopl.OptionError, match="policy"):
         learner.fit(*logged[:3])

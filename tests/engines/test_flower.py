@@ -452,7 +452,7 @@ def test_an_exact_study_takes_three_trips(own, clock, tmp_path):
     road = road_to(own, clock)
     server_app(own)(road, context_of(run_config=settings_for(tmp_path)))
     record = fedopl.load_run(tmp_path)
-    assert record.study.oracle == "csoaa-exact"
+    assert record.study.linear.oracle == "csoaa-exact"
     assert len(road.asked) == 3 * len(NAMES)
     assert [(latest.trip, latest.query) for latest in record.rounds] == [
         (0, "Enrol"),

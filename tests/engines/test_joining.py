@@ -43,9 +43,9 @@ def decides(contexts):
 
 OPTIONS = {
     "linear": {},
-    "by rounds": {"oracle": "csoaa-sgd", "plan": fedopl.TrainingPlan(rounds=3)},
+    "by rounds": {"policy": fedopl.Linear(oracle="csoaa-sgd", training={"rounds": 3})},
     "tree": {"policy": "tree"},
-    "finite": {"policy": "finite", "candidates": {"by x1": decides}},
+    "finite": {"policy": fedopl.Finite(candidates={"by x1": decides})},
 }
 each = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
@@ -102,7 +102,7 @@ def test_weight_that_does_not_show_to_help_stays_where_the_rows_are():
 
 
 def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
-    found = fedopl.learn(apart, mixture=mixture.path("client 3"), evaluation_share=0)
+    found = fedopl.learn(apart, mixture=mixture.path("client 3"), evaluation=0)
     folds = found.study.nuisances.folds
     for point in found.search.points:
         assert point.at_target.n_rows == pytest.approx(found.rows["client 3"] / folds, abs=1)
@@ -112,9 +112,9 @@ def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
     ("options", "message"),
     [
         ({"policy": "tree", "mixture": mixture.path("client 1")}, "path is tried with linear"),
-        ({"policy": "tree", "depth": 3, "mixture": "minimax"}, "depth 2 at most"),
+        ({"policy": fedopl.Tree(depth=3), "mixture": "minimax"}, "depth 2 at most"),
         ({"mixture": mixture.path("nobody")}, "nobody"),
-        ({"diagnose": True, "evaluation_share": 0}, "held-out rows"),
+        ({"diagnose": True, "evaluation": 0}, "held-out rows"),
         ({"mixture": "fair"}, "'minimax'"),
     ],
 )
@@ -164,7 +164,7 @@ def test_every_kind_of_policy_can_be_diagnosed(apart, options):
 
 
 def test_trees_that_grow_by_asking_say_what_cannot_be_told(apart):
-    found = fedopl.learn(apart, policy="tree", depth=3, diagnose=True).diagnosis
+    found = fedopl.learn(apart, policy=fedopl.Tree(depth=3), diagnose=True).diagnosis
     assert "depth 1 and 2" in found.unknown["coalitions"]
     assert "depth 1 and 2" in found.unknown["paths"]
     assert found.models is not None

@@ -1,3 +1,4 @@
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +26,7 @@ def true_regret(policy, rng):
 
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"])
 def test_every_oracle_learns_a_good_policy(clients, oracle):
-    run = fedopl.learn(clients, oracle=oracle, nuisances=QUICK)
+    run = fedopl.learn(clients, policy=fedopl.Linear(oracle=oracle), nuisances=QUICK)
     # Always giving the best arm loses 1.2 here.
     assert true_regret(run.policy, np.random.default_rng(0)) < 0.1
     assert run.gains.over(f"everybody gets {run.best_arm}").interval()[0] > 0
@@ -35,13 +36,13 @@ def test_every_oracle_learns_a_good_policy(clients, oracle):
 def test_vowpal_wabbit_is_asked_for_by_name_if_it_is_not_there(clients, monkeypatch):
     monkeypatch.setattr("fedopl.engines.in_process.find_spec", lambda name: None)
     with pytest.raises(fedopl.OptionError, match=r"pip install 'fedopl\[vw\]'"):
-        fedopl.learn(clients, oracle="csoaa-vw")
+        fedopl.learn(clients, policy=fedopl.Linear(oracle="csoaa-vw"))
 
 
 def test_federating_helps_a_small_client(draw):
     clients = {"large": draw(1500, seed=1), "small": draw(30, seed=2)}
-    together = fedopl.learn(clients, nuisances=QUICK, evaluation_share=0)
-    alone = fedopl.learn({"small": clients["small"]}, nuisances=QUICK, evaluation_share=0)
+    together = fedopl.learn(clients, nuisances=QUICK, evaluation=0)
+    alone = fedopl.learn({"small": clients["small"]}, nuisances=QUICK, evaluation=0)
     rng = np.random.default_rng(0)
     assert true_regret(together.policy, rng) < 0.5 * true_regret(alone.policy, rng)
 
@@ -54,15 +55,15 @@ def test_sgd_stays_close_to_the_exact_solver_at_any_scale(draw):
             clients[f"c{seed}"] = fedopl.LoggedData(
                 plain.contexts * scale + 3 * scale, plain.actions, plain.rewards * scale
             )
-        options = {"nuisances": QUICK, "evaluation_share": 0}
+        options = {"nuisances": QUICK, "evaluation": 0}
         exact = fedopl.learn(clients, **options).policy
-        sgd = fedopl.learn(clients, oracle="csoaa-sgd", **options).policy
+        sgd = fedopl.learn(clients, policy=fedopl.Linear(oracle="csoaa-sgd"), **options).policy
         contexts = np.random.default_rng(9).standard_normal((5000, 5)) * scale + 3 * scale
         assert (exact.decide(contexts) == sgd.decide(contexts)).mean() > 0.96
 
 
 def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clients):
-    direct = fedopl.learn(clients, oracle="direct", nuisances=QUICK)
+    direct = fedopl.learn(clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK)
     exact = fedopl.learn(clients, nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
@@ -72,7 +73,9 @@ def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clien
 
 def test_a_subset_of_clients_is_drawn_each_round_by_seed(clients):
     plan = fedopl.TrainingPlan(rounds=8, clients_per_round=2)
-    run = fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK)
+    run = fedopl.learn(
+        clients, policy=fedopl.Linear(oracle="csoaa-sgd", training=plan), nuisances=QUICK
+    )
     asked = [latest.asked for latest in run.rounds if latest.query == "ImprovePolicy"]
     assert {len(names) for names in asked} == {2}
     assert len(set(asked)) > 1
@@ -81,7 +84,9 @@ def test_a_subset_of_clients_is_drawn_each_round_by_seed(clients):
 def test_proximal_steps_stay_closer_to_the_start(clients):
     def steps(proximal):
         plan = fedopl.TrainingPlan(rounds=1, proximal=proximal)
-        run = fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK)
+        run = fedopl.learn(
+            clients, policy=fedopl.Linear(oracle="csoaa-sgd", training=plan), nuisances=QUICK
+        )
         return np.linalg.norm(run.policy.coefficients)
 
     assert steps(10.0) < 0.5 * steps(0.0)
@@ -90,7 +95,9 @@ def test_proximal_steps_stay_closer_to_the_start(clients):
 def test_momentum_goes_on_where_rounds_were_going(clients):
     def policy(momentum):
         plan = fedopl.TrainingPlan(rounds=12, momentum=momentum)
-        return fedopl.learn(clients, oracle="csoaa-sgd", plan=plan, nuisances=QUICK).policy
+        return fedopl.learn(
+            clients, policy=fedopl.Linear(oracle="csoaa-sgd", training=plan), nuisances=QUICK
+        ).policy
 
     assert (policy(0.5).parameters != policy(0.0).parameters).any()
     assert true_regret(policy(0.5), np.random.default_rng(0)) < 0.1
@@ -103,8 +110,9 @@ def test_the_best_of_a_finite_set_is_chosen_with_simultaneous_intervals(clients)
     right = fedopl.LinearPolicy(parameters, first.action_names, first.feature_names)
     run = fedopl.learn(
         clients,
-        policy="finite",
-        candidates={"right": right, "rule": lambda x: (x[:, 0] > 0).astype(int)},
+        policy=fedopl.Finite(
+            candidates={"right": right, "rule": lambda x: (x[:, 0] > 0).astype(int)}
+        ),
         nuisances=QUICK,
     )
     assert run.chosen == "right"
@@ -121,15 +129,16 @@ def test_a_rule_may_win_and_is_then_named(clients):
     slopes = np.random.default_rng(7).standard_normal((3, 5))
     run = fedopl.learn(
         clients,
-        policy="finite",
-        candidates={"rule": lambda x: (np.arange(3) + x @ slopes.T).argmax(axis=1)},
+        policy=fedopl.Finite(
+            candidates={"rule": lambda x: (np.arange(3) + x @ slopes.T).argmax(axis=1)}
+        ),
         nuisances=QUICK,
     )
     assert (run.chosen, run.policy) == ("rule", None)
 
 
 def test_nothing_is_claimed_when_nothing_is_held_out(clients):
-    run = fedopl.learn(clients, evaluation_share=0, nuisances=QUICK)
+    run = fedopl.learn(clients, evaluation=0, nuisances=QUICK)
     assert run.values.rows == run.gains.rows == ()
     assert run.verdict.startswith("No rows were held out")
 
@@ -145,7 +154,9 @@ def test_no_better_than_the_best_arm_is_said_plainly():
 
 @pytest.mark.parametrize(("describe", "last"), [(True, ["Describe"]), (False, [])])
 def test_exchanges_are_four_for_the_exact_oracle_and_one_more_to_describe(clients, describe, last):
-    run = fedopl.learn(clients, nuisances=QUICK, describe=describe)
+    run = fedopl.learn(
+        clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
+    )
     asked = [latest.query for latest in run.rounds]
     assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues", *last]
 
@@ -165,14 +176,20 @@ LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 TRIPS = {
     "exact": ({}, [ENROL, SCORE, END]),
     "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], SCORE, END]),
-    "exact without values": ({"evaluation_share": 0}, [ENROL, SCORE, ["Describe"]]),
-    "exact without descriptions": ({"describe": False}, [ENROL, SCORE, ["EstimateValues"]]),
-    "exact without either": ({"evaluation_share": 0, "describe": False}, [ENROL, SCORE]),
-    "wap": ({"oracle": "wap"}, [ENROL, SCORE, ["SumPairs"], END]),
+    "exact without values": ({"evaluation": 0}, [ENROL, SCORE, ["Describe"]]),
+    "exact without descriptions": (
+        {"evaluation": fedopl.EvaluationPlan(describe=False)},
+        [ENROL, SCORE, ["EstimateValues"]],
+    ),
+    "exact without either": (
+        {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
+        [ENROL, SCORE],
+    ),
+    "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
     "finite": ({"policy": "finite"}, [ENROL, SCORE, ["EstimateValues"], END]),
     **{
         f"{oracle} in {rounds} rounds": (
-            {"oracle": oracle, "plan": fedopl.TrainingPlan(rounds=rounds)},
+            {"policy": fedopl.Linear(oracle=oracle, training=fedopl.TrainingPlan(rounds=rounds))},
             [ENROL, SCORE, *[["ImprovePolicy"]] * rounds, END],
         )
         for oracle in ("csoaa-sgd", "csoaa-vw")
@@ -183,7 +200,9 @@ TRIPS = {
 
 @pytest.mark.parametrize(("options", "trips"), TRIPS.values(), ids=TRIPS)
 def test_what_can_be_asked_together_travels_together(clients, tmp_path, options, trips):
-    run = fedopl.learn(clients, **{"nuisances": QUICK, "journal": tmp_path, **options})
+    run = fedopl.learn(
+        clients, **{"nuisances": QUICK, "running": fedopl.Running(journal=tmp_path), **options}
+    )
     assert trips_of(run) == trips
     assert (
         len(list(tmp_path.glob("trip-*.bin")))
@@ -195,7 +214,7 @@ def test_what_can_be_asked_together_travels_together(clients, tmp_path, options,
 
 
 def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
-    run = fedopl.learn(clients, oracle="direct", nuisances=QUICK)
+    run = fedopl.learn(clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK)
     first, second, *slopes, validation, last = trips_of(run)
     assert (first, second, validation, last) == (ENROL, SCORE, ["EstimateValues"], END)
     assert slopes == [["SlopeOfValue"]] * len(slopes)
@@ -215,7 +234,7 @@ def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):
     clients = {"full": full, "partial": partial}
     for kind, unseen in (("federated", "borrow"), ("federated", "mask"), ("local", "mask")):
         plan = fedopl.NuisancePlan(kind=kind, unseen=unseen, propensity="marginal")
-        run = fedopl.learn(clients, nuisances=plan, evaluation_share=0)
+        run = fedopl.learn(clients, nuisances=plan, evaluation=0)
         assert run.refusals == ()
         assert true_regret(run.policy, np.random.default_rng(0)) < 0.2
     plan = fedopl.NuisancePlan(unseen="refuse", propensity="marginal")
@@ -228,7 +247,7 @@ def test_an_action_nobody_took_is_never_chosen(draw):
     names = [*plain.action_names, "new"]
     data = fedopl.LoggedData(plain.contexts, plain.actions, plain.rewards, action_names=names)
     for oracle in ("csoaa-exact", "csoaa-sgd", "direct"):
-        run = fedopl.learn({"one": data}, nuisances=QUICK, oracle=oracle)
+        run = fedopl.learn({"one": data}, nuisances=QUICK, policy=fedopl.Linear(oracle=oracle))
         assert 3 not in run.policy.decide(plain.contexts)
 
 
@@ -242,9 +261,9 @@ def test_noisy_clients_count_less_by_precision(draw):
         action_names=noisy.action_names,
     )
     clients = {"clean": draw(400, seed=2), "noisy": noisy}
-    options = {"nuisances": QUICK, "evaluation_share": 0}
+    options = {"nuisances": QUICK, "evaluation": 0}
     plain = fedopl.learn(clients, **options)
-    weighed = fedopl.learn(clients, precision="clients", **options)
+    weighed = fedopl.learn(clients, policy=fedopl.Linear(precision="clients"), **options)
     regrets = [true_regret(run.policy, np.random.default_rng(0)) for run in (weighed, plain)]
     assert regrets[0] < 0.5 * regrets[1]
 
@@ -261,7 +280,7 @@ def test_weights_and_groups_are_used(draw):
 
 def test_a_thousand_clients_are_ordinary(draw):
     clients = {f"c{i}": draw(20, seed=i) for i in range(1000)}
-    run = fedopl.learn(clients, nuisances=QUICK, evaluation_share=0)
+    run = fedopl.learn(clients, nuisances=QUICK, evaluation=0)
     assert len(run.mixture) == 1000
     assert true_regret(run.policy, np.random.default_rng(0)) < 0.01
 
@@ -277,7 +296,7 @@ def test_guarded_clients_refuse_what_open_ones_tell(draw):
 
 def test_progress_is_told_after_every_exchange(clients):
     seen = []
-    run = fedopl.learn(clients, nuisances=QUICK, progress=seen.append)
+    run = fedopl.learn(clients, nuisances=QUICK, running=fedopl.Running(progress=seen.append))
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
     assert [told.exchange for told in seen] == [0, 1, 2, 3, 4, 3]  # what a value came to is told
 
@@ -288,30 +307,35 @@ BAD = {
     "not data": ({"a": 3}, {}, fedopl.OptionError, "came int for 'a'"),
     "another oracle": (
         None,
-        {"oracle": "vw"},
+        {"policy": {"kind": "linear", "oracle": "vw"}},
         fedopl.OptionError,
-        "study: oracle: .*'csoaa-exact'",
+        r"study: policy\.linear\.oracle: .*'csoaa-exact'",
     ),
     "another policy": (None, {"policy": "forest"}, fedopl.OptionError, "study: policy"),
     "another rule": (None, {"nuisances": "shared"}, fedopl.OptionError, "nuisance"),
-    "a share of one": (None, {"evaluation_share": 1.0}, fedopl.OptionError, "evaluation_share"),
+    "a share of one": (None, {"evaluation": 1.0}, fedopl.OptionError, "evaluation.share"),
     "other limits": (None, {"limits": "closed"}, fedopl.OptionError, "limits: expected 'open'"),
-    "uneven blocks": (None, {"features": "blocks"}, fedopl.OptionError, "5 features cannot be cut"),
+    "uneven blocks": (
+        None,
+        {"policy": fedopl.Linear(features="blocks")},
+        fedopl.OptionError,
+        "study: policy.features: 5 features cannot be cut",
+    ),
     "blocks in pairs": (
         None,
-        {"features": "blocks", "oracle": "wap"},
+        {"policy": {"kind": "linear", "features": "blocks", "oracle": "wap"}},
         fedopl.OptionError,
-        "cannot be cut|on shared features",
+        "oracle: wap works on shared features",
     ),
     "candidates of a linear policy": (
         None,
-        {"candidates": {"x": lambda x: x}},
+        {"policy": {"kind": "linear", "candidates": {"x": 3}}},
         fedopl.OptionError,
-        "only a finite policy",
+        r"study: policy\.linear\.candidates: ",
     ),
     "a candidate that is neither": (
         None,
-        {"policy": "finite", "candidates": {"x": 3}},
+        {"policy": fedopl.Finite(candidates={"x": 3})},
         fedopl.OptionError,
         "'x' is neither a policy nor a function",
     ),
@@ -351,7 +375,10 @@ def test_sgd_without_tuning_loses_little_more_than_the_exact_solver(scale):
         )
         for oracle in lost:
             run = fedopl.learn(
-                world.all_logged(3000), oracle=oracle, nuisances=QUICK, evaluation_share=0
+                world.all_logged(3000),
+                policy=fedopl.Linear(oracle=oracle),
+                nuisances=QUICK,
+                evaluation=0,
             )
             lost[oracle] += world.regret(run.policy, run.mixture, n_test=20_000)
     assert lost["csoaa-sgd"] < 1.3 * lost["csoaa-exact"]
@@ -407,3 +434,55 @@ def test_tables_read_with_one_schema_make_a_policy_that_decides_on_tables(tmp_pa
         feature_names=clients["south"].feature_names,
     )
     assert fedopl.learn({"north": clients["north"], "south": names}).study.table is None
+
+
+# --- arguments and plans --------------------------------------------------------------------------
+
+MOVED = {
+    "depth": (2, r"depth: give policy=Tree\(depth=2\)"),
+    "thresholds": ("observed", r"thresholds: give policy=Tree\(thresholds='observed'\)"),
+    "tree": (fedopl.Tree(), r"tree: give policy=Tree\("),
+    "features": ("blocks", r"features: give policy=Linear\(features='blocks'\)"),
+    "oracle": ("wap", r"oracle: give policy=Linear\(oracle='wap'\)"),
+    "plan": (fedopl.TrainingPlan(), r"plan: give policy=Linear\(training=\.\.\.\)"),
+    "precision": ("clients", r"precision: give policy=Linear\(precision='clients'\)"),
+    "candidates": ({}, r"candidates: give policy=Finite\(candidates=\.\.\.\)"),
+    "evaluation_share": (0.5, r"evaluation_share: give evaluation=EvaluationPlan\(share=0\.5\)"),
+    "describe": (False, r"describe: give evaluation=EvaluationPlan\(describe=False\)"),
+    "threads": (2, r"threads: give running=Running\(threads=2\)"),
+    "journal": ("folder", r"journal: give running=Running\(journal='folder'\)"),
+    "progress": (print, r"progress: give running=Running\(progress=\.\.\.\)"),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_argument_that_moved_into_a_plan_is_refused_with_its_new_place(clients, name):
+    value, place = MOVED[name]
+    with pytest.raises(fedopl.OptionError, match=place):
+        fedopl.learn(clients, **{name: value})
+    with pytest.raises(fedopl.OptionError, match=place):
+        fedopl.PolicyLearner(**{name: value})
+
+
+def test_an_unknown_argument_is_pythons_own_error(clients):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'seeed'"):
+        fedopl.learn(clients, seeed=3)
+
+
+def test_learn_has_at_most_twelve_arguments_and_the_defaults_of_the_plans(clients):
+    assert len(inspect.signature(fedopl.learn).parameters) <= 12
+    first = clients["north"]
+    study = fedopl.learn(clients).study
+    names = {"actions": first.action_names, "features": first.feature_names}
+    assert study == fedopl.Study(**names)
+    assert study.policy == fedopl.Linear()
+
+
+def test_a_name_or_a_number_stands_for_a_plan(clients):
+    short = {"policy": "tree", "nuisances": "local", "evaluation": 0.5}
+    plans = {
+        "policy": fedopl.Tree(),
+        "nuisances": fedopl.NuisancePlan(kind="local"),
+        "evaluation": fedopl.EvaluationPlan(share=0.5),
+    }
+    assert fedopl.learn(clients, **short).study == fedopl.learn(clients, **plans).study

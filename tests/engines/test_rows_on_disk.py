@@ -73,15 +73,14 @@ OPTIONS = {
     "local": {"nuisances": fedopl.NuisancePlan(propensity="marginal", kind="local")},
     "the paper's models": {"nuisances": fedopl.NuisancePlan(propensity="logistic", outcome="ols")},
     "clipped": {"nuisances": fedopl.NuisancePlan(propensity="marginal", clip=0.3)},
-    "tree": {"policy": "tree", "tree": fedopl.TreePlan(bins=6)},
-    "deep tree": {"policy": "tree", "tree": fedopl.TreePlan(bins=6, depth=3)},
+    "tree": {"policy": fedopl.Tree(bins=6)},
+    "deep tree": {"policy": fedopl.Tree(bins=6, depth=3)},
     "guarded tree": {
-        "policy": "tree",
         # Thresholds from rounded counts would depend on draws that no two kinds of rows share.
-        "tree": fedopl.TreePlan(cuts={"x0": (-0.5, 0.0, 0.5)}, columns=("x0", "level")),
+        "policy": fedopl.Tree(cuts={"x0": (-0.5, 0.0, 0.5)}, columns=("x0", "level")),
         "limits": "guarded",
     },
-    "finite": {"policy": "finite", "candidates": {"by x0": lambda x: (x[:, 0] > 0).astype(int)}},
+    "finite": {"policy": fedopl.Finite(candidates={"by x0": lambda x: (x[:, 0] > 0).astype(int)})},
 }
 ROWS = {"plain": {}, "weighed": {"weight": "weight"}, "grouped": {"group": "person"}}
 
@@ -111,7 +110,13 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
 
 
 @pytest.mark.parametrize(
-    "options", [{"oracle": "csoaa-sgd"}, {"oracle": "wap"}, {"oracle": "direct"}], ids=str
+    "options",
+    [
+        {"policy": fedopl.Linear(oracle="csoaa-sgd")},
+        {"policy": fedopl.Linear(oracle="wap")},
+        {"policy": fedopl.Linear(oracle="direct")},
+    ],
+    ids=str,
 )
 def test_what_needs_rows_in_memory_says_so(both, options):
     _, on_disk = both()
@@ -144,9 +149,9 @@ def test_half_the_digits_give_nearly_the_same(both, tmp_path):
 
 def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypatch):
     _, on_disk = both()
-    once = fedopl.learn(on_disk, journal=tmp_path / "journal")
+    once = fedopl.learn(on_disk, running=fedopl.Running(journal=tmp_path / "journal"))
     monkeypatch.setattr("fedopl.client.scoring.study_scores.aipw_scores", None)
-    again = fedopl.learn(on_disk, journal=tmp_path / "journal")
+    again = fedopl.learn(on_disk, running=fedopl.Running(journal=tmp_path / "journal"))
     assert str(again) == str(once)
 
 

@@ -53,12 +53,16 @@ def finished(how, oracle, folder):
     clients = {name: client_data(turn) for turn, name in enumerate(NAMES)}
     journal = folder / "journal"
     if how == "learn":
-        return fedopl.learn(clients, oracle=oracle, plan=PLAN, nuisances=NUISANCES, journal=journal)
+        return fedopl.learn(
+            clients,
+            policy=fedopl.Linear(oracle=oracle, training=PLAN),
+            nuisances=NUISANCES,
+            running=fedopl.Running(journal=journal),
+        )
     study = fedopl.Study(
         actions=("a0", "a1", "a2"),
         features=("x0", "x1", "x2"),
-        oracle=oracle,
-        plan=PLAN,
+        policy=fedopl.Linear(oracle=oracle, training=PLAN),
         nuisances=NUISANCES,
     )
     doors = {

@@ -20,7 +20,9 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
-from fedopl.study.study import NuisancePlan, Study, TrainingPlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.policy_plans import Linear, TrainingPlan
+from fedopl.study.study import Study
 from trips import Tampered, in_one_message, travelled_with
 
 NAMES = ("east", "north", "south", "west")
@@ -28,12 +30,15 @@ BAD = "south"
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
 
 
-def study_of(**changes):
+PLAN = TrainingPlan(rounds=3, local_steps=4, batch_size=16)
+
+
+def study_of(*, oracle="csoaa-exact", plan=PLAN, **changes):
     options = {
         "actions": ("a0", "a1", "a2"),
         "features": ("x0", "x1", "x2"),
         "nuisances": NuisancePlan(propensity="marginal", outcome="ols", folds=2),
-        "plan": TrainingPlan(rounds=3, local_steps=4, batch_size=16),
+        "policy": Linear(oracle=oracle, training=plan),
     }
     return Study(**{**options, **changes})
 
@@ -202,7 +207,7 @@ TRIP_FAULTS = {
 
 def quick(study):
     """The study without values at its end, for tests of what comes before."""
-    return study.model_copy(update={"evaluation_share": 0.0})
+    return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
 
 
 # A study, and one of its exchanges.
@@ -664,7 +669,7 @@ class Shuffled:
 
 STUDIES = {
     "csoaa-exact": EXACT,
-    "csoaa-exact by precision": study_of(precision="clients"),
+    "csoaa-exact by precision": study_of(policy=fedopl.Linear(precision="clients")),
     "csoaa-exact with local nuisances": study_of(
         nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
     ),

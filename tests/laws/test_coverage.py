@@ -28,7 +28,7 @@ def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy():
     for seed in range(N_RUNS):
         rng = np.random.default_rng(seed)
         clients = {name: logged(rng, size) for name, size in SIZES.items()}
-        run = fedopl.learn(clients, evaluation_share=0.5, mixture="uniform", seed=seed)
+        run = fedopl.learn(clients, evaluation=0.5, mixture="uniform", seed=seed)
         value = means[np.arange(N_TRUTH), run.policy.decide(contexts)].mean()
         arm = means[:, "ab".index(run.best_arm)].mean()
         checks = {

@@ -84,7 +84,7 @@ def test_blocks_are_pooled_least_squares_on_each_actions_own_features(draw):
     study = Study(
         actions=clients["north"].action_names,
         features=clients["north"].feature_names,
-        policy_features="blocks",
+        policy=fedopl.Linear(features="blocks"),
     )
     doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
     record = run_study(study, InProcess(doors))
@@ -138,7 +138,7 @@ def test_resolving_for_another_mixture_is_learning_with_it(draw):
 
 def test_one_client_is_ordinary_policy_learning(draw):
     data = draw(300, known=True)
-    run = fedopl.learn({"all": data}, evaluation_share=0, nuisances="local")
+    run = fedopl.learn({"all": data}, evaluation=0, nuisances="local")
     space = Door("all", data, run.study)._space
     means = space.score_means(space.scored_with(np.empty((0, 3, 6))))
     expected = solve_scores(
@@ -168,13 +168,13 @@ def pooled_tree(record, doors, depth):
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_the_federated_tree_is_the_tree_of_the_pooled_rows(federation, depth):
-    _, doors, record = federation(policy="tree", tree={"depth": depth, "bins": 8})
+    _, doors, record = federation(policy=fedopl.Tree(depth=depth, bins=8))
     assert record.policy.root == pooled_tree(record, doors, depth)
     assert depth_of(record.policy.root) == depth  # so that there was something to compare
 
 
 def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
-    _, doors, record = federation(policy="tree", tree={"bins": 5})
+    _, doors, record = federation(policy=fedopl.Tree(bins=5))
     together, folds, scores = pooled_rows(doors)
     used = ~folds.held_out
     weights = {name: 1 / used.sum() * n for name, n in record.rows.items()}
@@ -199,7 +199,7 @@ def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
 
 
 def test_a_tree_is_grown_again_for_any_mixture_without_asking(federation):
-    clients, _, record = federation(policy="tree", tree={"bins": 8})
+    clients, _, record = federation(policy=fedopl.Tree(bins=8))
     shares = {"north": 0.1, "south": 0.2, "west": 0.7}
     study = record.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
     again = {n: Door(n, clients[n], study, limits=Limits.open()) for n in clients}

@@ -94,7 +94,7 @@ def test_flower_and_in_process_learn_the_same_policy_bit_for_bit(watched, tmp_pa
 
 def test_an_exact_study_takes_three_trips(watched):
     record = fedopl.load_run(watched.out)
-    assert record.study.oracle == "csoaa-exact"
+    assert record.study.linear.oracle == "csoaa-exact"
     assert record.rounds[-1].trip + 1 == 3
     assert len(list((watched.out / "exchanges").iterdir())) == 3
 

@@ -17,7 +17,9 @@ from fedopl.client.door import Door
 from fedopl.policies.saving import policy_json
 from fedopl.results.diagnosis_file import diagnosis_json
 from fedopl.server.federation import run_study
-from fedopl.study.study import NuisancePlan, Study, TrainingPlan
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.policy_plans import Linear, TrainingPlan
+from fedopl.study.study import Study
 from trips import Counted, Tampered, n_trips
 
 NAMES = ("east", "north", "south")
@@ -25,13 +27,15 @@ ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
 SCRIPT = Path(resumable_run.__file__)
 
 
-def study_of(**changes):
+PLAN = TrainingPlan(rounds=3, local_steps=4, batch_size=16)
+
+
+def study_of(*, oracle="csoaa-sgd", plan=PLAN, **changes):
     options = {
         "actions": ("a0", "a1", "a2"),
         "features": ("x0", "x1", "x2"),
         "nuisances": NuisancePlan(propensity="marginal", outcome="ols", folds=2),
-        "plan": TrainingPlan(rounds=3, local_steps=4, batch_size=16),
-        "oracle": "csoaa-sgd",
+        "policy": Linear(oracle=oracle, training=plan),
     }
     return Study(**{**options, **changes})
 
@@ -74,13 +78,13 @@ def trip_files(count):
 STUDIES = {
     **{oracle: study_of(oracle=oracle) for oracle in ORACLES},
     "finite": study_of(policy="finite"),
-    "tree": study_of(policy="tree", oracle="csoaa-exact", tree={"depth": 3, "bins": 8}),
+    "tree": study_of(policy=fedopl.Tree(depth=3, bins=8)),
     "local nuisances": study_of(
         nuisances=NuisancePlan(propensity="marginal", folds=2, kind="local")
     ),
     "minimax": study_of(oracle="csoaa-exact", mixture={"kind": "minimax", "steps": 3}),
     "path": study_of(oracle="csoaa-exact", mixture={"kind": "path", "toward": "north"}),
-    "diagnosed": study_of(oracle="csoaa-exact", diagnose=True),
+    "diagnosed": study_of(oracle="csoaa-exact", joining=True),
 }
 every_study = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 
@@ -183,7 +187,10 @@ def test_a_run_whose_clients_fell_silent_goes_on_once_they_are_back(
 
 def test_a_call_that_lost_its_quorum_goes_on_with_other_limits(draw, tmp_path):
     clients = {name: draw(600, seed=turn) for turn, name in enumerate(NAMES)}
-    options = {"nuisances": NuisancePlan(propensity="marginal"), "journal": tmp_path}
+    options = {
+        "nuisances": NuisancePlan(propensity="marginal"),
+        "running": fedopl.Running(journal=tmp_path),
+    }
     with pytest.raises(FederationError, match="SumScores: 0 of 3 clients"):
         fedopl.learn(clients, limits=Limits(score_queries=0), **options)
     assert list(content_of(tmp_path)) == trip_files(1)

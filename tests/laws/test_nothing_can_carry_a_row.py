@@ -26,7 +26,8 @@ from fedopl.messages.message import Asked, Axis, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed
-from fedopl.study.study import NuisancePlan, Study
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.study import Study
 
 SOURCE = Path(fedopl.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
@@ -168,8 +169,7 @@ def door_to(data, *, rules=None, oracle="wap", **options):
         actions=tuple(f"a{code}" for code in range(3)),
         features=tuple(f"x{column}" for column in range(5)),
         nuisances=NuisancePlan(propensity="marginal"),
-        candidates=tuple(rules or ()),
-        oracle=oracle,
+        policy=fedopl.Finite(candidates=tuple(rules)) if rules else fedopl.Linear(oracle=oracle),
     )
     limits = Limits(minimum_rows=1, minimum_cell=0, parameter_share=10)
     return Door("north", data, study, limits=limits, rules=rules, **options), study
@@ -209,11 +209,11 @@ def learning_queries(study, exchange):
     width = study.n_features + 1
     common = {"study": study.digest, "exchange": exchange}
     start = {**common, "parameters": np.zeros((study.n_actions, width))}
-    if study.oracle == "wap":
+    if study.linear.oracle == "wap":
         return [SumPairs(**common)]
-    if study.oracle == "csoaa-sgd":
+    if study.linear.oracle == "csoaa-sgd":
         return [ImprovePolicy(**start, round=0, centre=np.zeros(width), scale=np.ones(width))]
-    return [SlopeOfValue(**start, temperature=1.0)] if study.oracle == "direct" else []
+    return [SlopeOfValue(**start, temperature=1.0)] if study.linear.oracle == "direct" else []
 
 
 class TalkativeError(Exception):

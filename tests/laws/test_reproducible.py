@@ -14,18 +14,18 @@ from fedopl.server.federation import run_study
 NAMES = ("north", "south", "west")
 PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)
 OPTIONS = [
-    {"oracle": "csoaa-exact"},
-    {"oracle": "csoaa-sgd", "plan": PLAN},
-    {"oracle": "wap"},
-    {"oracle": "direct"},
+    {"policy": fedopl.Linear(oracle="csoaa-exact")},
+    {"policy": fedopl.Linear(oracle="csoaa-sgd", training=PLAN)},
+    {"policy": fedopl.Linear(oracle="wap")},
+    {"policy": fedopl.Linear(oracle="direct")},
     {"nuisances": "local"},
-    {"precision": "clients"},
-    {"policy": "tree", "depth": 2},
-    {"policy": "tree", "depth": 3},
+    {"policy": fedopl.Linear(precision="clients")},
+    {"policy": fedopl.Tree(depth=2)},
+    {"policy": fedopl.Tree(depth=3)},
     {"mixture": "minimax"},
     {"mixture": fedopl.mixture.path("west")},
     {"diagnose": True},
-    {"policy": "tree", "depth": 2, "mixture": "minimax", "diagnose": True},
+    {"policy": fedopl.Tree(depth=2), "mixture": "minimax", "diagnose": True},
 ]
 IDS = [" ".join(str(value) for value in options.values())[:20] for options in OPTIONS]
 
@@ -45,7 +45,7 @@ def test_the_order_of_clients_and_threads_change_nothing(clients, options):
     once = result(fedopl.learn(clients, **options))
     turned = dict(reversed(clients.items()))
     assert result(fedopl.learn(turned, **options)) == once
-    assert result(fedopl.learn(clients, threads=3, **options)) == once
+    assert result(fedopl.learn(clients, running=fedopl.Running(threads=3), **options)) == once
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)

@@ -64,7 +64,7 @@ def uneven(message):
     [(bought, "counts more rows than there are"), (uneven, "two columns divide different rows")],
 )
 def test_heavy_cells_are_rejected_and_not_weighed(run, edit, reason):
-    options = {"policy": "tree", "tree": {"bins": 4}}
+    options = {"policy": fedopl.Tree(bins=4)}
     record = run(edit, **options)
     assert (4, "west", f"rejected: {reason}") in record.refusals
     assert set(record.tree.cells) == {"north", "south"}
@@ -96,7 +96,7 @@ def test_improved_parameters_are_weighed_by_the_mixture_alone(run):
         return message
 
     none = fedopl.mixture.given({"north": 0.5, "south": 0.5, "west": 0.0})
-    options = {"oracle": "csoaa-sgd", "plan": plan, "mixture": none}
+    options = {"policy": fedopl.Linear(oracle="csoaa-sgd", training=plan), "mixture": none}
     assert policy_json(run(pulled, **options).policy) == policy_json(
         run(lambda message: message, **options).policy
     )

@@ -14,7 +14,8 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.study.study import NuisancePlan, Study
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.study import Study
 
 STUDY = Study(
     actions=("a", "b"), features=("x0", "x1"), nuisances=NuisancePlan(folds=2, propensity="known")

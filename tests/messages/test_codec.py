@@ -16,9 +16,10 @@ from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.message import Axis, Message, Query
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.vocabulary import MESSAGES
+from fedopl.study.policy_plans import Finite
 from fedopl.study.study import Study
 
-STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), candidates=("rule",))
+STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), policy=Finite(candidates=("rule",)))
 SIZES = axis_sizes(STUDY)
 ANYTHING = {axis: range(2**32) for axis in Axis}
 HEADER = 8  # magic, version and code

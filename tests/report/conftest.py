@@ -47,7 +47,7 @@ def lower():
 @pytest.fixture(scope="session")
 def finite():
     """The best of two arms, by name."""
-    return fedopl.learn({"north": patients(1)}, policy="finite", candidates={"severe": severe})
+    return fedopl.learn({"north": patients(1)}, policy=fedopl.Finite(candidates={"severe": severe}))
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +58,7 @@ def tree():
         actions=TREE_SCHEMA.actions,
         features=TREE_SCHEMA.feature_names,
         table=TREE_SCHEMA,
-        policy="tree",
-        tree=fedopl.TreePlan(
+        policy=fedopl.Tree(
             minimum_leaf=40,
             split_cost=0.01,
             allowed=(Restriction(column="ward", level="surgery", actions=("home", "clinic")),),
@@ -84,7 +83,7 @@ def deep():
     clients = {
         name: patients(seed, 900, TREE_ACTIONS, TREE_FEATURES) for seed, name in enumerate(names)
     }
-    return fedopl.learn(clients, policy="tree", depth=4)
+    return fedopl.learn(clients, policy=fedopl.Tree(depth=4))
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +113,7 @@ def joined():
     """Three clients that are alike and have few rows to learn from: joining pays for each."""
     world = alike_world(3, n_features=20)
     clients = {name: world.logged(name, 300) for name in world.clients}
-    return fedopl.learn(clients, diagnose=True, evaluation_share=0.7)
+    return fedopl.learn(clients, diagnose=True, evaluation=0.7)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from fedopl.report.sections.joining import joining, joining_parts
 from fedopl.report.sections.mixture_weights import weighing
 from fedopl.results.value_tables import LOCAL
 from fedopl.simulation.worlds import alike_world, outcome_shift
-from fedopl.study.study import Declared
+from fedopl.study.plans import Declared
 
 
 def flat(parts):
@@ -138,7 +138,7 @@ def test_one_client_has_nobody_to_join(finite):
 def test_without_held_out_rows_nothing_is_claimed():
     world = alike_world(2, n_features=2)
     clients = {name: world.logged(name, 80) for name in world.clients}
-    (part,) = joining(fedopl.learn(clients, evaluation_share=0)).parts
+    (part,) = joining(fedopl.learn(clients, evaluation=0)).parts
     assert "nothing is claimed about joining" in part.text
 
 
@@ -287,7 +287,9 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     world = outcome_shift(alike_world(6, n_features=2), 0.5)
     clients = {name: world.logged(name, 120) for name in world.clients}
     quick = fedopl.NuisancePlan(propensity="marginal", folds=2)
-    run = fedopl.learn(clients, diagnose=True, describe=False, nuisances=quick)
+    run = fedopl.learn(
+        clients, diagnose=True, evaluation=fedopl.EvaluationPlan(describe=False), nuisances=quick
+    )
     parts = joining(run).parts
     (folded,) = (p for p in parts if isinstance(p, Folded) and "member by member" in p.summary)
     assert len(folded.parts[0].rows) == 26

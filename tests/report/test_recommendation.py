@@ -6,6 +6,7 @@ from report_runs import with_gains
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.words.numbers import Span, alike, decimal, listed, percent, size
 from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.study.plans import EvaluationPlan
 
 CLEAR, LOSS, UNCLEAR = (0.41, 0.097), (-0.41, 0.097), (0.1, 0.1)
 
@@ -77,7 +78,7 @@ def test_where_less_is_better_values_read_as_they_were_logged(lower):
 
 
 def test_without_held_out_rows_nothing_is_claimed(run):
-    study = run.study.model_copy(update={"evaluation_share": 0.0})
+    study = run.study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
     bare = replace(run, study=study, values=ValueTable(()), gains=GainTable(()))
     found = recommend(bare)
     assert found.sentence.startswith("No recommendation: no rows were held out")

@@ -157,7 +157,9 @@ def test_the_skewness_is_told_with_what_it_means(many, lower):
 
 
 def test_one_client_that_told_next_to_nothing_is_reported_on():
-    alone = fedopl.learn({"north": _two_arms()}, describe=False, evaluation_share=0)
+    alone = fedopl.learn(
+        {"north": _two_arms()}, evaluation=fedopl.EvaluationPlan(share=0, describe=False)
+    )
     text = render(alone)
     assert "they were not asked" in text
     assert "No recommendation" in text

@@ -264,8 +264,8 @@ def test_a_tree_that_ended_early_says_why(deep):
 
 
 def test_one_party_alone_is_said_to_have_tried_its_own_values(deep):
-    plan = fedopl.TreePlan(thresholds="observed")
-    study = deep.study.model_copy(update={"tree": plan})
+    plan = fedopl.Tree(thresholds="observed")
+    study = deep.study.model_copy(update={"policy": plan})
     alone = replace(deep, study=study, tree=None)
     assert "between any two values" in points(alone)[0]
     assert "its own rows" in course(alone).parts[0].text

@@ -118,9 +118,9 @@ minimum_leaf = 20
 allowed = [{ column = "living", level = "alone", actions = ["usual"] }]
 """
     study = read(TREE + plan)
-    assert (study.policy, study.tree.depth, study.tree.minimum_leaf) == ("tree", 3, 20)
-    assert study.tree.cuts == {"age": (40.0, 65.5)}
-    assert study.tree.allowed[0].level == "alone"
+    assert (study.policy.kind, study.policy.depth, study.policy.minimum_leaf) == ("tree", 3, 20)
+    assert study.policy.cuts == {"age": (40.0, 65.5)}
+    assert study.policy.allowed[0].level == "alone"
     assert study.cut_columns == ()  # age is agreed on, severity may not be asked about
 
 

@@ -20,6 +20,8 @@ from fedopl.engines.in_process import InProcess
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import Empirical, given, skewed
+from fedopl.study.plans import EvaluationPlan
+from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
 from fedopl.theory import discrete
 from fedopl.theory.bounds import (
@@ -135,11 +137,9 @@ def learn(world, sizes, seed, mixture=None):
     study = Study(
         actions=data[NAMES[0]].action_names,
         features=("x",),
-        policy="tree",
-        tree={"cuts": {"x": (0.5, 1.5)}},
+        policy=Tree(cuts={"x": (0.5, 1.5)}),
         mixture=mixture or Empirical(),
-        evaluation_share=0,
-        describe=False,
+        evaluation=EvaluationPlan(share=0, describe=False),
     )
     doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
     record = run_study(study, InProcess(doors))

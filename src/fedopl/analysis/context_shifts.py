@@ -52,7 +52,7 @@ class ContextShift:
 
 def why_unknown(statistics: ScoreStatistics) -> str | None:
     """Why contexts cannot be told from the sums, in a sentence; None if they can."""
-    if statistics.study.policy_features == "blocks":
+    if statistics.study.linear.features == "blocks":
         return "Clients told sums of each action's own features, not of all together."
     partial = sorted(name for name, sums in statistics.sums.items() if _whole(sums) is None)
     if partial:

@@ -45,11 +45,11 @@ class Modelled:
 
 def complexity_of(study: Study) -> float:
     """κ(Π) of the study's policy class, at most."""
-    if study.policy == "finite":
+    if study.policy.kind == "finite":
         return finite_entropy_integral(study.n_actions + len(study.candidates))
-    if study.policy == "tree":
+    if study.policy.kind == "tree":
         return tree_entropy_integral(study.tree.depth, len(study.columns), study.n_actions)
-    if study.policy_features == "blocks":
+    if study.linear.features == "blocks":
         return linear_entropy_integral(study.n_features, study.n_actions)
     # What counts for two actions is the difference of their scores.
     n_scores = 1 if study.n_actions == 2 else study.n_actions

@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from fedopl.base.errors import DataError, FedoplError, SchemaError
-from fedopl.base.labels import label_text, unique_names
-from fedopl.base.validation import Checked
+from fedopl.base.errors import FedoplError, SchemaError
+from fedopl.base.labels import label_text, quoted
+from fedopl.base.validation import Checked, PlacedError
 
 Direction = Literal["higher", "lower"]
 MissingRule = Literal["error", "drop", "indicator"]
@@ -39,19 +39,19 @@ class Encoding(Checked):
     )
     missing: MissingRule = Field(
         default="error",
-        description="what to do about missing values: refuse the table, drop the rows, or mark "
-        "missing features in columns of their own",
+        description="missing values: refuse the table, drop the rows, or mark missing features",
     )
 
     @model_validator(mode="after")
     def _names_distinct_features(self) -> Self:
         if not self.numeric and not self.categorical:
-            raise ValueError("numeric, categorical: name at least one feature")
-        _distinct((*self.numeric, *self.categorical), "numeric, categorical")
+            raise PlacedError("numeric, categorical", "name at least one feature", ("numeric",))
+        _distinct((*self.numeric, *self.categorical), "numeric, categorical", ("numeric",))
         for column, levels in self.categorical.items():
-            _distinct(levels, f"categorical '{column}'")
+            subject, place = f"categorical '{column}'", ("categorical", column)
+            _distinct(levels, subject, place)
             if len(levels) < 2:
-                raise ValueError(f"categorical '{column}': name at least two levels")
+                raise PlacedError(subject, "name at least two levels", place)
         return self
 
     @property
@@ -76,36 +76,37 @@ class Schema(Encoding):
     """Which columns hold what; every client of a study reads its table with the same one."""
 
     action: str = Field(description="the column that says what was done")
-    actions: tuple[Label, ...] = Field(description="every action there is, taken here or not")
-    reward: str = Field(description="the column that says what was gained, or lost")
-    direction: Direction = Field(description="whether a higher or a lower reward is better")
+    actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
+    reward: str = Field(description="the column with the outcome, a number")
+    direction: Direction = Field(description="whether a higher or a lower outcome is better")
     propensity: str | dict[Label, str] | None = Field(
         default=None,
-        description="the column with the logged action's propensity, or a column for each action",
+        description="if known: the column with the probability of what was done, "
+        "or one column for each action",
     )
     weight: str | None = Field(default=None, description="the column with row weights")
-    group: str | None = Field(
-        default=None, description="the column that says what rows go together"
-    )
+    group: str | None = Field(default=None, description="the column that says what goes together")
 
     @model_validator(mode="after")
     def _contradicts_nothing(self) -> Self:
-        _distinct(self.actions, "actions")
+        _distinct(self.actions, "actions", ("actions",))
         if len(self.actions) < 2:
-            raise ValueError("actions: a decision needs at least two")
+            raise PlacedError("actions", "a decision needs at least two", ("actions",))
         if isinstance(self.propensity, dict) and set(self.propensity) != set(self.actions):
-            raise ValueError(
-                "propensity: name one column for the logged action, or a column for each of "
+            message = (
+                "name one column for the logged action, or a column for each of "
                 f"{', '.join(self.actions)}"
             )
+            raise PlacedError("propensity", message, ("propensity",))
         single = [c for c in (self.action, self.reward, self.weight, self.group) if c]
-        _distinct((*single, *self.propensity_columns), "roles of columns")
+        _distinct((*single, *self.propensity_columns), "roles of columns", ("action",))
         leaks = {self.action, self.reward} & set(self.feature_columns)
         if leaks:
-            raise ValueError(
-                f"numeric, categorical: {', '.join(sorted(leaks))} is the action or the reward, "
-                "which nobody knows before deciding"
+            message = (
+                f"{', '.join(sorted(leaks))} is the action or the reward, which nobody knows "
+                "before deciding"
             )
+            raise PlacedError("numeric, categorical", message, ("numeric",))
         return self
 
     @property
@@ -140,8 +141,7 @@ class Schema(Encoding):
         return (self.action, *self.categorical, *group)
 
 
-def _distinct(names: tuple[str, ...], what: str) -> None:
-    try:
-        unique_names(names, what)
-    except DataError as error:
-        raise ValueError(str(error)) from None
+def _distinct(names: tuple[str, ...], subject: str, place: tuple[str, ...]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise PlacedError(subject, f"named more than once: {quoted(repeated)}", place)

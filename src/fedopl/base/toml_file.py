@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fedopl.base.errors import OptionError
-from fedopl.base.validation import complaint
+from fedopl.base.validation import in_place
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 Keys = tuple[str, ...]
@@ -76,7 +76,7 @@ class TomlFile:
         return lines.get(known)
 
     def _position(self, mistake: Any) -> int:
-        return self.line_of(mistake["loc"]) or 0
+        return self.line_of(in_place(mistake)[0]) or 0
 
     def _as_written(self, keys: tuple[str | int, ...]) -> str:
         """The keys without the tags of unions, which nobody writes."""
@@ -90,7 +90,7 @@ class TomlFile:
         return ".".join(written)
 
     def _line(self, model: type[BaseModel], mistake: Any) -> str:
-        keys = mistake["loc"]
+        keys, message = in_place(mistake)
         name = self._as_written(keys)
         if mistake["type"] == "extra_forbidden":
             offered = list(_names_at(model, keys[:-1]))
@@ -109,7 +109,7 @@ class TomlFile:
             came = mistake["input"]
             message = f"{name}: came {came!r}; {_nearest(str(came), offered)}"
         else:
-            message = f"{name}: {complaint(mistake)}" if name else complaint(mistake)
+            message = f"{name}: {message}" if name else message
         return self.complaint(keys, message)
 
 

@@ -32,6 +32,27 @@ class Checked(BaseModel, metaclass=_SaysInWords):
     error: ClassVar[type[FedoplError]] = OptionError
 
 
+class PlacedError(ValueError):
+    """A contradiction among settings, with the place of the setting that has to give way.
+
+    A validator raises it. `place` leads from the record that is validated to the setting, so that
+    whoever reads a file can name the line; `subject` is what the setting is called in words.
+    """
+
+    def __init__(self, subject: str, message: str, place: tuple[str, ...]) -> None:
+        super().__init__(f"{subject}: {message}")
+        self.subject, self.message, self.place = subject, message, place
+
+    def within(self, *above: str) -> "PlacedError":
+        """The same of a record that lies in this place of another."""
+        return PlacedError(self.subject, self.message, (*above, *self.place))
+
+
+def same_as(model: type[BaseModel], name: str) -> Any:
+    """A field with the default, the bounds and the description of another model's."""
+    return model.model_fields[name]
+
+
 def in_words(error: ValidationError, what: str) -> str:
     """One line per mistake: the field, what was wrong, and what came."""
     lines = []
@@ -48,3 +69,11 @@ def complaint(mistake: Any) -> str:
     message: str = mistake["msg"].removeprefix("Value error, ")
     says_it = mistake["type"] in ("missing", "value_error")
     return message if says_it else f"{message}, came {mistake['input']!r}"
+
+
+def in_place(mistake: Any) -> tuple[tuple[Any, ...], str]:
+    """The keys from the validated record to what is wrong, and the complaint."""
+    error = mistake.get("ctx", {}).get("error")
+    if isinstance(error, PlacedError):
+        return (*mistake["loc"], *error.place), error.message
+    return mistake["loc"], complaint(mistake)

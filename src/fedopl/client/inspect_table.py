@@ -15,7 +15,8 @@ from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.study.study import Declared, Study
+from fedopl.study.plans import Declared
+from fedopl.study.study import Study
 
 # Rows in memory are all inspected; of rows on disk the first so many.
 MOST_EXAMINED = 200_000

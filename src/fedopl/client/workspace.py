@@ -145,7 +145,7 @@ class Workspace:
     @cached_property
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, where the policy has them."""
-        wanted = self.study.policy_features == "blocks"
+        wanted = self.study.linear.features == "blocks"
         return action_blocks(self._rows.given) if wanted else None
 
     @cached_property
@@ -184,7 +184,7 @@ class Workspace:
             self.unscored_chunks(),
             self.rows_needed,
             self._archive.path(key),
-            described=self.study.describe,
+            described=self.study.evaluation.describe,
         )
         local = np.empty(0)
         if needs_local_policy(self.study):
@@ -310,5 +310,5 @@ class Workspace:
     def vowpal(self, rows: Examples) -> Vowpal:
         """The one Vowpal Wabbit workspace for these examples."""
         if self._vowpal is None or self._vowpal[0] is not rows:
-            self._vowpal = (rows, Vowpal(rows, self.study.plan.rate))
+            self._vowpal = (rows, Vowpal(rows, self.study.linear.training.rate))
         return self._vowpal[1]

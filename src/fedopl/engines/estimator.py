@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn
+from fedopl.engines.moved_options import refuse_moved
 from fedopl.policies.kinds import Policy
 
 
@@ -22,27 +23,17 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        policy: str = "linear",
-        depth: int | None = None,
-        thresholds: str | None = None,
-        tree: object = None,
-        features: str = "shared",
-        oracle: str = "csoaa-exact",
-        plan: object = None,
+        policy: object = "linear",
         nuisances: object = "federated",
-        evaluation_share: float = 0.25,
+        evaluation: object = 0.25,
         action_names: Sequence[object] | None = None,
         seed: int = 0,
+        **moved: object,
     ) -> None:
+        refuse_moved(moved, "PolicyLearner()")
         self.policy = policy
-        self.depth = depth
-        self.thresholds = thresholds
-        self.tree = tree
-        self.features = features
-        self.oracle = oracle
-        self.plan = plan
         self.nuisances = nuisances
-        self.evaluation_share = evaluation_share
+        self.evaluation = evaluation
         self.action_names = action_names
         self.seed = seed
 

@@ -39,7 +39,7 @@ class InProcess:
 
 def check_packages(study: Study) -> None:
     """Refuse a study that needs a package that is not here."""
-    if study.oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
+    if study.linear.oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
         raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
     if study.tree.thresholds == "observed" and find_spec("numba") is None:
         raise OptionError("thresholds: observed ones need numba; pip install 'fedopl[observed]'")

@@ -27,7 +27,7 @@ def decoder_of(study: Study) -> Decoder:
 def axis_sizes(study: Study) -> Sizes:
     """How long each axis may be in this study; every size is agreed, and none depends on rows."""
     n_actions, n_features, folds = study.n_actions, study.n_features, study.nuisances.folds
-    own = n_features // n_actions if study.policy_features == "blocks" else n_features
+    own = n_features // n_actions if study.linear.features == "blocks" else n_features
     most = most_candidates(study)
     exactly = {
         Axis.ACTIONS: n_actions,

@@ -32,7 +32,7 @@ class Recommendation:
 
 def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
-    if not record.study.evaluation_share:
+    if not record.study.evaluation.share:
         return _nothing("no rows were held out")
     if not record.gains.rows:
         return _nothing("no client told values of held-out rows")

@@ -12,7 +12,8 @@ from fedopl.simulation.hieropo import hier_opo
 from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
 from fedopl.simulation.worlds import Decider
 from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
-from fedopl.study.study import NuisancePlan, TrainingPlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.policy_plans import Linear, TrainingPlan
 
 Pipeline = Literal["default", "paper"]
 
@@ -22,8 +23,11 @@ PIPELINES: dict[Pipeline, dict[str, Any]] = {
     "default": {},
     "paper": {
         "nuisances": NuisancePlan(kind="local", outcome="ols", propensity="logistic"),
-        "oracle": "csoaa-sgd",
-        "plan": TrainingPlan(rounds=20, local_steps=10, batch_size=64, average="rounds"),
+        "policy": Linear(
+            features="blocks",
+            oracle="csoaa-sgd",
+            training=TrainingPlan(rounds=20, local_steps=10, batch_size=64, average="rounds"),
+        ),
     },
 }
 ALPHA = 0.2  # the paper's skew toward client 1
@@ -135,12 +139,10 @@ def _learn(
 ) -> Decider:
     run = learn(
         rows,
-        features="blocks",
-        evaluation_share=0,
-        describe=False,
+        evaluation=EvaluationPlan(share=0, describe=False),
         quorum=0.01,
         mixture=mixture,
-        **options,
+        **{"policy": Linear(features="blocks"), **options},
     )
     if run.policy is None:
         raise TypeError("a linear study always ends with a policy")

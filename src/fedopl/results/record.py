@@ -62,7 +62,7 @@ class Record:
         weights = agreed_weights(wanted, self.rows)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
-        if self.study.policy != "linear" or self.study.oracle != "csoaa-exact":
+        if self.study.policy.kind != "linear" or self.study.linear.oracle != "csoaa-exact":
             raise OptionError(
                 "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
                 "1 and 2 on a grid"
@@ -72,7 +72,7 @@ class Record:
     @property
     def verdict(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
-        if not self.study.evaluation_share:
+        if not self.study.evaluation.share:
             return "No rows were held out, so nothing is claimed about the policy's value."
         if not self.gains.rows:
             return "No client told values of held-out rows, so nothing is claimed about them."

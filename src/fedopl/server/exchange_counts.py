@@ -12,9 +12,9 @@ from fedopl.study.study import Study
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most."""
-    diagnosis = diagnosing_exchanges(study, n_clients) if study.diagnose else 0
+    diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = _learning_exchanges(study) + _mixing_exchanges(study, n_clients)
-    described = study.describe + study.values_leaves
+    described = study.evaluation.describe + study.values_leaves
     return exchanges_to_evaluate(study) + learning + described + diagnosis
 
 
@@ -24,7 +24,7 @@ def expected_trips(study: Study, n_clients: int) -> int:
     So do the cells of a tree with scores, where its grid is agreed beforehand.
     """
     together = (study.nuisances.kind == "federated") + (
-        study.describe and study.evaluation_share > 0
+        study.evaluation.describe and study.evaluation.share > 0
     )
     along = study.values_leaves + cells_come_along(study)
     return expected_exchanges(study, n_clients) - together - along
@@ -33,20 +33,20 @@ def expected_trips(study: Study, n_clients: int) -> int:
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + (study.nuisances.kind == "federated")
-    return scoring + (study.evaluation_share > 0)
+    return scoring + (study.evaluation.share > 0)
 
 
 def cells_come_along(study: Study) -> bool:
     """Whether a tree's grid is known before anybody is asked."""
-    return study.policy == "tree" and study.tree.thresholds == "grid" and not study.cut_columns
+    return study.policy.kind == "tree" and study.tree.thresholds == "grid" and not study.cut_columns
 
 
 def _learning_exchanges(study: Study) -> int:
-    if study.policy == "finite":
+    if study.policy.kind == "finite":
         return 1
-    if study.policy == "tree":
+    if study.policy.kind == "tree":
         return _tree_exchanges(study)
-    return ORACLES[study.oracle].exchanges(study)
+    return ORACLES[study.linear.oracle].exchanges(study)
 
 
 def _tree_exchanges(study: Study) -> int:
@@ -61,8 +61,8 @@ def _mixing_exchanges(study: Study, n_clients: int) -> int:
     plan = study.mixture
     if plan.kind == "path":
         # The policy that the path begins with comes in every query.
-        room = len(plan.alphas) if study.policy == "finite" else most_candidates(study) - 1
+        room = len(plan.alphas) if study.policy.kind == "finite" else most_candidates(study) - 1
         return 1 + ceil(len(plan.alphas) / room)
-    if plan.kind == "minimax" and study.policy == "linear":
+    if plan.kind == "minimax" and study.policy.kind == "linear":
         return ceil(n_clients / most_candidates(study)) + plan.steps + 1
     return 0

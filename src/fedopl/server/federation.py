@@ -50,7 +50,7 @@ def run_study(
     `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
     for other rows.
     """
-    if study.diagnose and not study.evaluation_share:
+    if study.joining.diagnose and not study.evaluation.share:
         raise OptionError("diagnose: what joining is worth is told on held-out rows; hold some out")
     alone = _only_if_observed(study, transport, alone)
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
@@ -59,8 +59,8 @@ def run_study(
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
-    record, answers = _finish(conversation, candidates, learned, describe=study.describe)
-    if study.diagnose and answers:
+    record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
+    if study.joining.diagnose and answers:
         found = diagnose(
             conversation, learned.setting, learned.statistics, answers, candidates.names()
         )
@@ -72,7 +72,7 @@ def _only_if_observed(
     study: Study, transport: Transport, alone: Callable[[], Policy] | None
 ) -> Callable[[], Policy] | None:
     """How the party learns alone, where the study says so, and one party it is."""
-    if study.policy != "tree" or study.tree.thresholds == "grid":
+    if study.policy.kind != "tree" or study.tree.thresholds == "grid":
         return None
     if alone is None or len(transport.clients) != 1:
         raise OptionError(
@@ -95,7 +95,7 @@ def evaluate_policies(
     `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
     has a budget of its own, and is for what was learned.
     """
-    if not policies or not study.evaluation_share:
+    if not policies or not study.evaluation.share:
         raise OptionError("policies: expected at least one, and rows held out to value it on")
     for name, policy in policies.items():
         if (fault := misfit(policy, study)) is not None:
@@ -105,7 +105,7 @@ def evaluate_policies(
     compared = Candidates(study, candidates or {})
     for name, policy in policies.items():
         compared.add(name, policy)
-    if study.policy != "finite":
+    if study.policy.kind != "finite":
         compared.add_arm(setting.best_arm)
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)

@@ -54,7 +54,7 @@ class Task:
 
 def learn_policy(task: Task) -> Learned:
     """Learn what the study wants; `candidates` has it afterwards, and the best constant arm."""
-    learned = LEARNERS[task.setting.study.policy](task)
+    learned = LEARNERS[task.setting.study.policy.kind](task)
     if learned.policy and learned.chosen == LEARNED:
         task.candidates.add(LEARNED, learned.policy)
         task.candidates.add_arm(learned.setting.best_arm)
@@ -70,7 +70,7 @@ def _linear(task: Task) -> Learned:
     elif isinstance(plan, Minimax):
         search = climb_linear(setting, conversation, plan)
     setting = _weighed(setting, search)
-    policy = ORACLES[setting.study.oracle].learn(setting, conversation)
+    policy = ORACLES[setting.study.linear.oracle].learn(setting, conversation)
     return Learned(
         setting=setting,
         chosen=LEARNED,

@@ -39,7 +39,7 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
-        if study.policy != "finite":
+        if study.policy.kind != "finite":
             return
         for action in study.actions:
             self.add_arm(action)
@@ -72,7 +72,7 @@ class Candidates:
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any]] = {}
-        if self.study.evaluation_share:
+        if self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION)
         if describe:
             queries["described"] = describing(setting, self._fields([chosen]))
@@ -103,7 +103,7 @@ class Candidates:
             return ValueTable(()), GainTable(())
         names = [*self.names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
-        level = 1 - 0.05 / len(names) if self.study.policy == "finite" else 0.95
+        level = 1 - 0.05 / len(names) if self.study.policy.kind == "finite" else 0.95
         values = value_table(answers, setting.weights, names, level)
         conversation.measure(answers.exchange, value=values.of(chosen).value)
         return values, gain_table(answers, setting.weights, names, chosen)

@@ -1,28 +1,24 @@
 """`study.toml`: what every party agrees on, as people write it."""
 
+import json
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
-from fedopl.base.errors import FedoplError, OptionError
+from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
-from fedopl.base.validation import Checked
+from fedopl.base.validation import Checked, PlacedError, in_place, same_as
 from fedopl.policies.kinds import Policy, load_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.mixture import Empirical, Mixture
-from fedopl.study.study import (
-    Declared,
-    Grants,
-    NuisancePlan,
-    OracleName,
-    PolicyKind,
-    Study,
-    TrainingPlan,
-)
+from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
+from fedopl.study.policy_plans import Linear, OracleName, TrainingPlan
+from fedopl.study.study import Study
 
 
 def _feature(spec: Any) -> Any:
@@ -55,68 +51,49 @@ Feature = Annotated[
 class Outcome(Checked):
     """What came of a decision."""
 
-    column: str = Field(description="the column with the outcome, a number")
-    direction: Direction = Field(description="whether a higher or a lower outcome is better")
+    column: str = same_as(Schema, "reward")
+    direction: Direction = same_as(Schema, "direction")
 
 
 class Action(Checked):
     """What could be done."""
 
-    column: str = Field(description="the column that says what was done")
-    levels: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
-    propensity: str | dict[Label, str] | None = Field(
-        default=None,
-        description="if known: the column with the probability of what was done, "
-        "or one column for each action",
-    )
+    column: str = same_as(Schema, "action")
+    levels: tuple[Label, ...] = same_as(Schema, "actions")
+    propensity: str | dict[Label, str] | None = same_as(Schema, "propensity")
 
 
 class Rows(Checked):
     """What rows are like."""
 
-    missing: MissingRule = Field(
-        default="error",
-        description="missing values: refuse the table, drop the rows, or mark missing features",
-    )
-    weight: str | None = Field(default=None, description="the column with row weights")
-    group: str | None = Field(default=None, description="the column that says what goes together")
+    missing: MissingRule = same_as(Schema, "missing")
+    weight: str | None = same_as(Schema, "weight")
+    group: str | None = same_as(Schema, "group")
 
 
 class PolicySection(Checked):
     """What kind of policy is wanted, and how it is found."""
 
-    kind: PolicyKind = Field(
+    kind: Literal["linear", "tree", "finite"] = Field(
         default="linear", description="linear, tree, or finite: the best of named candidates"
     )
-    features: Literal["shared", "blocks"] = Field(
-        default="shared", description="all features for each action, or equal blocks of them"
-    )
-    oracle: OracleName = Field(default="csoaa-exact", description="how the policy is found")
-    precision: Literal["rows", "clients"] = Field(
-        default="rows", description="clients: those with noisy scores count less"
-    )
+    features: Literal["shared", "blocks"] = same_as(Linear, "features")
+    oracle: OracleName = same_as(Linear, "oracle")
+    precision: Literal["rows", "clients"] = same_as(Linear, "precision")
     candidates: dict[str, str] = Field(
         default_factory=dict, description="finite: saved policies by name, relative to this file"
     )
 
-
-class Evaluation(Checked):
-    """What is said of the policy, and on which rows."""
-
-    share: float = Field(
-        default=0.25, ge=0, le=0.9, description="of rows held out; with 0, no value is claimed"
-    )
-    describe: bool = Field(
-        default=True, description="clients tell how decisions split, and how likely actions were"
-    )
-
-
-class Joining(Checked):
-    """What is asked about clients, so that each can tell whether joining pays."""
-
-    diagnose: bool = Field(
-        default=False, description="clients tell where they differ, and what joining is worth"
-    )
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        linear = Linear.model_validate(self.model_dump(include={"features", "oracle", "precision"}))
+        if self.kind == "tree" and linear.oracle != "csoaa-exact":
+            message = "a tree is searched for; an oracle is for linear policies"
+            raise PlacedError("oracle", message, ("oracle",))
+        if self.kind == "tree" and linear != Linear():
+            message = "a tree has neither blocks of features nor precision"
+            raise PlacedError("policy", message, ("kind",))
+        return self
 
 
 class StudyFile(Checked):
@@ -138,74 +115,85 @@ class StudyFile(Checked):
     plan: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
-    evaluation: Evaluation = Evaluation()
-    joining: Joining = Joining()
+    evaluation: EvaluationPlan = EvaluationPlan()
+    joining: JoiningPlan = JoiningPlan()
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
     )
 
-    @property
+    @model_validator(mode="after")
+    def _is_a_study(self) -> Self:
+        for part, above in (("table", ("table",)), ("study", ())):
+            try:
+                getattr(self, part)
+            except ValidationError as error:
+                raise _in_file(error, above) from None
+        if self.tree != TreePlan() and self.policy.kind != "tree":
+            message = f"the policy is {self.policy.kind}, not a tree"
+            raise PlacedError("tree", message, ("tree",))
+        return self
+
+    @cached_property
     def table(self) -> Schema:
         """What the columns mean."""
-        return Schema(
-            action=self.action.column,
-            actions=self.action.levels,
-            reward=self.outcome.column,
-            direction=self.outcome.direction,
-            numeric=tuple(name for name, levels in self.features.items() if levels is None),
-            categorical={
-                name: levels for name, levels in self.features.items() if levels is not None
-            },
-            propensity=self.action.propensity,
-            weight=self.rows.weight,
-            group=self.rows.group,
-            missing=self.rows.missing,
+        numbers = [name for name, levels in self.features.items() if levels is None]
+        return Schema.model_validate(
+            {
+                "action": self.action.column,
+                "actions": self.action.levels,
+                "reward": self.outcome.column,
+                "direction": self.outcome.direction,
+                "numeric": numbers,
+                "categorical": {n: at for n, at in self.features.items() if at is not None},
+                "propensity": self.action.propensity,
+                **dict(self.rows),
+            }
         )
 
-    @property
+    @cached_property
     def study(self) -> Study:
         """The study that is agreed on, hashed and run."""
-        table = self.table
-        return Study(
-            name=self.name,
-            actions=table.actions,
-            features=table.feature_names,
-            table=table,
-            policy=self.policy.kind,
-            policy_features=self.policy.features,
-            tree=self.tree,
-            candidates=tuple(self.policy.candidates),
-            oracle=self.policy.oracle,
-            plan=self.plan,
-            precision=self.policy.precision,
-            nuisances=self.nuisances,
-            mixture=self.mixture,
-            evaluation_share=self.evaluation.share,
-            describe=self.evaluation.describe,
-            diagnose=self.joining.diagnose,
-            declared=self.declared,
-            requires=self.requires,
-            quorum=self.quorum,
-            seed=self.seed,
-        )
+        sections = self.model_dump(mode="json")
+        flat = {name: sections[name] for name in _SAME_IN_FLAT_FORM} | {
+            "actions": self.table.actions,
+            "features": self.table.feature_names,
+            "table": self.table.model_dump(mode="json"),
+            "policy": self.policy.kind,
+            "policy_features": self.policy.features,
+            "candidates": list(self.policy.candidates),
+            "oracle": self.policy.oracle,
+            "precision": self.policy.precision,
+            "evaluation_share": self.evaluation.share,
+            "describe": self.evaluation.describe,
+            "diagnose": self.joining.diagnose,
+        }
+        return Study.model_validate_json(json.dumps(flat))
 
 
-# Where the file says what a contradiction names first; it is found among the parts together.
-_PLACES: dict[str, tuple[str, ...]] = {
-    "actions": ("action", "levels"),
-    "propensity": ("action", "propensity"),
-    "roles of columns": ("action", "column"),
-    "nuisances.propensity": ("nuisances", "propensity"),
-    "numeric, categorical": ("features",),
-    "policy_features": ("policy", "features"),
-    "oracle": ("policy", "oracle"),
-    "precision": ("policy", "precision"),
-    "policy": ("policy", "kind"),
-    "tree": ("tree",),
-    "tree.cuts": ("tree", "cuts"),
-    "tree.allowed": ("tree", "allowed"),
+_SAME_IN_FLAT_FORM = (
+    *("name", "seed", "quorum", "tree", "plan", "mixture", "nuisances", "declared", "requires"),
+)
+
+# Where the file says what has another place in a study; everything else has the same in both.
+_PLACES = {
+    ("table", "action"): ("action", "column"),
+    ("table", "actions"): ("action", "levels"),
+    ("table", "propensity"): ("action", "propensity"),
+    ("table", "numeric"): ("features",),
+    ("table", "categorical"): ("features",),
+    ("policy", "linear"): ("policy",),
+    ("policy", "tree"): ("tree",),
 }
+
+
+def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
+    """The first contradiction in a study, or in what lies there in it, by the file's own keys."""
+    mistake, *_ = error.errors(include_url=False)
+    place, message = in_place(mistake)
+    place = (*above, *place)
+    keys = (*_PLACES.get(place[:2], place[:2]), *map(str, place[2:]))
+    return PlacedError(".".join(keys), message, keys)
 
 
 def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> None:
@@ -221,11 +209,8 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
     """The study in this file, and its candidates that are saved policies."""
     file = TomlFile.read(Path(path))
     parsed = file.parsed(StudyFile)
-    try:
-        study = parsed.study
-    except FedoplError as error:
-        raise OptionError(_placed(file, str(error))) from None
-    if parsed.policy.candidates and study.policy != "finite":
+    study = parsed.study
+    if parsed.policy.candidates and study.policy.kind != "finite":
         message = 'candidates: only kind = "finite" chooses among candidates'
         raise OptionError(file.complaint(("policy", "candidates"), message))
     candidates = {}
@@ -239,11 +224,3 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
             raise OptionError(file.complaint(("policy", "candidates", name), message))
         candidates[name] = policy
     return study, candidates
-
-
-def _placed(file: TomlFile, message: str) -> str:
-    _, _, text = message.partition(": ")
-    subject = text.partition(": ")[0]
-    column = subject.removeprefix("categorical ").strip("'")
-    place = _PLACES.get(subject, ("features", column))
-    return file.complaint(place, text.replace(subject, ".".join(place), 1))

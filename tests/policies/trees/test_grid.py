@@ -27,8 +27,8 @@ def learned(columns, bins=8, n_clients=2, limits="open", **options):
         for part in range(n_clients)
     }
     assert n_rows == sum(data.n_rows for data in clients.values())
-    plan = fedopl.TreePlan(bins=bins)
-    return fedopl.learn(clients, policy="tree", tree=plan, limits=limits, **options)
+    plan = fedopl.Tree(bins=bins)
+    return fedopl.learn(clients, policy=plan, limits=limits, **options)
 
 
 SHAPES = {
@@ -91,8 +91,8 @@ def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
     clients = {
         "a": fedopl.LoggedData(columns, np.arange(600) % 2, RNG.normal(size=600)),
     }
-    plan = fedopl.TreePlan(cuts={"x0": (-1, 0.25), "x1": (0,)})
-    run = fedopl.learn(clients, policy="tree", tree=plan)
+    plan = fedopl.Tree(cuts={"x0": (-1, 0.25), "x1": (0,)})
+    run = fedopl.learn(clients, policy=plan)
     assert run.tree.grid.cuts == ((-1, 0.25), (0,))
     trips = {r.query: r.trip for r in run.rounds}
     assert "CountBins" not in trips
@@ -106,7 +106,7 @@ def test_columns_that_may_not_be_asked_about_are_not_cut():
     clients = {
         "a": fedopl.LoggedData(RNG.normal(size=(600, 3)), np.arange(600) % 2, RNG.random(600))
     }
-    only = fedopl.learn(clients, policy="tree", tree=fedopl.TreePlan(bins=8, columns=("x1",)))
+    only = fedopl.learn(clients, policy=fedopl.Tree(bins=8, columns=("x1",)))
     assert [len(cuts) for cuts in only.tree.grid.cuts] == [0, 7, 0]
 
 
@@ -128,8 +128,8 @@ def test_a_grid_with_more_cells_than_anybody_could_tell_is_refused():
     options = {"actions": ("a", "b"), "features": features, "policy": "tree"}
     with pytest.raises(OptionError, match=r"tree: its grid has up to 20,384,000 cells.*columns"):
         Study(**options)
-    assert Study(**options, tree={"bins": 8}).most_cells < 10_000_000
-    few = Study(**options, tree={"columns": ("x0", "x7")})
+    assert Study(**options | {"policy": fedopl.Tree(bins=8)}).most_cells < 10_000_000
+    few = Study(**options | {"policy": fedopl.Tree(columns=("x0", "x7"))})
     assert few.most_cells == 33_461  # columns that are not asked about have one bin
 
 
@@ -139,9 +139,9 @@ def test_a_grid_whose_cells_no_message_could_hold_is_refused():
     with pytest.raises(OptionError, match=r"tree: its grid has .* cells in 1 node at .* message"):
         Study(**many)
     few = {**many, "actions": ("a", "b")}
-    assert Study(**few).most_cells == Study(**few, tree={"depth": 4}).most_cells
+    assert Study(**few).most_cells == Study(**few | {"policy": fedopl.Tree(depth=4)}).most_cells
     with pytest.raises(OptionError, match=r"in 8 nodes at once.*depth"):
-        Study(**few, tree={"depth": 5})
+        Study(**few | {"policy": fedopl.Tree(depth=5)})
 
 
 def test_no_rows_between_the_cuts_is_no_threshold():

@@ -10,8 +10,8 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, leaf_positions, nodes_of
-from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.server.federation import run_study
+from fedopl.study.policy_plans import Tree
 
 ACTIONS = ("none", "some", "all")
 
@@ -43,7 +43,7 @@ def value_of(policy, seed=99):
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_what_no_stump_can_see_is_found_at_depth_two(clients, limits):
-    one, two = (fedopl.learn(clients, policy="tree", depth=d, limits=limits) for d in (1, 2))
+    one, two = (fedopl.learn(clients, policy=fedopl.Tree(depth=d), limits=limits) for d in (1, 2))
     assert value_of(one.policy) < 0.1
     assert value_of(two.policy) > 0.45  # of 0.5
     assert {node.column for node in nodes_of(two.policy.root) if isinstance(node, Branch)} == {0, 1}
@@ -51,7 +51,7 @@ def test_what_no_stump_can_see_is_found_at_depth_two(clients, limits):
 
 
 def test_deeper_trees_are_no_worse_on_what_they_were_learned_from(clients):
-    runs = [fedopl.learn(clients, policy="tree", depth=d, evaluation_share=0) for d in (2, 3, 4)]
+    runs = [fedopl.learn(clients, policy=fedopl.Tree(depth=d), evaluation=0) for d in (2, 3, 4)]
     values = [training_value(run, clients) for run in runs]
     assert values == sorted(values)
     assert [run.tree.is_exact for run in runs] == [True, False, False]
@@ -77,7 +77,7 @@ def grown_value(run, data, name):
 
 def test_one_exchange_for_each_level(clients):
     for depth, n_levels in ((1, 1), (2, 1), (3, 2), (4, 3), (5, 4)):
-        run = fedopl.learn(clients, policy="tree", depth=depth)
+        run = fedopl.learn(clients, policy=fedopl.Tree(depth=depth))
         assert [r.query for r in run.rounds].count("SumCells") == n_levels
 
 
@@ -85,8 +85,8 @@ def test_one_exchange_for_each_level(clients):
 
 
 def test_every_leaf_has_as_many_rows_as_it_should(clients):
-    plan = TreePlan(minimum_leaf=500)
-    run = fedopl.learn(clients, policy="tree", tree=plan, evaluation_share=0)
+    plan = Tree(minimum_leaf=500)
+    run = fedopl.learn(clients, policy=plan, evaluation=0)
     contexts = np.vstack([data.contexts for data in clients.values()])
     leaves = leaf_positions(run.policy.root, run.policy.columns, contexts)
     assert len(np.unique(leaves)) > 1
@@ -95,13 +95,11 @@ def test_every_leaf_has_as_many_rows_as_it_should(clients):
 
 def test_no_tree_has_leaves_larger_than_everybody(clients):
     with pytest.raises(FederationError, match=r"no tree keeps to the rules: lower tree\.minimum"):
-        fedopl.learn(clients, policy="tree", tree=TreePlan(minimum_leaf=100_000))
+        fedopl.learn(clients, policy=fedopl.Tree(minimum_leaf=100_000))
 
 
 def test_a_costly_question_is_not_asked(clients):
-    free, dear = (
-        fedopl.learn(clients, policy="tree", tree=TreePlan(split_cost=cost)) for cost in (0, 0.6)
-    )
+    free, dear = (fedopl.learn(clients, policy=fedopl.Tree(split_cost=cost)) for cost in (0, 0.6))
     assert depth_of(free.policy.root) == 2
     assert free.policy.root != dear.policy.root
     assert isinstance(dear.policy.root, Leaf)
@@ -109,10 +107,8 @@ def test_a_costly_question_is_not_asked(clients):
 
 
 def test_a_group_gets_nothing_but_what_it_may_get(clients):
-    plan = TreePlan(
-        allowed=({"column": "x0", "above": 0.5, "actions": ("none",)},), minimum_leaf=10
-    )
-    run = fedopl.learn(clients, policy="tree", tree=plan)
+    plan = Tree(allowed=({"column": "x0", "above": 0.5, "actions": ("none",)},), minimum_leaf=10)
+    run = fedopl.learn(clients, policy=plan)
     rng = np.random.default_rng(5)
     contexts = rng.normal(size=(5000, 3))
     names = run.policy.names(contexts)
@@ -163,8 +159,7 @@ def test_whoever_belongs_to_a_group_gets_what_it_may_get(tmp_path, group, is_mem
         actions=ACTIONS,
         features=data.feature_names,
         table=LABELLED,
-        policy="tree",
-        tree=TreePlan(depth=depth, bins=8, allowed=(group,)),
+        policy=fedopl.Tree(depth=depth, bins=8, allowed=(group,)),
     )
     door = Door("a", data, study, limits=Limits.open())
     policy = run_study(study, InProcess({"a": door})).policy
@@ -189,11 +184,11 @@ def test_groups_that_leave_nothing_to_anybody_are_an_error():
         {"column": "x2", "at_most": 0, "actions": ("all",)},
     )
     with pytest.raises(FederationError, match="no tree keeps to the rules"):
-        fedopl.learn({"a": data}, policy="tree", tree=TreePlan(depth=1, allowed=nobody))
+        fedopl.learn({"a": data}, policy=fedopl.Tree(depth=1, allowed=nobody))
 
 
 def test_only_allowed_columns_are_asked_about(clients):
-    run = fedopl.learn(clients, policy="tree", tree=TreePlan(columns=("x2", "x1")))
+    run = fedopl.learn(clients, policy=fedopl.Tree(columns=("x2", "x1")))
     asked = {node.column for node in nodes_of(run.policy.root) if isinstance(node, Branch)}
     assert asked <= {1, 2}
 
@@ -236,7 +231,7 @@ def test_weights_count():
     weighted = fedopl.LoggedData(
         data.contexts, data.actions, data.rewards, action_names=ACTIONS, weights=twice
     )
-    run = fedopl.learn({"a": weighted}, policy="tree", evaluation_share=0)
+    run = fedopl.learn({"a": weighted}, policy="tree", evaluation=0)
     (cells,) = run.tree.cells.values()
     line = run.tree.grid.line(cells, 0)
     assert line[:, 0].sum() == 800
@@ -251,13 +246,13 @@ def test_weights_count():
 def test_one_party_may_try_every_threshold_it_observed(clients):
     pytest.importorskip("numba")
     alone = {"north": clients["north"]}
-    run = fedopl.learn(alone, policy="tree", thresholds="observed")
+    run = fedopl.learn(alone, policy=fedopl.Tree(thresholds="observed"))
     assert value_of(run.policy) > 0.45
     assert run.tree is None
     assert not {"CountBins", "SumCells"} & {r.query for r in run.rounds}
     assert len(run.leaves) == 3 * len(run.policy.leaves())
     finer = training_score(run.policy, clients["north"])
-    on_grid = fedopl.learn(alone, policy="tree", depth=2)
+    on_grid = fedopl.learn(alone, policy=fedopl.Tree(depth=2))
     assert finer >= training_score(on_grid.policy, clients["north"]) - 0.02
 
 
@@ -269,16 +264,16 @@ def training_score(policy, data):
 def test_several_parties_may_not(clients):
     pytest.importorskip("numba")
     with pytest.raises(OptionError, match="observed ones are somebody's values"):
-        fedopl.learn(clients, policy="tree", thresholds="observed")
+        fedopl.learn(clients, policy=fedopl.Tree(thresholds="observed"))
 
 
 def test_the_estimator_learns_trees(clients):
     data = clients["north"]
-    learner = fedopl.PolicyLearner(policy="tree", depth=2, nuisances="local")
+    learner = fedopl.PolicyLearner(policy=fedopl.Tree(depth=2), nuisances="local")
     learner.fit(data.contexts, np.array(ACTIONS)[data.actions], data.rewards)
     assert isinstance(learner.policy_, fedopl.TreePolicy)
     assert set(learner.predict(data.contexts)) <= set(ACTIONS)
-    assert learner.get_params()["depth"] == 2
+    assert learner.get_params()["policy"].depth == 2
 
 
 def test_scores_at_hand_can_be_searched_directly():
@@ -286,7 +281,7 @@ def test_scores_at_hand_can_be_searched_directly():
     contexts = rng.normal(size=(2000, 4))
     right = np.where(contexts[:, 1] > 0.3, 1.0, -1.0)
     scores = np.column_stack([np.zeros(2000), right + rng.normal(size=2000)])
-    policy = fedopl.search_tree(contexts, scores, TreePlan(depth=1, bins=64))
+    policy = fedopl.search_tree(contexts, scores, Tree(depth=1, bins=64))
     assert policy.root.column == 1
     assert policy.root.cut == pytest.approx(0.3, abs=0.05)
     assert (policy.root.yes, policy.root.no) == (Leaf(0), Leaf(1))
@@ -299,7 +294,7 @@ def test_rows_without_any_score_do_not_move_a_threshold(thresholds):
     pytest.importorskip("numba")
     rng = np.random.default_rng(0)
     contexts, scores = rng.normal(size=(300, 2)), rng.normal(size=(300, 2))
-    plan = TreePlan(depth=1, bins=4, thresholds=thresholds)
+    plan = Tree(depth=1, bins=4, thresholds=thresholds)
     alone = fedopl.search_tree(contexts, scores, plan, refine=False)
     more = np.concatenate([contexts, np.full((500, 2), 9.0)])
     unknown = np.concatenate([scores, np.full((500, 2), np.nan)])
@@ -308,17 +303,17 @@ def test_rows_without_any_score_do_not_move_a_threshold(thresholds):
 
 NOT_SEARCHED = {
     "names": ({"feature_names": ["a"]}, "expected one for each column"),
-    "a column": ({"plan": TreePlan(columns=("nope",))}, "there is no column 'nope'"),
-    "cuts": ({"plan": TreePlan(cuts={"nope": (1,)})}, "there is no column 'nope'"),
+    "a column": ({"plan": Tree(columns=("nope",))}, "there is no column 'nope'"),
+    "cuts": ({"plan": Tree(cuts={"nope": (1,)})}, "there is no column 'nope'"),
     "a group": (
-        {"plan": TreePlan(allowed=({"column": "nope", "above": 1, "actions": ("0",)},))},
+        {"plan": Tree(allowed=({"column": "nope", "above": 1, "actions": ("0",)},))},
         "tree.allowed: there is no column 'nope'",
     ),
     "actions": (
-        {"plan": TreePlan(allowed=({"column": "x0", "above": 1, "actions": ("9",)},))},
+        {"plan": Tree(allowed=({"column": "x0", "above": 1, "actions": ("9",)},))},
         "'9' are not actions",
     ),
-    "leaves": ({"plan": TreePlan(minimum_leaf=999)}, "no tree keeps to the rules"),
+    "leaves": ({"plan": Tree(minimum_leaf=999)}, "no tree keeps to the rules"),
     "weights": ({"weights": [-1.0] * 50}, "weights"),
     "fewer weights": ({"weights": [1.0]}, "weights: expected 50 rows"),
     "scores": ({"scores": np.full((50, 2), np.nan)}, "expected rows with a feature and a score"),
@@ -347,12 +342,12 @@ def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth()
         cuts = [node.cut for node in nodes_of(policy.root) if isinstance(node, Branch)]
         return cuts, scores[np.arange(5000), policy.decide(contexts)].sum()
 
-    _, worth_less = cuts_and_value(plan=TreePlan(bins=8), refine=False)
-    finer, worth_more = cuts_and_value(plan=TreePlan(bins=8))
+    _, worth_less = cuts_and_value(plan=Tree(bins=8), refine=False)
+    finer, worth_more = cuts_and_value(plan=Tree(bins=8))
     assert worth_more > 1.02 * worth_less
     for cut in finer:
         assert min(abs(cut - 0.337), abs(cut + 0.212)) < 0.02
-    named = TreePlan(cuts={"x0": (0.0, 0.3), "x1": (0.0,), "x2": (-0.2, 0.5)})
+    named = Tree(cuts={"x0": (0.0, 0.3), "x1": (0.0,), "x2": (-0.2, 0.5)})
     assert cuts_and_value(plan=named) == cuts_and_value(plan=named, refine=False)
     assert set(cuts_and_value(plan=named)[0]) == {0.3, -0.2}
 
@@ -400,29 +395,27 @@ def test_a_saved_run_comes_back_with_its_tree_its_leaves_and_any_mixture(clients
 
 
 def test_a_deep_tree_cannot_be_grown_again_without_asking(clients):
-    run = fedopl.learn(clients, policy="tree", depth=3)
+    run = fedopl.learn(clients, policy=fedopl.Tree(depth=3))
     with pytest.raises(OptionError, match="trees of depth 1 and 2 on a grid"):
         run.resolve("uniform")
 
 
 def test_trees_can_be_candidates(clients):
     tree = fedopl.learn(clients, policy="tree", seed=4).policy
-    run = fedopl.learn(clients, policy="finite", candidates={"the tree": tree})
+    run = fedopl.learn(clients, policy=fedopl.Finite(candidates={"the tree": tree}))
     assert run.chosen == "the tree"
     assert run.policy.root == tree.root
 
 
 def test_a_tree_is_for_a_tree_policy(clients):
-    for options in ({"depth": 2}, {"thresholds": "grid"}, {"tree": TreePlan()}):
-        (name,) = options
-        with pytest.raises(OptionError, match=f"{name}: only a tree has it, .* is 'linear'"):
-            fedopl.learn(clients, **options)
-    with pytest.raises(FedoplError, match="a tree is searched for"):
-        fedopl.learn(clients, policy="tree", oracle="csoaa-sgd")
-    with pytest.raises(FedoplError, match="neither blocks of features nor precision"):
-        fedopl.learn(clients, policy="tree", features="blocks")
+    for name in ("depth", "thresholds", "bins"):
+        with pytest.raises(OptionError, match=rf"study: policy\.linear\.{name}: Extra inputs"):
+            fedopl.learn(clients, policy={"kind": "linear", name: 2})
+    for name in ("oracle", "features", "precision"):
+        with pytest.raises(OptionError, match=rf"study: policy\.tree\.{name}: Extra inputs"):
+            fedopl.learn(clients, policy={"kind": "tree", name: "x"})
     with pytest.raises(FedoplError, match="depth"):
-        fedopl.learn(clients, policy="tree", depth=0)
+        fedopl.learn(clients, policy=fedopl.Tree(depth=0))
 
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
@@ -433,10 +426,8 @@ def test_what_all_actions_have_in_common_does_not_matter(clients, limits):
         for name, d in clients.items()
     }
     cuts = tuple(np.linspace(-2, 2, 17))  # agreed: counts are rounded by chance, row by row
-    plan = TreePlan(cuts={"x0": cuts, "x1": cuts, "x2": cuts})
-    plain, moved = (
-        fedopl.learn(rows, policy="tree", tree=plan, limits=limits) for rows in (clients, raised)
-    )
+    plan = Tree(cuts={"x0": cuts, "x1": cuts, "x2": cuts})
+    plain, moved = (fedopl.learn(rows, policy=plan, limits=limits) for rows in (clients, raised))
     assert moved.policy.root == plain.policy.root
     assert moved.tree.lost == plain.tree.lost
 
@@ -460,9 +451,9 @@ def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
 
 
 def test_a_level_that_nobody_tells_ends_the_tree_with_what_was_seen_ahead(clients):
-    plan = TreePlan(depth=3, bins=8)
-    short = fedopl.learn(clients, policy="tree", tree=plan, limits=Limits(cell_queries=1))
-    exact = fedopl.learn(clients, policy="tree", tree=plan, depth=2, limits=Limits())
+    plan = Tree(depth=3, bins=8)
+    short = fedopl.learn(clients, policy=plan, limits=Limits(cell_queries=1))
+    exact = fedopl.learn(clients, policy=plan.model_copy(update={"depth": 2}), limits=Limits())
     assert short.policy.root == exact.policy.root
     assert {why for _, _, why in short.refusals} == {"BUDGET_SPENT"}
     assert len(short.refusals) == len(clients)

@@ -215,7 +215,7 @@ def test_classifiers_are_plain():
 
 
 def test_without_rows_set_apart_there_is_a_classifier_and_no_bound():
-    study = study_of(TRIO, evaluation_share=0.0)
+    study = study_of(TRIO, evaluation=0.0)
     found = of_one(talk(TRIO, 400, study=study), TRIO.clients[0], equally(TRIO))
     assert found.converged
     assert found.total_variation is found.standard_error is None

@@ -9,7 +9,6 @@ import fedopl
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.messages.message import RowSplit as Rows
-from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LOCAL
@@ -32,7 +31,9 @@ def compared(joined, **options):
 
 def learned_again(joined, members, **options):
     data = {name: joined.data[name] for name in members}
-    return fedopl.learn(data, nuisances="local", describe=False, **options)
+    return fedopl.learn(
+        data, nuisances="local", evaluation=fedopl.EvaluationPlan(describe=False), **options
+    )
 
 
 def test_linear_coalitions_are_retrained_from_scratch(join):
@@ -51,10 +52,10 @@ def test_linear_coalitions_are_retrained_from_scratch(join):
 
 
 def test_coalitions_of_trees_are_retrained_from_scratch_and_count_only_their_own_rows(join):
-    joined = join(WORLD, SIZES, policy="tree", tree=PLAN, **LOCALLY)
+    joined = join(WORLD, SIZES, policy=fedopl.Tree(**PLAN), **LOCALLY)
     found = compared(joined)
     for members, coalition in found.found.items():
-        again = learned_again(joined, members, policy="tree", tree=TreePlan(**PLAN))
+        again = learned_again(joined, members, policy=fedopl.Tree(**PLAN))
         assert solve_for(joined.statistics, coalition.weights).root == again.policy.root
         for name in members:
             gain = again.gains.over(LOCAL, name)
@@ -145,7 +146,7 @@ def test_a_coalition_is_stable_if_nobody_prefers_to_leave():
 
 
 def test_alike_clients_stay_together_and_odd_ones_leave(join):
-    alike = compared(join(alike_world(3), (400, 400, 400), evaluation_share=0.9, **LOCALLY))
+    alike = compared(join(alike_world(3), (400, 400, 400), evaluation=0.9, **LOCALLY))
     assert len(alike.stable) == 4
     assert alike.stable[0] is alike.grand
     world = outcome_shift(alike_world(3), 2.0)
@@ -189,6 +190,6 @@ def test_what_cannot_be_compared_is_refused(join):
 
     with pytest.raises(FederationError, match="client 2"):
         compared(joined, ask=silent)
-    deep = join(WORLD, SIZES, policy="tree", tree={**PLAN, "depth": 3}, **LOCALLY)
+    deep = join(WORLD, SIZES, policy=fedopl.Tree(**PLAN, depth=3), **LOCALLY)
     with pytest.raises(OptionError, match="depth 1 and 2"):
         compared(deep)

@@ -14,6 +14,7 @@ from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import action_missing, alike_world, confounded, outcome_shift
+from fedopl.study.policy_plans import Linear, Tree
 
 SIGNED = {"client 1": 0.8, "client 2": -0.5, "client 3": -0.3}
 SIZES = (300, 200, 120)
@@ -37,7 +38,7 @@ def brute_force_linear(joined, signed, columns=None):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"precision": "clients"}, {"nuisances": {"kind": "local"}}]
+    "options", [{}, {"policy": Linear(precision="clients")}, {"nuisances": {"kind": "local"}}]
 )
 def test_a_signed_policy_is_least_squares_with_signed_targets_on_pooled_rows(join, options):
     joined = join(outcome_shift(alike_world()), SIZES, **options)
@@ -57,7 +58,7 @@ def test_row_weights_and_blocks_are_as_in_learning(join, draw):
     expected = brute_force_linear(joined, SIGNED)
     found = joined.statistics.solve_contrast(SIGNED)
     np.testing.assert_allclose(found.parameters, expected, rtol=1e-9, atol=1e-9)
-    joined = join(data, policy_features="blocks")
+    joined = join(data, policy=Linear(features="blocks"))
     blocks = [np.arange(2 * action, 2 * action + 2) for action in range(3)]
     expected = brute_force_linear(joined, SIGNED, blocks)
     found = joined.statistics.solve_contrast(SIGNED)
@@ -109,7 +110,7 @@ def best_contrast(joined, signed, actions):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_signed_tree_is_the_best_of_all_trees(join, sign):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS, "split_cost": 10.0})
+    joined = join(world, SIZES, policy=Tree(cuts=CUTS, split_cost=10.0))
     signed = {name: sign * weight for name, weight in SIGNED.items()}
     found = joined.statistics.solve_contrast(signed)
     value = sum(weight * joined.value(name, found) for name, weight in signed.items())
@@ -118,7 +119,7 @@ def test_a_signed_tree_is_the_best_of_all_trees(join, sign):
 
 
 def test_a_signed_tree_keeps_to_actions_that_everybody_has_scores_for(join):
-    joined = masked(join, policy="tree", tree={"cuts": CUTS})
+    joined = masked(join, policy=Tree(cuts=CUTS))
     found = joined.statistics.solve_contrast(SIGNED)
     assert not any(leaf.action == 0 for leaf in found.leaves())
     value = sum(weight * joined.value(name, found) for name, weight in SIGNED.items())
@@ -129,7 +130,7 @@ def test_signed_trees_where_clients_lack_different_actions(join):
     world = outcome_shift(alike_world(n_features=3, n_actions=4), 1.0)
     world = action_missing(action_missing(world, "client 2", "a1"), "client 1", "a2")
     nuisances = {"kind": "local", "unseen": "mask"}
-    for options in ({}, {"policy": "tree", "tree": {"cuts": CUTS}}):
+    for options in ({}, {"policy": Tree(cuts=CUTS)}):
         joined = join(world, SIZES, nuisances=nuisances, **options)
         for signed in (SIGNED, {name: -sign for name, sign in SIGNED.items()}):
             found = joined.statistics.solve_contrast(signed)
@@ -144,7 +145,7 @@ def test_signed_trees_where_clients_lack_different_actions(join):
 
 def test_a_deeper_study_still_has_contrasts_of_depth_two(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS, "depth": 3})
+    joined = join(world, SIZES, policy=Tree(cuts=CUTS, depth=3))
     found = joined.statistics.solve_contrast(SIGNED)
     value = sum(weight * joined.value(name, found) for name, weight in SIGNED.items())
     assert value == pytest.approx(best_contrast(joined, SIGNED, range(3)), abs=1e-9)
@@ -309,7 +310,7 @@ def test_nothing_is_claimed_where_the_held_out_rows_say_the_contrary(join):
 
 def test_trees_show_discrepancies_too_and_who_is_all_of_the_mixture_has_none(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, (900, 700, 500), policy="tree", tree={"cuts": CUTS})
+    joined = join(world, (900, 700, 500), policy=Tree(cuts=CUTS))
     found = measure_discrepancies(joined.statistics, joined.weights, ValueQueries(joined.ask(), 5))
     assert all(one.is_sure for one in found.values())
     alone = {"client 1": 1.0, "client 2": 0.0, "client 3": 0.0}

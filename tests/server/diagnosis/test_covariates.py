@@ -117,7 +117,7 @@ def test_units_of_features_make_no_difference():
 
 
 def test_what_cannot_be_told_is_said(join):
-    blocks = join(alike_world(n_features=6), SIZES, policy_features="blocks")
+    blocks = join(alike_world(n_features=6), SIZES, policy=fedopl.Linear(features="blocks"))
     assert "own features" in why_unknown(blocks.statistics)
     with pytest.raises(OptionError, match="own features"):
         context_moments(blocks.statistics)

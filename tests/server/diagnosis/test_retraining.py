@@ -5,7 +5,6 @@ import pytest
 
 import fedopl
 from fedopl.messages.message import RowSplit as Rows
-from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
@@ -14,21 +13,21 @@ from fedopl.simulation.worlds import alike_world, outcome_shift
 
 SIZES = (300, 220, 160, 120, 90)
 WORLD = outcome_shift(alike_world(5, n_features=3), 0.7)
-PLAN = {"cuts": {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}}
+TREE = fedopl.Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})
 
 
 def compared_and_again(join, kind, nuisances, sizes=SIZES):
     """Every coalition as compared, and as `learn` finds it with its members alone."""
-    options = {"policy": "tree", "tree": PLAN} if kind == "tree" else {}
+    options = {"policy": TREE} if kind == "tree" else {}
     joined = join(WORLD, sizes, nuisances={"kind": nuisances}, **options)
     found = compare_coalitions(
         joined.statistics, joined.record.rows, ValueQueries(joined.ask(), joined.most)
     )
-    if kind == "tree":
-        options["tree"] = TreePlan(**PLAN)
     for members, coalition in found.found.items():
         data = {name: joined.data[name] for name in members}
-        again = fedopl.learn(data, nuisances=nuisances, describe=False, **options)
+        again = fedopl.learn(
+            data, nuisances=nuisances, evaluation=fedopl.EvaluationPlan(describe=False), **options
+        )
         yield joined, coalition, again
 
 

@@ -24,7 +24,8 @@ from fedopl.simulation.worlds import (
     outcome_shift,
     propensity_shift,
 )
-from fedopl.study.study import NuisancePlan, Study
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.study import Study
 from fedopl.theory import discrete
 from fedopl.theory.bounds import shift_bound
 from trips import Edited
@@ -34,7 +35,7 @@ TRIO = alike_world(3, seed=1)
 
 
 def study_of(world, propensity="logistic", **changes):
-    options = {"nuisances": NuisancePlan(propensity=propensity), "diagnose": True, **changes}
+    options = {"nuisances": NuisancePlan(propensity=propensity), "joining": True, **changes}
     return Study(actions=world.action_names, features=world.feature_names, **options)
 
 

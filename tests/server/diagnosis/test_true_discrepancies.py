@@ -11,11 +11,9 @@ from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
+from fedopl.study.policy_plans import Tree
 
-TREES = {
-    "policy": "tree",
-    "tree": {"cuts": {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}},
-}
+TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}
 SIZES = (800, 600, 400)
 DRAWS = 60
 # Of the supremum of the gap, summed over clients and draws.

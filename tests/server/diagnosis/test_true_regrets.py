@@ -21,6 +21,7 @@ from fedopl.simulation.worlds import (
     propensity_shift,
 )
 from fedopl.study.mixture import skewed
+from fedopl.study.policy_plans import Tree
 from fedopl.theory.bounds import (
     UniversalConstants,
     chi_squared_local_regret_bound,
@@ -34,7 +35,7 @@ from fedopl.theory.skew import row_weights, skewness
 from fedopl.theory.variances import envelope_second_moment, envelope_variance
 
 CUTS = {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}
-TREES = {"policy": "tree", "tree": {"cuts": CUTS}}
+TREES = {"policy": Tree(cuts=CUTS)}
 HALF = 3 + 9 * 3 * 2  # below a first question: three leaves, or nine questions and two of them
 KAPPA = finite_entropy_integral(3 + 9 * HALF**2)
 DELTA = 0.05
@@ -84,7 +85,7 @@ def test_theorem_one_holds_for_trees(join):
     for draw in range(15):
         for make in (alike, other_rewards, all_shifts):
             world = make(draw)
-            joined = join(world, SIZES, draw, evaluation_share=0, **TREES)
+            joined = join(world, SIZES, draw, evaluation=0, **TREES)
             truth, rows = true_trees(world, joined.statistics), joined.record.rows
             scores, codes = of_all_clients(joined)
             moment = max(envelope_second_moment(scores[codes == c]) for c in range(3))
@@ -134,7 +135,7 @@ def test_theorem_two_holds_for_trees(join):
     for draw in range(12):
         for make in (other_rewards, all_shifts):
             world = make(draw)
-            joined = join(world, SIZES, draw, evaluation_share=0, **TREES)
+            joined = join(world, SIZES, draw, evaluation=0, **TREES)
             truth, policy = true_trees(world, joined.statistics), joined.record.policy
             moment = max(envelope_second_moment(joined.rows(name)[1]) for name in world.clients)
             overall = truth.regret(policy, joined.weights)

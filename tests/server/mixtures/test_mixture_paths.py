@@ -18,6 +18,7 @@ from fedopl.server.mixtures.minimax import (
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import action_missing, alike_world, outcome_shift
+from fedopl.study.policy_plans import Tree
 from fedopl.theory.skew import effective_sample_size, skewness
 
 SIZES = (300, 200, 120)
@@ -72,7 +73,7 @@ def test_values_on_a_path_are_those_of_the_rows_and_paired(join, most):
 
 
 def test_a_path_says_whether_the_data_tell_mixtures_apart(join):
-    tree = {"policy": "tree", "tree": {"cuts": CUTS}}
+    tree = {"policy": Tree(cuts=CUTS)}
     alike = path_of(join(alike_world(), (400, 400, 400), draw=1))
     assert alike.cannot_tell
     assert "cannot tell" in alike.verdict
@@ -113,7 +114,7 @@ def random_root(rng):
 
 def test_a_tree_is_valued_from_cells_as_on_rows(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS})
+    joined = join(world, SIZES, policy=Tree(cuts=CUTS))
     found, rng = joined.statistics, np.random.default_rng(0)
     for _ in range(60):
         root = random_root(rng)
@@ -150,7 +151,7 @@ def test_a_tree_that_asks_about_levels_is_valued_from_cells_too():
 def test_rows_without_a_score_are_left_out_of_a_trees_value(join):
     world = action_missing(alike_world(n_features=3), "client 2", "a1")
     nuisances = {"kind": "local", "unseen": "mask"}
-    joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS}, nuisances=nuisances)
+    joined = join(world, SIZES, policy=Tree(cuts=CUTS), nuisances=nuisances)
     root = Branch(0, 0.0, Leaf(0), Leaf(1))
     x, scores, _ = joined.rows("client 2")
     cells = joined.statistics.cells["client 2"]
@@ -161,7 +162,7 @@ def test_rows_without_a_score_are_left_out_of_a_trees_value(join):
 
 def test_regrets_at_hand_are_against_each_clients_best_tree(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, SIZES, policy="tree", tree={"cuts": CUTS})
+    joined = join(world, SIZES, policy=Tree(cuts=CUTS))
     regrets = regrets_at_hand(joined.statistics)
     for name in joined.doors:
         best = solve_for(joined.statistics, {name: 1.0})
@@ -227,7 +228,7 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
 
 def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
-    joined = join(world, (400, 100, 100), policy="tree", tree={"cuts": CUTS})
+    joined = join(world, (400, 100, 100), policy=Tree(cuts=CUTS))
     regrets = regrets_at_hand(joined.statistics)
     found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=300))
     assert found.converged
@@ -247,7 +248,7 @@ def worst_regret(world, policy):
 
 @pytest.mark.parametrize("policy", ["linear", "tree"])
 def test_minimax_weights_lower_the_true_worst_regret(join, policy):
-    options = {"policy": "tree", "tree": {"cuts": CUTS}} if policy == "tree" else {}
+    options = {"policy": Tree(cuts=CUTS)} if policy == "tree" else {}
     lowered = []
     for draw in range(20):
         world = outcome_shift(alike_world(n_features=3, seed=draw), 1.0)

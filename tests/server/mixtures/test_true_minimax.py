@@ -16,11 +16,9 @@ from fedopl.server.mixtures.minimax import (
 )
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
+from fedopl.study.policy_plans import Tree
 
-TREES = {
-    "policy": "tree",
-    "tree": {"cuts": {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}},
-}
+TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}
 SIZES = (1600, 1600, 400)
 DRAWS = 20
 

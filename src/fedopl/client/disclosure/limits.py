@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from fedopl.base.errors import OptionError
 from fedopl.base.validation import Checked
 from fedopl.messages.refusal import RefusalCode
-from fedopl.study.study import Grants
+from fedopl.study.plans import Grants
 
 
 class RefusedError(Exception):

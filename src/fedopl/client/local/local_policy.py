@@ -22,13 +22,13 @@ Parts = Callable[[], Iterator[ScoredChunk]]
 
 def local_kind(study: Study) -> type[Policy]:
     """What a client learns alone; beside candidates, a linear policy is what it could do itself."""
-    return TreePolicy if study.policy == "tree" else LinearPolicy
+    return TreePolicy if study.policy.kind == "tree" else LinearPolicy
 
 
 def needs_local_policy(study: Study) -> bool:
     """To compare with on held-out rows, or because it is what a single party is after."""
-    alone = study.policy == "tree" and study.tree.thresholds == "observed"
-    return alone or study.evaluation_share > 0
+    alone = study.policy.kind == "tree" and study.tree.thresholds == "observed"
+    return alone or study.evaluation.share > 0
 
 
 def learn_local_policy(

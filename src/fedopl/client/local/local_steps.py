@@ -7,7 +7,7 @@ from itertools import repeat
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.study.study import TrainingPlan
+from fedopl.study.policy_plans import TrainingPlan
 
 # Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
 ROWS_PER_BLOCK = 8192

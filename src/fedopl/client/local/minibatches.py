@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.base.arrays import IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.study.study import TrainingPlan
+from fedopl.study.policy_plans import TrainingPlan
 
 
 class Batches:

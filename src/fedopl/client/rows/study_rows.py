@@ -97,14 +97,14 @@ class StudyRows:
         """The fold of each row in the order of the table; the seed decides, not that order."""
         study = self._study
         return assign_folds_and_hold_out(
-            self.given, study.nuisances.folds, study.evaluation_share, study.seed
+            self.given, study.nuisances.folds, study.evaluation.share, study.seed
         )
 
     @cached_property
     def parts(self) -> Folds:
         """The training rows in `N_PARTS` parts, for models to be fitted without each of them."""
         study = self._study
-        parts = assign_folds_and_hold_out(self.given, N_PARTS, study.evaluation_share, study.seed)
+        parts = assign_folds_and_hold_out(self.given, N_PARTS, study.evaluation.share, study.seed)
         return parts.taken(self.order)
 
     # --- counting them -------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class StudyRows:
         if not rare:
             self._squares = squares_from_zero(total)
             # The client's own outcome models will be solved from them, too.
-            if self._study.evaluation_share and total.sums.nbytes <= MANY_BYTES:
+            if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
                 self._kept = total
         return total
 

@@ -50,7 +50,7 @@ class ClassifyContexts(Query[ClassifierSums]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where the study asks whether joining pays."""
-        return study.diagnose
+        return study.joining.diagnose
 
     def fault_in(self, answer: ClassifierSums, _study: Study, _n_rows: int) -> str | None:
         """Shares of rows and, on training rows, means: scaled ones would buy weight."""

@@ -38,7 +38,7 @@ class TellModels(Query[Models]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where the study asks whether joining pays."""
-        return study.diagnose
+        return study.joining.diagnose
 
     def fault_in(self, answer: Models, _study: Study, _n_rows: int) -> str | None:
         """Some model at least, and rewards that vary about it."""

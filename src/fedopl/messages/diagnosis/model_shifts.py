@@ -46,7 +46,7 @@ class CompareModels(Query[ModelShifts]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where the study asks whether joining pays."""
-        return study.diagnose
+        return study.joining.diagnose
 
     def fault_in(self, answer: ModelShifts, _study: Study, _n_rows: int) -> str | None:
         """One number of each kind for every client; estimates may be negative, variances not."""

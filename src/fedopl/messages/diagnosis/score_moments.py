@@ -41,7 +41,7 @@ class TellMoments(Query[ScoreMoments]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where the study asks whether joining pays."""
-        return study.diagnose
+        return study.joining.diagnose
 
     def fault_in(self, answer: ScoreMoments, _study: Study, _n_rows: int) -> str | None:
         """Means of squares; the largest square of a row is at least each action's."""

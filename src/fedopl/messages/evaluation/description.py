@@ -44,7 +44,7 @@ class Describe(Query[Description]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where the study describes what it learned."""
-        return study.describe
+        return study.evaluation.describe
 
     def fault_in(self, answer: Description, _study: Study, n_rows: int) -> str | None:
         """Counts are whole, not negative, and add up to the rows, but for rounding."""

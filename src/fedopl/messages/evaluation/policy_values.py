@@ -61,4 +61,4 @@ def most_candidates(study: Study) -> int:
     Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
     """
     own = study.n_actions + len(study.candidates) + 2
-    return max(own, MOST_DIAGNOSED) if study.diagnose else own
+    return max(own, MOST_DIAGNOSED) if study.joining.diagnose else own

@@ -33,9 +33,9 @@ class ImprovePolicy(Query[ImprovedPolicy]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Of the iterative oracles."""
-        return study.policy == "linear" and study.oracle in ("csoaa-sgd", "csoaa-vw")
+        return study.policy.kind == "linear" and study.linear.oracle in ("csoaa-sgd", "csoaa-vw")
 
     @classmethod
     def most(cls, study: Study) -> int:
         """One for each round."""
-        return study.plan.rounds
+        return study.linear.training.rounds

@@ -32,4 +32,4 @@ class SlopeOfValue(Query[Slope]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Of the oracle "direct"."""
-        return study.policy == "linear" and study.oracle == "direct"
+        return study.policy.kind == "linear" and study.linear.oracle == "direct"

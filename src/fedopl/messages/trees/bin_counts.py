@@ -35,7 +35,7 @@ class CountBins(Query[BinCounts]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where thresholds on a grid are not agreed beforehand."""
-        on_grid = study.policy == "tree" and study.tree.thresholds == "grid"
+        on_grid = study.policy.kind == "tree" and study.tree.thresholds == "grid"
         return on_grid and bool(study.cut_columns)
 
     def fault_in(self, answer: BinCounts, _study: Study, n_rows: int) -> str | None:

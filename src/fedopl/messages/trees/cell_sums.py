@@ -47,7 +47,7 @@ class SumCells(Query[CellSums]):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where a tree is searched for on a grid."""
-        return study.policy == "tree" and study.tree.thresholds == "grid"
+        return study.policy.kind == "tree" and study.tree.thresholds == "grid"
 
     @classmethod
     def most(cls, study: Study) -> int:

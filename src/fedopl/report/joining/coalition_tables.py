@@ -183,5 +183,5 @@ def _how(found: Found) -> str:
     )
     return (
         "A coalition's policy is learned from its members' sums alone, every row counting the "
-        f"same (n̄ among the members), {LEARNED[study.policy]}.{shared}"
+        f"same (n̄ among the members), {LEARNED[study.policy.kind]}.{shared}"
     )

@@ -24,7 +24,7 @@ def decisions(record: Record) -> Section:
 
 def _splits(record: Record) -> tuple[Part, ...]:
     if record.described is None:
-        why = "they were not asked" if not record.study.describe else "none of them told"
+        why = "they were not asked" if not record.study.evaluation.describe else "none of them told"
         return (Text(text=f"The clients did not say how decisions split: {why}."),)
     told = sorted(record.described.by_client)
     note = Text(

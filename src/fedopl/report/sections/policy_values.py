@@ -33,7 +33,7 @@ def worth(record: Record) -> Section:
 
 
 def _nothing(record: Record) -> Text:
-    if not record.study.evaluation_share:
+    if not record.study.evaluation.share:
         return Text(text="No rows were held out, so no value is claimed.")
     return Text(text="No client told values of held-out rows, so no value is claimed.")
 
@@ -44,7 +44,9 @@ def _values(record: Record) -> tuple[Part, ...]:
     labels = [opened(label(record.study, name)) for name in spans]
     held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
     level = percent(next(iter(spans.values())).level)
-    together = ", which hold for all policies together" if record.study.policy == "finite" else ""
+    together = (
+        ", which hold for all policies together" if record.study.policy.kind == "finite" else ""
+    )
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} rows "
         "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "

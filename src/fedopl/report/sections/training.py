@@ -38,10 +38,10 @@ def course(record: Record) -> Section:
 
 
 def _how(record: Record) -> str:
-    if record.study.policy == "finite":
+    if record.study.policy.kind == "finite":
         return FINITE
-    if record.study.policy == "linear":
-        return ORACLES[record.study.oracle]
+    if record.study.policy.kind == "linear":
+        return ORACLES[record.study.linear.oracle]
     if record.tree is None:
         return TREES["observed"]
     return TREES["exact" if record.tree.is_exact else "ahead"]

@@ -104,9 +104,9 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
 
 
 def _why_not(record: Record) -> str:
-    if not record.study.evaluation_share:
+    if not record.study.evaluation.share:
         return ": no rows were held out"
-    return "" if record.study.describe else ": they were not asked"
+    return "" if record.study.evaluation.describe else ": they were not asked"
 
 
 def _folded_if_long(table: Table) -> Part:

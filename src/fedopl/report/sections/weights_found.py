@@ -206,7 +206,7 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
         )
     caveat = (
         " Policies by least squares are not quite the best for their weights: so it is roughly."
-        if record.study.policy == "linear"
+        if record.study.policy.kind == "linear"
         else ""
     )
     return (

@@ -42,7 +42,7 @@ class ScoreStatistics:
         """The exact CSOAA policy for these weights; nobody is asked anything."""
         intercept = self.study.has_intercept
         parameters = solve_scores(*self._means(weights), intercept=intercept)
-        if self.study.precision == "clients":
+        if self.study.linear.precision == "clients":
             again = self._by_precision(weights, parameters)
             parameters = solve_scores(*again, intercept=intercept)
         wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
@@ -61,7 +61,8 @@ class ScoreStatistics:
             for name, sign in signed.items()
         }
         # Weighting clients by precision would be another contrast than the one asked for.
-        study = self.study.model_copy(update={"precision": "rows"})
+        by_rows = self.study.linear.model_copy(update={"precision": "rows"})
+        study = self.study.model_copy(update={"policy": by_rows})
         return ScoreStatistics(study=study, sums=flipped).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
@@ -108,7 +109,7 @@ class ScoreStatistics:
     @property
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, where the policy has them."""
-        if self.study.policy_features != "blocks":
+        if self.study.linear.features != "blocks":
             return None
         width = self.study.n_features // self.study.n_actions
         return [np.arange(a * width, (a + 1) * width) for a in range(self.study.n_actions)]

@@ -10,7 +10,8 @@ from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.study.mixture import renormalised
-from fedopl.study.study import Study, TrainingPlan
+from fedopl.study.policy_plans import TrainingPlan
+from fedopl.study.study import Study
 
 # Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
 LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
@@ -26,7 +27,7 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     (Polyak & Juditsky 1992). How much of the way there has to be left out depends on how far it
     was, and the loss tells.
     """
-    study, plan = setting.study, setting.study.plan
+    study, plan = setting.study, setting.study.linear.training
     centre, scale = setting.statistics.standardisation(setting.weights)
     parameters = np.zeros((study.n_actions, study.n_features + 1))  # θ_g
     loss = setting.statistics.loss(setting.weights)
@@ -52,7 +53,7 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
 
 def exchanges(study: Study) -> int:
     """One for every round."""
-    return study.plan.rounds
+    return study.linear.training.rounds
 
 
 def first_averaged(plan: TrainingPlan) -> list[int]:
@@ -90,7 +91,7 @@ def without_unknown(parameters: FloatArray, setting: Setting) -> FloatArray:
 def sampled(setting: Setting, turn: int) -> list[str]:
     """The clients of one round: all, or as many as the plan says, drawn by seed and round."""
     names = sorted(setting.weights)
-    wanted = setting.study.plan.clients_per_round
+    wanted = setting.study.linear.training.clients_per_round
     if wanted is None or wanted >= len(names):
         return names
     rng = generator_for(setting.study.seed, purpose=f"clients of round {turn}")

@@ -13,7 +13,7 @@ from fedopl.messages.refusal import RefusalCode
 def answer(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
     """The parameters after the steps of one round."""
     study, limits = space.study, space.limits
-    plan = study.plan
+    plan = study.linear.training
     if not 0 <= query.round < plan.rounds:
         raise RefusedError(RefusalCode.MALFORMED)
     rows = space.examples(query.centre, query.scale)
@@ -23,19 +23,19 @@ def answer(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
     if not space.batches.are_secret:
         # Whoever can tell what the batches hold could solve for rows, given enough rounds.
         limits.check_parameters(plan.rounds, len(rows.features))
-    steps = _vowpal_steps if study.oracle == "csoaa-vw" else _own_steps
+    steps = _vowpal_steps if study.linear.oracle == "csoaa-vw" else _own_steps
     return ImprovedPolicy(parameters=steps(space, rows, query))
 
 
 def _own_steps(space: Workspace, rows: Examples, query: ImprovePolicy) -> FloatArray:
-    plan = space.study.plan
+    plan = space.study.linear.training
     decay = 1 / np.sqrt(1 + query.round / 4)
     picks = space.batches.of_round(query.round, len(rows.features), plan)
     return improve(query.parameters, rows, plan, space.mask, picks, float(decay))
 
 
 def _vowpal_steps(space: Workspace, rows: Examples, query: ImprovePolicy) -> FloatArray:
-    plan = space.study.plan
+    plan = space.study.linear.training
     rng = space.batches.generator(f"steps {query.round}")
     # Its labels have no room for row weights: heavier rows are drawn more often instead.
     shares = None if rows.weights is None else rows.weights / rows.weights.sum()

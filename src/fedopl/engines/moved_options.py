@@ -1,0 +1,37 @@
+"""Where `learn` takes settings now that were arguments of their own before there were plans."""
+
+from collections.abc import Mapping
+
+from fedopl.base.errors import OptionError
+
+# The argument and the plan that hold it now, and what it is called there.
+_NOW = {
+    "depth": ("policy", "Tree", "depth"),
+    "thresholds": ("policy", "Tree", "thresholds"),
+    "tree": ("policy", "Tree", "depth"),
+    "features": ("policy", "Linear", "features"),
+    "oracle": ("policy", "Linear", "oracle"),
+    "plan": ("policy", "Linear", "training"),
+    "precision": ("policy", "Linear", "precision"),
+    "candidates": ("policy", "Finite", "candidates"),
+    "evaluation_share": ("evaluation", "EvaluationPlan", "share"),
+    "describe": ("evaluation", "EvaluationPlan", "describe"),
+    "threads": ("running", "Running", "threads"),
+    "journal": ("running", "Running", "journal"),
+    "progress": ("running", "Running", "progress"),
+}
+
+
+def refuse_moved(given: Mapping[str, object], called: str) -> None:
+    """Say where each of these arguments has gone; nothing is wrong where there are none."""
+    unknown = [name for name in given if name not in _NOW]
+    if unknown:
+        raise TypeError(f"{called} got an unexpected keyword argument '{unknown[0]}'")
+    if given:
+        raise OptionError("\n".join(f"{n}: give {_instead(n, v)}" for n, v in given.items()))
+
+
+def _instead(name: str, value: object) -> str:
+    argument, plan, field = _NOW[name]
+    said = repr(value) if isinstance(value, bool | int | float | str) else "..."
+    return f"{argument}={plan}({field}={said})"

@@ -1,0 +1,67 @@
+"""The form of a study that is hashed and kept as `study.json`: every setting in one flat record.
+
+It has a key for each setting of every kind of policy. It may not change: messages carry its hash,
+and folders of earlier runs hold it. So `Study`, which is made of plans, is written in this form and
+read from it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedopl.study.policy_plans import Linear, Tree
+
+Flat = dict[str, Any]
+
+# For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
+_FIELDS = {
+    "linear": {
+        "policy_features": "features",
+        "oracle": "oracle",
+        "plan": "training",
+        "precision": "precision",
+    },
+    "finite": {"policy_features": "features", "candidates": "candidates"},
+    "tree": {},
+}
+_LINEAR, _TREE = Linear().model_dump(mode="json"), Tree().model_dump(mode="json", exclude={"kind"})
+_DEFAULTS: Flat = {
+    **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
+    "tree": _TREE,
+    "candidates": [],
+}
+
+
+def flat_form(plans: Flat, unused: Flat) -> Flat:
+    """A study's plans in the flat form, with settings that its kind of policy has no use for."""
+    policy, evaluation = dict(plans["policy"]), plans["evaluation"]
+    kind = policy.pop("kind")
+    said = {key: policy[field] for key, field in _FIELDS[kind].items()}
+    said |= {"tree": policy} if kind == "tree" else {}
+    said = {**_DEFAULTS, **unused, **said}
+    return {
+        **{key: plans[key] for key in ("name", "actions", "features", "table")},
+        "policy": kind,
+        **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
+        **{key: said[key] for key in ("plan", "precision")},
+        **{key: plans[key] for key in ("nuisances", "mixture")},
+        "evaluation_share": evaluation["share"],
+        "describe": evaluation["describe"],
+        "diagnose": plans["joining"]["diagnose"],
+        **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
+    }
+
+
+def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
+    """The plans that the flat form speaks of, and what its kind of policy has no use for."""
+    plans = dict(flat)
+    kind = plans.pop("policy", "linear")
+    said = {key: plans.pop(key) for key in _DEFAULTS if key in plans}
+    fields = _FIELDS.get(str(kind), {})
+    policy = {fields[key]: said.pop(key) for key in list(said) if key in fields}
+    tree = said.pop("tree", {}) if kind == "tree" else {}
+    policy |= tree if isinstance(tree, Mapping) else {"tree": tree}
+    evaluation = {"evaluation_share": "share", "describe": "describe"}
+    plans["policy"] = {"kind": kind, **policy}
+    plans["evaluation"] = {evaluation[k]: plans.pop(k) for k in evaluation if k in plans}
+    plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}
+    return plans, {key: value for key, value in said.items() if value != _DEFAULTS[key]}

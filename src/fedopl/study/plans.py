@@ -1,0 +1,110 @@
+"""What a study says about scores, evaluation, joining, bounds and limits: a plan for each.
+
+Each plan is defined here once, with its defaults, descriptions and checks. `Study`, the sections of
+`study.toml`, the arguments of `learn` and the reference page are made from them.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from fedopl.base.validation import Checked
+
+
+class NuisancePlan(Checked):
+    """How scores come about."""
+
+    kind: Literal["federated", "local"] = Field(
+        default="federated", description="outcome models from everybody's sums, or each its own"
+    )
+    outcome: Literal["ridge", "ols"] = Field(default="ridge", description="the outcome model")
+    propensity: Literal["auto", "known", "marginal", "logistic"] = Field(
+        default="auto", description="the propensity model; auto is known, else what fits best"
+    )
+    folds: int = Field(default=5, ge=2, le=1000, description="of cross-fitting")
+    clip: float | None = Field(
+        default=None, gt=0, lt=1, description="smallest propensity; nothing is clipped if not said"
+    )
+    unseen: Literal["borrow", "mask", "refuse"] | None = Field(
+        default=None, description="an action a client never took; borrow needs federated nuisances"
+    )
+
+    @model_validator(mode="after")
+    def _can_borrow(self) -> Self:
+        if self.unseen == "borrow" and self.kind == "local":
+            raise ValueError("unseen: there is nothing to borrow from with local nuisances")
+        return self
+
+    @property
+    def unseen_rule(self) -> Literal["borrow", "mask", "refuse"]:
+        """What was said, or what suits the kind."""
+        return self.unseen or ("borrow" if self.kind == "federated" else "mask")
+
+
+class EvaluationPlan(Checked):
+    """What is said of the policy, and on which rows."""
+
+    share: float = Field(
+        default=0.25, ge=0, le=0.9, description="of rows held out; with 0, no value is claimed"
+    )
+    describe: bool = Field(
+        default=True, description="clients tell how decisions split, and how likely actions were"
+    )
+
+
+class JoiningPlan(Checked):
+    """What is asked about clients, so that each can tell whether joining pays."""
+
+    diagnose: bool = Field(
+        default=False, description="clients tell where they differ, and what joining is worth"
+    )
+
+
+class Declared(Checked):
+    """What all agree to be true of every row; whoever has other rows is told so."""
+
+    reward: float | None = Field(
+        default=None, gt=0, description="outcomes lie between minus this and this"
+    )
+    overlap: float | None = Field(
+        default=None, gt=0, le=0.5, description="no propensity is below this"
+    )
+
+
+class Grants(Checked):
+    """What every client's limits must allow at least; who allows less cannot take part."""
+
+    minimum_rows: int | None = Field(
+        default=None, ge=1, description="clients speak for this many rows, or for fewer"
+    )
+    minimum_cell: int | None = Field(
+        default=None, ge=0, description="cells of this many rows are told, or smaller ones"
+    )
+    parameter_share: float | None = Field(
+        default=None, gt=0, description="this many numbers per row may be fitted, or more"
+    )
+    values: bool = Field(default=False, description="values of policies are told")
+    value_queries: int = Field(default=0, ge=0, description="at least this many value queries")
+    score_queries: int = Field(default=0, ge=0, description="at least this many sets of models")
+    slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
+    descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
+    count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
+    cell_queries: int = Field(default=0, ge=0, description="at least this many levels of a tree")
+    model_queries: int = Field(
+        default=0, ge=0, description="models are told and compared at least this often"
+    )
+    classifier_queries: int = Field(
+        default=0, ge=0, description="at least this many steps of a classifier of contexts"
+    )
+
+
+def _short_for(name: str, *types: type) -> Callable[[object], object]:
+    """Let a value of these types stand for a plan in which only this field is said."""
+    return lambda given: {name: given} if isinstance(given, types) else given
+
+
+# Plans as a study and `learn` take them: "local", 0.25 or True stand for the whole plan.
+NuisanceSetting = Annotated[NuisancePlan, BeforeValidator(_short_for("kind", str))]
+EvaluationSetting = Annotated[EvaluationPlan, BeforeValidator(_short_for("share", int, float))]
+JoiningSetting = Annotated[JoiningPlan, BeforeValidator(_short_for("diagnose", bool))]
