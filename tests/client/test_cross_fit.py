@@ -103,7 +103,7 @@ def test_another_seed_gives_other_folds(draw):
 def test_whole_number_contexts_get_different_keys():
     contexts = np.array(np.meshgrid(*[range(5)] * 3)).reshape(3, -1).T
     data = fedopl.LoggedData(contexts, np.arange(125) % 2, contexts[:, 0])
-    from fedopl.client.rows.folds import context_keys
+    from fedopl.client.rows.row_keys import context_keys
 
     assert len(np.unique(context_keys(data, 0, "folds"))) == 125
 

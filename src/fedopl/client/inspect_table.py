@@ -10,7 +10,7 @@ from fedopl.base.errors import FedoplError
 from fedopl.client.answers.diagnosis.declared_bounds import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.rows.folds import context_keys
+from fedopl.client.rows.row_keys import context_keys
 from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.table.logged_data import LoggedData

@@ -25,6 +25,7 @@ from fedopl.client.disk.external_sort import (
     Sorter,
     stable_order,
 )
+from fedopl.client.rows.row_keys import scramble
 
 # A row that may be held out, by its evaluation key `key`.
 CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold_key", "<u8")])
@@ -63,13 +64,6 @@ def _in_one_sort(keys: Keys, strata: NDArray[Any]) -> IntArray | None:
     packed >>= behind
     alike = np.flatnonzero(packed[1:] == packed[:-1])
     return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
-
-
-def scramble(keys: Keys) -> Keys:
-    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
 
 
 def first_turns(counts: IntArray, smallest: Keys) -> IntArray:  # (n_strata,), as both arguments

@@ -1,0 +1,64 @@
+"""Keys of rows: seeded hashes, by which rows are assigned to folds whatever their order."""
+
+from functools import cache
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, frozen
+from fedopl.base.seeds import generator_for
+from fedopl.client.disk.disk_array import slices
+from fedopl.client.disk.external_sort import Keys
+from fedopl.client.table.logged_data import LoggedData
+
+# Contexts that stay in a processor's cache while each of several keys is computed.
+ROWS_PER_BLOCK = 4096
+
+
+def row_keys(
+    contexts: FloatArray, seed: int, purposes: tuple[str, ...]
+) -> Keys:  # (n_purposes, n_rows)
+    """Hashes of each row's contexts, one for each purpose."""
+    multipliers = _multipliers(contexts.shape[1], seed, purposes)
+    keys = np.empty((len(purposes), len(contexts)), np.uint64)
+    half = np.uint64(32)
+    for rows in slices(len(contexts), ROWS_PER_BLOCK):
+        # The shift brings a float's sign, exponent and leading digits, all that small whole
+        # numbers have, down to where a product can spread them upwards.
+        bits = contexts[rows].view(np.uint64)
+        mixed = bits >> half
+        mixed ^= bits
+        for own, factors in zip(keys, multipliers, strict=True):
+            np.einsum("ij,j->i", mixed, factors, out=own[rows])
+    return scramble(keys)
+
+
+def group_keys(
+    n_groups: int, seed: int, purposes: tuple[str, ...]
+) -> Keys:  # (n_purposes, n_groups)
+    """Hashes of each group's code, one for each purpose."""
+    drawn = _multipliers(2, seed, purposes)
+    codes = np.arange(n_groups, dtype=np.uint64)
+    return scramble(codes * drawn[:, :1] + drawn[:, 1:])
+
+
+def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:  # (n_rows,)
+    """A hash of each row's contexts: rows that agree in all of them have the same."""
+    keys: Keys = row_keys(data.contexts, seed, (purpose,))[0]
+    return keys
+
+
+def scramble(keys: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+@cache
+def _multipliers(how_many: int, seed: int, purposes: tuple[str, ...]) -> Keys:
+    """Odd numbers (n_purposes, how_many): multiplying by one loses no bit of a number."""
+    drawn = [
+        generator_for(seed, purpose=purpose).integers(0, 2**64, how_many, dtype=np.uint64)
+        for purpose in purposes
+    ]
+    return frozen(np.stack(drawn) | np.uint64(1))
