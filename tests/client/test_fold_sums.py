@@ -149,7 +149,7 @@ def test_score_means_are_those_of_the_rows_that_have_a_score(
 
 
 def test_two_actions_scored_in_nearly_the_same_rows_are_refused(monkeypatch):
-    monkeypatch.setattr(small_cells, "ROWS_PER_BLOCK", 32)
+    monkeypatch.setattr(small_cells, "ROWS_PER_COUNT", 32)
     values = np.zeros((100, 4))
     values[:40, 1] = np.nan
     values[:40, 2] = np.nan

@@ -20,7 +20,7 @@ from fedopl.messages.refusal import Refusal
 LEAST = 5
 
 
-def twins_of(decided, known, valued, least):
+def near_identical_of(decided, known, valued, least):
     """The search for policies that are what they decide in each row, which comes in two parts."""
     row = np.arange(len(valued), dtype=float)[:, None]
     half = len(valued) // 2
@@ -32,21 +32,21 @@ def twins_of(decided, known, valued, least):
     return first_near_identical(policies(known), policies(decided), parts, least).tolist()
 
 
-def naive_twins(decided, known, valued, least):
+def naive_search(decided, known, valued, least):
     """The same, two policies and one row at a time."""
-    told, twins = [(place, codes) for place, codes in enumerate(known)], []
+    released, found_for = [(place, codes) for place, codes in enumerate(known)], []
     for place, codes in enumerate(decided, len(known)):
         found = place
-        for other, earlier in told:
+        for other, earlier in released:
             differ = [a != b for a, b in zip(codes, earlier, strict=True)]
             inside = sum(d for d, v in zip(differ, valued, strict=True) if v)
             if sum(differ) < least or 0 < inside < least:
                 found = other
                 break
         if found == place:
-            told.append((place, codes))
-        twins.append(found)
-    return twins
+            released.append((place, codes))
+        found_for.append(found)
+    return found_for
 
 
 @given(
@@ -56,7 +56,9 @@ def naive_twins(decided, known, valued, least):
     least=st.integers(1, 6),
     spread=st.sampled_from([0, 2, 6, 12, 300]),
 )
-def test_twins_are_those_of_a_naive_search(seed, n_known, n_decided, least, spread):
+def test_near_identical_policies_are_those_of_a_naive_search(
+    seed, n_known, n_decided, least, spread
+):
     rng = np.random.default_rng(seed)
     base = rng.integers(0, 3, 300).astype(np.uint8)
 
@@ -68,10 +70,10 @@ def test_twins_are_those_of_a_naive_search(seed, n_known, n_decided, least, spre
 
     known, decided = ([policy() for _ in range(n)] for n in (n_known, n_decided))
     valued = rng.random(300) < rng.choice([0.2, 1.0])
-    found = twins_of(decided, known, valued, least)
-    assert found == naive_twins(decided, known, valued, least)
+    found = near_identical_of(decided, known, valued, least)
+    assert found == naive_search(decided, known, valued, least)
     every = [*known, *decided]
-    kept = [place for place, twin in enumerate(found, n_known) if twin == place]
+    kept = [place for place, other in enumerate(found, n_known) if other == place]
     for place in kept:
         for other in {*range(n_known), *kept} - {place}:
             differ = every[place] != every[other]
@@ -86,7 +88,7 @@ def test_differences_that_lie_close_together_are_seen_among_many_rows():
     for turn, n_rows in enumerate((0, 4, 5, 9)):
         decided[turn][40_000 : 40_000 + n_rows] = 1
     elsewhere = base + np.uint8(2)  # so that every row is decided differently by somebody
-    found = twins_of([elsewhere, *decided], [base], np.ones(60_000, bool), 5)
+    found = near_identical_of([elsewhere, *decided], [base], np.ones(60_000, bool), 5)
     assert found == [1, 0, 0, 4, 4]
 
 

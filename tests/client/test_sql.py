@@ -171,12 +171,12 @@ def test_names_and_labels_of_the_client_apply_to_queries(home, sqlite_file):
 
 
 def test_more_rows_than_are_fetched_at_once_come_in_order(home, sqlite_file, monkeypatch):
-    monkeypatch.setattr("fedopl.client.table.sql.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("fedopl.client.table.sql.ROWS_PER_FETCH", 7)
     assert_same(from_query(home, "sqlite:///rows.db", "select * from logged"), from_file(home))
 
 
 def test_a_column_that_is_null_in_the_first_rows_is_still_a_number(home, sqlite_file, monkeypatch):
-    monkeypatch.setattr("fedopl.client.table.sql.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("fedopl.client.table.sql.ROWS_PER_FETCH", 1)
     query = "select age, severity, living, arm, nullif(gain, (select gain from logged limit 1))"
     with pytest.raises(DataError, match=r"missing values in 1 of 160 rows \(by column: 'gain' 1\)"):
         from_query(home, "sqlite:///rows.db", f"{query} as gain from logged")

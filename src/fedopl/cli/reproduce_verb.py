@@ -11,7 +11,7 @@ from fedopl.cli.arguments import AsJson
 from fedopl.cli.printing import say_paths
 
 if TYPE_CHECKING:
-    from fedopl.reproduction.run_cells import Progress
+    from fedopl.reproduction.run_cells import CellProgress
 
 
 class Experiment(StrEnum):
@@ -71,8 +71,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Regenerate the paper's figures, and judge its claims."""
-    from fedopl.reproduction.command import Scope
-    from fedopl.reproduction.command import reproduce as run
+    from fedopl.reproduction.command import Scope, run_reproduction
 
     names = [e.value for e in Experiment if e is not Experiment.all]
     scope = Scope(
@@ -83,11 +82,11 @@ def reproduce(
         n_draws=draws,
         most_rows=rows,
     )
-    written = run(scope, out, _tell, workers)
+    written = run_reproduction(scope, out, _tell, workers)
     say_paths(written, as_json=as_json)
 
 
-def _tell(progress: "Progress") -> None:
+def _tell(progress: "CellProgress") -> None:
     """A line that is written over, for a person; nothing where nobody looks."""
     if not sys.stderr.isatty():
         return

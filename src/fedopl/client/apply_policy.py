@@ -13,11 +13,11 @@ from fedopl.base.errors import DataError, OptionError, PolicyError
 from fedopl.base.files import replacing
 from fedopl.base.schema import Encoding
 from fedopl.client.table import columns
-from fedopl.client.table.batched_io import WRITERS, Batch, opened
+from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch, open_batches
 from fedopl.client.table.formats import Wanted, check_file, check_header, suffix_of
 from fedopl.policies.kinds import Policy
 
-Undecided = Literal["error", "blank"]
+OnUndecided = Literal["error", "blank"]
 # How much of a cell an error shows, in characters.
 EXAMPLE_LENGTH = 30
 
@@ -59,7 +59,7 @@ def decide_table(
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, Mapping[str, str]] | None = None,
     encoding: str = "utf-8",
-    undecided: Undecided = "error",
+    undecided: OnUndecided = "error",
     progress: Callable[[int], None] | None = None,
 ) -> Decided:
     """Copy a table, with a last column that names the action to take in each row.
@@ -86,10 +86,10 @@ def decide_table(
     task = _task(policy, columns or {}, labels or {})
     _check_choices(source, out, undecided)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
-    with opened(source, encoding) as (schema, batches):
+    with open_batches(source, encoding) as (schema, batches):
         _check_columns(schema, task, source, column)
         schema = schema.append(pa.field(column, pa.string()))
-        with replacing(out) as file, WRITERS[suffix_of(out)](file, schema) as write:
+        with replacing(out) as file, BATCH_WRITERS[suffix_of(out)](file, schema) as write:
             for batch in batches:
                 # Refused at the first batch in doubt: `replacing` then leaves no file.
                 codes, doubts = _decide(batch, task)
@@ -120,15 +120,15 @@ def _task(
 
 
 def _check_choices(source: Path, out: Path, undecided: str) -> None:
-    if undecided not in get_args(Undecided):
+    if undecided not in get_args(OnUndecided):
         raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
     check_file(source, str(source))
     _check_out(out, source)
 
 
 def _check_out(out: Path, source: Path) -> None:
-    if suffix_of(out) not in WRITERS:
-        endings = ", ".join(WRITERS)
+    if suffix_of(out) not in BATCH_WRITERS:
+        endings = ", ".join(BATCH_WRITERS)
         raise OptionError(f"{out}: expected a name that ends in {endings}, came '{out.name}'")
     if out.is_dir():
         raise OptionError(f"{out}: is a folder; name a file to write")
@@ -160,7 +160,7 @@ def _check_kinds(schema: Any, task: _Task, name: str) -> None:
 # --- deciding --------------------------------------------------------------------------------
 
 
-def _decide(batch: Batch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
+def _decide(batch: RecordBatch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
     """The code of each row's action, one past the last where undecided; and why it is."""
     numeric, categorical, doubts = {}, {}, []
     for column in task.encoding.numeric:
@@ -176,7 +176,7 @@ def _decide(batch: Batch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
     return codes, doubts
 
 
-def _numbers(batch: Batch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
+def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
     own = task.called[column]
     cells = pa.chunked_array([batch[own]])
     if not pa.types.is_string(cells.type):
@@ -191,15 +191,15 @@ def _numbers(batch: Batch, column: str, task: _Task) -> tuple[FloatArray, list[_
     ]
 
 
-def _codes(batch: Batch, column: str, task: _Task) -> tuple[IntArray, list[_Doubt]]:
+def _codes(batch: RecordBatch, column: str, task: _Task) -> tuple[IntArray, list[_Doubt]]:
     own, levels = task.called[column], task.encoding.categorical[column]
     cells = pa.chunked_array([batch[own]])
     codes, unknown = columns.look_up(cells, levels, task.labels.get(column, {}))
     example = _example(next(iter(unknown), ""))
     why = f"not one of the policy's {len(levels)} labels, such as {example}"
     return codes, [
-        _Doubt(own, why, codes == columns.UNKNOWN),
-        *_gaps(own, codes == columns.MISSING, task),
+        _Doubt(own, why, codes == columns.UNKNOWN_LABEL),
+        *_gaps(own, codes == columns.MISSING_LABEL, task),
     ]
 
 
@@ -228,7 +228,9 @@ def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
     )
 
 
-def _with_names(batch: Batch, codes: IntArray, names: tuple[str, ...], schema: Any) -> Batch:
+def _with_names(
+    batch: RecordBatch, codes: IntArray, names: tuple[str, ...], schema: Any
+) -> RecordBatch:
     """The batch with the name of each row's action, and none where undecided."""
     named = pa.array([*names, None], pa.string()).take(pa.array(codes))
     return pa.RecordBatch.from_arrays([*batch.columns, named], schema=schema)

@@ -24,7 +24,7 @@ from fedopl.client.table.sql import run_query
 
 FILE_NAME = "client.toml"
 # Larger contexts, as numbers, are kept on disk unless the file says otherwise.
-MOST_BYTES = 1 << 30
+MOST_BYTES_IN_MEMORY = 1 << 30
 
 
 class DataSection(Checked):
@@ -127,7 +127,7 @@ class Client:
         data = self.settings.data
         if data.rows != "auto":
             return data.rows == "disk"
-        return n_numbers(path, len(schema.feature_names)) * 8 > MOST_BYTES
+        return n_numbers(path, len(schema.feature_names)) * 8 > MOST_BYTES_IN_MEMORY
 
     def _check_mapping(self, schema: Schema) -> None:
         for section, names, known in (

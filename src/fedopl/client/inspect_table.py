@@ -23,7 +23,7 @@ MOST_EXAMINED = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feature:
+class FeatureSummary:
     """Summary of one encoded feature."""
 
     mean: float
@@ -46,7 +46,7 @@ class Examined:
     cautions: tuple[str, ...]  # what is allowed, and should be known
     data: LoggedData | None = None
     overlap: Overlap | None = None
-    features: dict[str, Feature] | None = None
+    features: dict[str, FeatureSummary] | None = None
 
 
 def examine(client: Client, study: Study) -> Examined:
@@ -126,15 +126,15 @@ def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
     )
 
 
-def _features(data: LoggedData) -> dict[str, Feature]:
+def _features(data: LoggedData) -> dict[str, FeatureSummary]:
     return {
         name: _feature(column)
         for name, column in zip(data.feature_names, data.contexts.T, strict=True)
     }
 
 
-def _feature(column: FloatArray) -> Feature:
-    return Feature(
+def _feature(column: FloatArray) -> FeatureSummary:
+    return FeatureSummary(
         mean=float(column.mean()),
         deviation=float(column.std()),
         least=float(column.min()),
@@ -142,7 +142,9 @@ def _feature(column: FloatArray) -> Feature:
     )
 
 
-def _cautions(data: LoggedData, features: dict[str, Feature], minimum_cell: int) -> list[str]:
+def _cautions(
+    data: LoggedData, features: dict[str, FeatureSummary], minimum_cell: int
+) -> list[str]:
     cautions = [
         f"feature '{name}' is {found.least:g} in every row"
         for name, found in features.items()

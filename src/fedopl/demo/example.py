@@ -9,7 +9,7 @@ from fedopl.base.errors import StorageError
 from fedopl.base.files import replacing, write_atomically
 
 # A table is its columns by name.
-Table = dict[str, object]
+ExampleTable = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class ExampleClient:
 
     settings: str  # client.toml
     file_name: str  # .csv or .parquet
-    rows: Table
+    rows: ExampleTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Example:
         return study
 
 
-def _write_table(path: Path, rows: Table) -> None:
+def _write_table(path: Path, rows: ExampleTable) -> None:
     from pyarrow import csv, parquet
 
     table = pa.table(rows)

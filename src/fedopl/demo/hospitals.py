@@ -4,12 +4,12 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.demo.example import Example, ExampleClient, Table
+from fedopl.demo.example import Example, ExampleClient, ExampleTable
 
-ACTIONS = ("usual care", "new drug", "new drug + coaching")
+TREATMENTS = ("usual care", "new drug", "new drug + coaching")
 SIZES = {"north": 2_400, "south": 1_200, "west": 420}
 
-STUDY = """\
+HOSPITALS_STUDY = """\
 # What the three hospitals agreed on before anything ran. `fedopl init` explains every setting.
 name = "Three hospitals"
 seed = 1
@@ -78,7 +78,7 @@ def hospitals() -> Example:
     """The study, and what each hospital has."""
     north, south, west = (_discharges(name) for name in SIZES)
     return Example(
-        study=STUDY,
+        study=HOSPITALS_STUDY,
         clients={
             "north": ExampleClient(settings=NORTH, file_name="discharges.csv", rows=north),
             "south": ExampleClient(settings=SOUTH, file_name="discharges.parquet", rows=south),
@@ -87,7 +87,7 @@ def hospitals() -> Example:
     )
 
 
-def _discharges(hospital: str) -> Table:
+def _discharges(hospital: str) -> ExampleTable:
     rng, n_rows = generator_for(0, client=hospital, purpose="discharges"), SIZES[hospital]
     age = rng.normal(74 if hospital == "west" else 62, 9, n_rows).clip(30, 98)
     severity = rng.gamma(2.0 if hospital == "north" else 3.0, 1, n_rows)
@@ -101,7 +101,7 @@ def _discharges(hospital: str) -> Table:
         "severity": severity.round(2),
         "kidney_function": kidneys.round(),
         "living": np.where(alone, "alone", "with others"),
-        "treatment": np.array(ACTIONS)[taken],
+        "treatment": np.array(TREATMENTS)[taken],
         "days_at_home": days.clip(0, 30).round(1),
     }
 
@@ -126,9 +126,9 @@ def _days(
     return np.column_stack([usual, drug, coached])
 
 
-def _renamed(rows: Table) -> Table:
+def _renamed(rows: ExampleTable) -> ExampleTable:
     """West's own names for the same things."""
-    arms = dict(zip(ACTIONS, "ABC", strict=True))
+    arms = dict(zip(TREATMENTS, "ABC", strict=True))
     homes = {"with others": "shared", "alone": "single"}
     return {
         "age_years": rows["age"],

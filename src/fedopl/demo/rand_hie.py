@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 from fedopl.base.errors import OptionError
-from fedopl.demo.example import Example, ExampleClient, Table
+from fedopl.demo.example import Example, ExampleClient, ExampleTable
 
 SITES = {
     "1": "dayton",
@@ -31,7 +31,7 @@ NUMBERS = {
 YES_OR_NO = {"female": "female", "physical_limitation": "physlm"}
 HEALTH = {"hlthg": "good", "hlthf": "fair", "hlthp": "poor"}
 
-STUDY = """\
+RAND_STUDY = """\
 # The RAND Health Insurance Experiment as a federation of its six sites: which coinsurance, for
 # whom, keeps medical spending low? (Low spending is not good health: see docs/rand-hie.md.)
 name = "RAND health insurance experiment"
@@ -97,7 +97,7 @@ def rand_hie() -> Example:
         )
         for number, name in SITES.items()
     }
-    return Example(study=STUDY, clients=clients)
+    return Example(study=RAND_STUDY, clients=clients)
 
 
 def _first_year() -> list[dict[str, str]]:
@@ -110,7 +110,7 @@ def _first_year() -> list[dict[str, str]]:
     return [person for person in people if float(person["year"]) == 1]
 
 
-def _table(people: list[dict[str, str]]) -> Table:
+def _table(people: list[dict[str, str]]) -> ExampleTable:
     families = {key: number for number, key in enumerate(dict.fromkeys(map(_family, people)))}
     return {
         "family": [families[_family(person)] for person in people],

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedopl.client.client_file import Client, read_clients
-from fedopl.client.inspect_table import Examined, Feature, examine
+from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
 from fedopl.messages.refusal import in_words
@@ -134,7 +134,7 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
     return found
 
 
-def _feature_differences(name: str, by_client: Mapping[str, Feature]) -> list[str]:
+def _feature_differences(name: str, by_client: Mapping[str, FeatureSummary]) -> list[str]:
     """A level that some never saw, and numbers that look like other units."""
     constant = [client for client, found in by_client.items() if found.is_constant]
     if constant and len(constant) < len(by_client):

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.reproduction.experiment_cells import Cell, Pipeline
-from fedopl.reproduction.run_cells import Table
+from fedopl.reproduction.run_cells import RegretTable
 from fedopl.simulation.paper import Kind, Reading
 
 Verdict = Literal["holds", "fails", "undecided"]
@@ -23,10 +23,10 @@ ONE, TWO = "client 1", "client 2"
 
 
 @dataclass(frozen=True, eq=False)
-class Regrets:
+class PairedRegrets:
     """True regrets under one reading and pipeline, by draw in the order of seeds: paired."""
 
-    table: Table
+    table: RegretTable
     reading: Reading
     pipeline: Pipeline
 
@@ -53,10 +53,10 @@ class Regrets:
 
 
 # From the 95 % interval of a claim's quantity to the verdict on the claim.
-Test = Callable[[float, float, Regrets], Verdict]
+Test = Callable[[float, float, PairedRegrets], Verdict]
 
 
-def _positive(low: float, high: float, _: Regrets) -> Verdict:
+def _positive(low: float, high: float, _: PairedRegrets) -> Verdict:
     return "holds" if low > 0 else "fails" if high < 0 else "undecided"
 
 
@@ -64,10 +64,10 @@ def _below(threshold: float) -> Test:
     return lambda low, high, regrets: _positive(threshold - high, threshold - low, regrets)
 
 
-def _equivalent(share: float, scale: Callable[[Regrets], FloatArray]) -> Test:
+def _equivalent(share: float, scale: Callable[[PairedRegrets], FloatArray]) -> Test:
     """Equivalence to zero: the whole interval within a share of a mean regret, or all outside."""
 
-    def test(low: float, high: float, regrets: Regrets) -> Verdict:
+    def test(low: float, high: float, regrets: PairedRegrets) -> Verdict:
         margin = share * float(scale(regrets).mean()) + 0.005
         if -margin < low and high < margin:
             return "holds"
@@ -83,19 +83,19 @@ class Claim:
     name: str
     text: str
     quantity: str
-    by_draw: Callable[[Regrets], FloatArray]  # (n_draws,)
+    by_draw: Callable[[PairedRegrets], FloatArray]  # (n_draws,)
     test: Test = _positive
 
 
-def _homogeneous_local(regrets: Regrets) -> FloatArray:
+def _homogeneous_local(regrets: PairedRegrets) -> FloatArray:
     return regrets.of("homogeneous", HOMOGENEOUS_N, "", "local", ONE)
 
 
-def _global_at_two(regrets: Regrets) -> FloatArray:
+def _global_at_two(regrets: PairedRegrets) -> FloatArray:
     return regrets.together(LARGE_N, TWO)
 
 
-def _slopes(regrets: Regrets) -> FloatArray:
+def _slopes(regrets: PairedRegrets) -> FloatArray:
     """Each draw's least-squares slope of log regret against log n."""
     sizes = np.log(RATE_SIZES)
     found = [regrets.together(n, "global") for n in RATE_SIZES]
@@ -201,13 +201,13 @@ def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list
     ]
 
 
-def judge(table: Table, reading: Reading, pipeline: Pipeline) -> list[Judged]:
+def judge(table: RegretTable, reading: Reading, pipeline: Pipeline) -> list[Judged]:
     """Every claim, against the true optimum."""
-    regrets = Regrets(table, reading, pipeline)
+    regrets = PairedRegrets(table, reading, pipeline)
     return [_judged(claim, regrets) for claim in CLAIMS]
 
 
-def _judged(claim: Claim, regrets: Regrets) -> Judged:
+def _judged(claim: Claim, regrets: PairedRegrets) -> Judged:
     by_draw = claim.by_draw(regrets)
     mean = float(by_draw.mean())
     error = float(by_draw.std(ddof=1) / math.sqrt(len(by_draw)))

@@ -8,7 +8,7 @@ from fedopl.base.files import write_atomically
 from fedopl.reproduction.claims import as_json, as_markdown, cells_for_claims, judge
 from fedopl.reproduction.experiment_cells import Cell, Pipeline
 from fedopl.reproduction.paper_figures import FIGURES, draw
-from fedopl.reproduction.run_cells import Progress, as_csv, run_cells
+from fedopl.reproduction.run_cells import CellProgress, as_csv, run_cells
 from fedopl.simulation.paper import Reading
 
 
@@ -24,8 +24,8 @@ class Scope:
     most_rows: int
 
 
-def reproduce(
-    scope: Scope, folder: Path, tell: Callable[[Progress], None], workers: int | None = None
+def run_reproduction(
+    scope: Scope, folder: Path, tell: Callable[[CellProgress], None], workers: int | None = None
 ) -> list[Path]:
     """Compute what is missing, write everything, and name what was written."""
     readings, pipeline = scope.readings, scope.pipeline

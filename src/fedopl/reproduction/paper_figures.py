@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.reproduction.experiment_cells import Cell, Pipeline
-from fedopl.reproduction.run_cells import Table
+from fedopl.reproduction.run_cells import RegretTable
 from fedopl.simulation.paper import Kind, Reading
 
 AGAINST = "optimum"  # what regrets are measured against
@@ -55,7 +55,7 @@ FIGURES = {
 
 
 def curves(
-    table: Table, figure: Figure, reading: Reading, pipeline: Pipeline, against: str
+    table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline, against: str
 ) -> dict[str, tuple[IntArray, FloatArray]]:
     """For each line of the figure: the sizes, and regrets by size and seed."""
     c = figure.client.removeprefix("client ")
@@ -80,7 +80,7 @@ def curves(
 
 
 def _curve(
-    table: Table, figure: Figure, reading: Reading, pipeline: Pipeline, key: tuple[str, ...]
+    table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline, key: tuple[str, ...]
 ) -> tuple[IntArray, FloatArray]:
     by_size: dict[int, list[float]] = {}
     for cell, regrets in table.items():
@@ -94,7 +94,7 @@ def _curve(
 
 
 def draw(
-    table: Table,
+    table: RegretTable,
     figure: Figure,
     reading: Reading,
     pipeline: Pipeline,

@@ -12,11 +12,11 @@ from pathlib import Path
 from fedopl.base.files import write_atomically
 from fedopl.reproduction.experiment_cells import Cell, Regret, compute
 
-Table = dict[Cell, list[Regret]]
+RegretTable = dict[Cell, list[Regret]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class CellProgress:
     """How far a run is."""
 
     done: int
@@ -25,8 +25,8 @@ class Progress:
 
 
 def run_cells(
-    cells: Iterable[Cell], folder: Path, tell: Callable[[Progress], None], workers: int | None
-) -> Table:
+    cells: Iterable[Cell], folder: Path, tell: Callable[[CellProgress], None], workers: int | None
+) -> RegretTable:
     """Compute the cells that are not in the folder yet, and read the others."""
     wanted = sorted(set(cells))
     table = {cell: found for cell in wanted if (found := _read(folder, cell)) is not None}
@@ -42,7 +42,7 @@ def run_cells(
             _write(folder, cell, table[cell])
             done = len(table) - resumed
             left = (time.monotonic() - started) / done * (len(missing) - done)
-            tell(Progress(done=len(table), total=len(wanted), seconds_left=left))
+            tell(CellProgress(done=len(table), total=len(wanted), seconds_left=left))
     return {cell: table[cell] for cell in wanted}
 
 
@@ -70,7 +70,7 @@ def _write(folder: Path, cell: Cell, found: list[Regret]) -> None:
     write_atomically(_path(folder, cell), content.encode())
 
 
-def as_csv(table: Table) -> str:
+def as_csv(table: RegretTable) -> str:
     """One line for each regret, sorted: the same seeds give the same bytes."""
     names = [field.name for kind in (Cell, Regret) for field in fields(kind)]
     text = io.StringIO()

@@ -47,7 +47,7 @@ def whole(value: int, name: str, least: int = 1) -> int:
     return int(value)
 
 
-def check_mixture(weights: Mapping[str, float], rows: Mapping[str, int]) -> None:
+def check_mixture_weights(weights: Mapping[str, float], rows: Mapping[str, int]) -> None:
     """Refuse weights that are no distribution over the clients, or clients without rows."""
     if set(weights) != set(rows):
         raise OptionError(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.checks import check_mixture, check_weights
+from fedopl.theory.checks import check_mixture_weights, check_weights
 
 
 def skewness(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
@@ -16,7 +16,7 @@ def skewness(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
 
     It is 1 where λ = n̄, and n/n_c where all weight lies on client c.
     """
-    check_mixture(weights, rows)
+    check_mixture_weights(weights, rows)
     total = sum(rows[name] for name in weights)
     return math.fsum(weight**2 * total / rows[name] for name, weight in weights.items() if weight)
 

@@ -16,13 +16,13 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, compact_codes
 
 Decides = Callable[[FloatArray], IntArray]
 # Contexts of the rows to compare policies on, and which of these rows they are valued on.
-Parts = Iterable[tuple[FloatArray, BoolArray]]
+ComparedParts = Iterable[tuple[FloatArray, BoolArray]]
 # Most policies differ enough within the first few rows and need no further comparison.
 FIRST_ROWS, MOST_ROWS = 4096, 1 << 16
 
 
 def first_near_identical(
-    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, minimum: int
+    known: Sequence[Decides], asked: Sequence[Decides], parts: ComparedParts, minimum: int
 ) -> IntArray:  # (n_asked,)
     """For each policy asked about, the first near-identical one, or itself; by position.
 
@@ -42,7 +42,7 @@ def first_near_identical(
 
 
 def differences(
-    known: Sequence[Decides], asked: Sequence[Decides], parts: Parts, minimum: int
+    known: Sequence[Decides], asked: Sequence[Decides], parts: ComparedParts, minimum: int
 ) -> tuple[IntArray, IntArray]:  # (n_known + n_asked, n_asked) each
     """Rows in which each policy asked about differs from those before: of all, and of the valued.
 
@@ -66,7 +66,7 @@ def differences(
     return differ, inside
 
 
-def _growing(parts: Parts) -> Iterator[tuple[FloatArray, BoolArray]]:
+def _growing(parts: ComparedParts) -> Iterator[tuple[FloatArray, BoolArray]]:
     """The same rows in blocks, small ones first."""
     size = FIRST_ROWS
     for contexts, valued in parts:

@@ -13,7 +13,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 
 # Contexts of some training rows, and the cell that each is in; called once for every pass.
-Parts = Callable[[], Iterable[tuple[FloatArray, IntArray]]]
+ContextParts = Callable[[], Iterable[tuple[FloatArray, IntArray]]]
 # A value of more than half of all rows is very likely that of 30 % of a sample.
 N_SAMPLED, LEAST_SHARE = 1000, 0.3
 
@@ -27,7 +27,7 @@ class RareValues:
     masked: BoolArray  # (n_cells,)
 
 
-def rare_values(parts: Parts, n_cells: int, minimum: int) -> tuple[RareValues, ...]:
+def rare_values(parts: ContextParts, n_cells: int, minimum: int) -> tuple[RareValues, ...]:
     """What has to be masked, found in two passes; nothing if cells may have a single row.
 
     A feature has a common value if it has only two values, or if most rows have the same one.
@@ -99,7 +99,7 @@ def _majority(column: FloatArray, sample: FloatArray) -> float | None:
     return median if 2 * np.count_nonzero(column == median) > len(column) else None
 
 
-def _common_values(parts: Parts) -> dict[int, tuple[tuple[float, ...], bool]]:
+def _common_values(parts: ContextParts) -> dict[int, tuple[tuple[float, ...], bool]]:
     """By feature: candidates for its common value, and whether it has just these two values."""
     seen: dict[int, _Seen] = {}
     for contexts, _ in parts():
@@ -118,7 +118,7 @@ _Counts = dict[tuple[int, float, bool], IntArray]  # feature, value, one of two 
 
 
 def _counted(
-    parts: Parts, candidates: dict[int, tuple[tuple[float, ...], bool]], n_cells: int
+    parts: ContextParts, candidates: dict[int, tuple[tuple[float, ...], bool]], n_cells: int
 ) -> tuple[_Counts, IntArray]:
     """How many rows of each cell have each candidate value, and how many rows there are."""
     counts: _Counts = {

@@ -17,7 +17,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.messages.message import Message
 from fedopl.messages.refusal import Refusal, RefusalCode
 
-ROWS_PER_BLOCK = 8192
+ROWS_PER_COUNT = 8192
 
 
 def suppress_small_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
@@ -65,8 +65,8 @@ class ScoreCounts:
     def add(self, scores: FloatArray) -> None:
         """Count these rows."""
         self.n_rows += len(scores)
-        for start in range(0, len(scores), ROWS_PER_BLOCK):
-            known = np.isfinite(scores[start : start + ROWS_PER_BLOCK])
+        for start in range(0, len(scores), ROWS_PER_COUNT):
+            known = np.isfinite(scores[start : start + ROWS_PER_COUNT])
             if known.all():
                 self.both += len(known)
             else:

@@ -10,14 +10,14 @@ from itertools import chain, islice
 from threading import Lock
 from typing import Any, Self, TypeVar
 
-Part = TypeVar("Part")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Threads, and so many results are held in memory besides the one in use.
 N_THREADS = 2
 
 
-def prefetched(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[Made]:
+def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterator[Result]:
     """`map(make, parts)`, in order, with the next results made in threads meanwhile.
 
     A single part is processed in the calling thread.
@@ -27,7 +27,7 @@ def prefetched(make: Callable[[Part], Made], parts: Iterable[Part]) -> Iterator[
     if len(several) < 2:
         yield from map(make, several)
         return
-    coming: deque[Future[Made]] = deque()
+    coming: deque[Future[Result]] = deque()
     with _BLAS_LIMIT, ThreadPoolExecutor(N_THREADS) as pool:
         try:
             for part in chain(several, left):

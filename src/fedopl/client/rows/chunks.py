@@ -13,7 +13,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.folds import Folds
-from fedopl.client.table.logged_data import ARRAYS, LoggedData, trusted
+from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, trusted
 from fedopl.messages.message import RowSplit
 
 # Rows on disk are read in chunks of this many.
@@ -129,7 +129,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         parts = [getattr(chunk.data, name) for chunk in chunks]
         return None if parts[0] is None else np.concatenate(parts)
 
-    arrays = {name: together(name) for name in ARRAYS}
+    arrays = {name: together(name) for name in ROW_ARRAYS}
     data = trusted(arrays, first.data.action_names, first.data.feature_names)
     of_row = np.concatenate([chunk.folds.of_row for chunk in chunks])
     return Chunk(data=data, folds=first.folds.with_rows(of_row))

@@ -33,7 +33,7 @@ CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold
 TRAINING = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2")])
 TURN = np.dtype([("row", "<u8"), ("turn", "<i8")])
 HELD_OUT = -1  # instead of a turn
-UNFINISHED = ".dealing-"
+UNFINISHED_SORT = ".dealing-"
 # Of the files at their largest, when half of the rows are in buckets of the next kind already.
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
 
@@ -90,8 +90,8 @@ def turns_on_disk(
     """
     n_rows = int(counts.sum())
     check_space(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds")
-    remove_abandoned(folder, UNFINISHED)
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder) as own:
+    remove_abandoned(folder, UNFINISHED_SORT)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED_SORT, dir=folder) as own:
         files = _Files(Path(own), n_rows, at_most)
         done = files.sorter("turns", TURN, ("row",), between=(0, n_rows - 1))
         training = files.sorter("training", TRAINING, ("key", "row"))

@@ -15,8 +15,8 @@ from fedopl.base.errors import OptionError
 from fedopl.client.table.formats import explained, suffix_of
 
 # Arrow schemas and batches have no types to check against.
-Batch = Any
-Table = tuple[Any, Iterator[Batch]]  # a schema, and the rows in batches of that schema
+RecordBatch = Any
+BatchedTable = tuple[Any, Iterator[RecordBatch]]  # a schema, and the rows in batches of that schema
 
 # Of a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one.
 BLOCK_BYTES = 1 << 20
@@ -24,22 +24,22 @@ BLOCK_BYTES = 1 << 20
 BATCH_CELLS = 1 << 19
 BUFFER_BYTES = 1 << 16
 # What a cell of a CSV file cannot hold without quotation marks.
-MARKS = ('"', ",", "\r", "\n")
+MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 
 # --- reading ---------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def opened(path: Path, encoding: str) -> Iterator[Table]:
+def open_batches(path: Path, encoding: str) -> Iterator[BatchedTable]:
     """Open a table; what cannot be read is explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
         with explained(path, str(path), encoding):
-            schema, batches = stack.enter_context(READERS[suffix_of(path)](path, encoding))
+            schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, encoding))
         yield schema, _each(batches, path, encoding)
 
 
-def _each(batches: Iterable[Batch], path: Path, encoding: str) -> Iterator[Batch]:
+def _each(batches: Iterable[RecordBatch], path: Path, encoding: str) -> Iterator[RecordBatch]:
     with explained(path, str(path), encoding):
         for batch in batches:
             if batch.num_rows:
@@ -47,7 +47,7 @@ def _each(batches: Iterable[Batch], path: Path, encoding: str) -> Iterator[Batch
 
 
 @contextlib.contextmanager
-def _read_csv(path: Path, encoding: str) -> Iterator[Table]:
+def _read_csv(path: Path, encoding: str) -> Iterator[BatchedTable]:
     reading = csv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES, use_threads=False)
     parsing = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(path, reading, parsing) as reader:
@@ -57,7 +57,7 @@ def _read_csv(path: Path, encoding: str) -> Iterator[Table]:
 
 
 @contextlib.contextmanager
-def _read_parquet(path: Path, encoding: str) -> Iterator[Table]:  # noqa: ARG001
+def _read_parquet(path: Path, encoding: str) -> Iterator[BatchedTable]:  # noqa: ARG001
     # Without a buffer, or with all of it filled beforehand, whole columns would be in memory.
     with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
@@ -65,7 +65,7 @@ def _read_parquet(path: Path, encoding: str) -> Iterator[Table]:  # noqa: ARG001
         yield schema, file.iter_batches(n_rows, use_threads=False)
 
 
-READERS: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
+BATCH_READERS: dict[str, Callable[[Path, str], AbstractContextManager[BatchedTable]]] = {
     ".csv": _read_csv,
     ".csv.gz": _read_csv,
     ".parquet": _read_parquet,
@@ -76,33 +76,35 @@ READERS: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
 
 
 @contextlib.contextmanager
-def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[Batch], object]]:
+def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[RecordBatch], object]]:
     names = [pa.array([name], pa.string()) for name in schema.names]
     file.write(_lines(pa.RecordBatch.from_arrays(names, names=schema.names)))
     yield lambda batch: file.write(_lines(batch))
 
 
 @contextlib.contextmanager
-def _write_gzip(file: BinaryIO, schema: Any) -> Iterator[Callable[[Batch], object]]:
+def _write_gzip(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatch], object]]:
     zipped = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
     with zipped, _write_csv(zipped, schema) as write:
         yield write
 
 
 @contextlib.contextmanager
-def _write_parquet(file: BinaryIO, schema: Any) -> Iterator[Callable[[Batch], object]]:
+def _write_parquet(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatch], object]]:
     with parquet.ParquetWriter(file, schema) as writer:
         yield writer.write_batch
 
 
-WRITERS: dict[str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[Batch], object]]]] = {
+BATCH_WRITERS: dict[
+    str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[RecordBatch], object]]]
+] = {
     ".csv": _write_csv,
     ".csv.gz": _write_gzip,
     ".parquet": _write_parquet,
 }
 
 
-def _lines(batch: Batch) -> bytes:
+def _lines(batch: RecordBatch) -> bytes:
     """Rows of a CSV file; Arrow joins the cells, as there may be millions."""
     cells = map(_cells, batch.schema.names, batch.columns)
     return _joined(pc.binary_join_element_wise(*cells, ","), "\n") + b"\n"
@@ -118,11 +120,13 @@ def _cells(name: str, column: Any) -> Any:
             "that ends in .parquet"
         ) from None
     all_text = _joined(texts, "")
-    if not any(mark.encode() in all_text for mark in MARKS):
+    if not any(mark.encode() in all_text for mark in MARKS_TO_QUOTE):
         return texts
     doubled = pc.replace_substring(texts, '"', '""')
     marked = pc.binary_join_element_wise('"', doubled, '"', "")
-    return pc.if_else(pc.match_substring_regex(texts, f"[{''.join(MARKS)}]"), marked, texts)
+    return pc.if_else(
+        pc.match_substring_regex(texts, f"[{''.join(MARKS_TO_QUOTE)}]"), marked, texts
+    )
 
 
 def _joined(texts: Any, between: str) -> bytes:

@@ -10,10 +10,10 @@ from fedopl.base.errors import DataError
 from fedopl.base.labels import factorise, quoted, unique_names
 
 # How far a row of propensities may be from adding up to one.
-SUM_TOLERANCE = 1e-6
+PROPENSITY_TOLERANCE = 1e-6
 
 
-def checked_contexts(
+def named_contexts(
     contexts: ArrayLike, feature_names: Sequence[str] | None
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """The contexts, and the features' names: as given, as in a frame, or x0, x1 and so on."""
@@ -134,8 +134,8 @@ def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...
 
 def _check_sums(totals: FloatArray) -> None:
     away = np.abs(totals - 1)
-    if away.max() > SUM_TOLERANCE:
-        off = int((away > SUM_TOLERANCE).sum())
+    if away.max() > PROPENSITY_TOLERANCE:
+        off = int((away > PROPENSITY_TOLERANCE).sum())
         raise DataError(
             f"propensities: {off:,} of {len(totals):,} rows do not add up to 1 (they add up to "
             f"{totals.min():.4g} … {totals.max():.4g}); give each action's probability in each row"

@@ -17,7 +17,7 @@ from fedopl.base.schema import Encoding
 # Spellings of "no value" in label columns, unless the schema has a label of that name.
 NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 # Codes for no label, and for a label that is not known.
-MISSING, UNKNOWN = -1, -2
+MISSING_LABEL, UNKNOWN_LABEL = -1, -2
 # What Arrow's CSV reader takes for a number, a flag and a gap.
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
 SPELLINGS = csv.ConvertOptions()
@@ -99,12 +99,16 @@ def look_up(
     texts, positions, counts = _distinct(column)
     texts = [own.get(text, text) for text in texts]
     # A label of the schema that is spelled like a gap, such as NA, is a label.
-    known = dict.fromkeys(NO_LABEL, MISSING) | {label: code for code, label in enumerate(labels)}
+    known = dict.fromkeys(NO_LABEL, MISSING_LABEL) | {
+        label: code for code, label in enumerate(labels)
+    }
     unknown: Counter[str] = Counter()
     for text, count in zip(texts, counts, strict=True):
         if text not in known:
             unknown[text] += count
-    by_position = np.array([*(known.get(text, UNKNOWN) for text in texts), MISSING], np.int64)
+    by_position = np.array(
+        [*(known.get(text, UNKNOWN_LABEL) for text in texts), MISSING_LABEL], np.int64
+    )
     return by_position[positions], unknown
 
 

@@ -15,10 +15,10 @@ from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.table.checked_arrays import (
     check_propensities,
     checked_actions,
-    checked_contexts,
     checked_groups,
     checked_vector,
     checked_weights,
+    named_contexts,
     propensity_array,
 )
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedopl.base.schema import Schema
 
 # Those with rows; all others are about columns.
-ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
+ROW_ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -79,7 +79,7 @@ class LoggedData:
         groups: ArrayLike | None = None,
         schema: "Schema | None" = None,
     ) -> None:
-        features, column_names = checked_contexts(contexts, feature_names)
+        features, column_names = named_contexts(contexts, feature_names)
         n_rows = len(features)
         known = None if propensities is None else propensity_array(propensities, n_rows)
         codes, names = checked_actions(actions, action_names, known)
@@ -121,7 +121,7 @@ class LoggedData:
 
     def _of(self, some: Callable[[NDArray[Any]], NDArray[Any]]) -> "LoggedData":
         arrays: dict[str, NDArray[Any]] = {
-            name: some(array) for name in ARRAYS if (array := getattr(self, name)) is not None
+            name: some(array) for name in ROW_ARRAYS if (array := getattr(self, name)) is not None
         }
         # Files keep codes in as few bytes as they need.
         for name in {"actions", "groups"} & arrays.keys():
@@ -213,7 +213,7 @@ def trusted(
 ) -> LoggedData:
     """Data from arrays by name, which were checked before and are not checked again."""
     data = LoggedData.__new__(LoggedData)
-    for name in ARRAYS:
+    for name in ROW_ARRAYS:
         array = arrays.get(name)
         value = frozen(array) if isinstance(array, np.ndarray) else array
         object.__setattr__(data, name, value)

@@ -24,11 +24,11 @@ from fedopl.client.disk.disk_array import DiskArray, remove_abandoned
 from fedopl.client.table.encoder import Encoder, Gaps
 from fedopl.client.table.formats import check_file, suffix_of
 from fedopl.client.table.logged_data import LoggedData, trusted
-from fedopl.client.table.spool_writer import Arrays, Number, write_arrays
+from fedopl.client.table.spool_writer import Number, SpooledArrays, write_arrays
 
 # Raised whenever rows would be read or kept in another way.
-FORMAT = 1
-UNFINISHED = ".writing-"
+SPOOL_FORMAT = 1
+UNFINISHED_SPOOL = ".writing-"
 ABOUT = "about.json"
 
 
@@ -48,7 +48,7 @@ def spool(source: Path, encoder: Encoder, folder: Path, number: Number = "float6
         raise OptionError(f"numbers: expected float64 or float32, came {number!r}")
     state = _state_of(source)
     settings = {
-        "format": FORMAT,
+        "format": SPOOL_FORMAT,
         "source": state,
         "schema": encoder.schema.model_dump(mode="json"),
         "columns": encoder.called,
@@ -89,7 +89,7 @@ def _state_of(source: Path) -> dict[str, object]:
     return {"path": str(source.resolve()), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
 
 
-def _found(home: Path) -> tuple[Arrays, Gaps] | None:
+def _found(home: Path) -> tuple[SpooledArrays, Gaps] | None:
     """The arrays of a spool, if it is there and complete."""
     try:
         about = json.loads((home / ABOUT).read_bytes())
@@ -107,7 +107,7 @@ def _found(home: Path) -> tuple[Arrays, Gaps] | None:
 
 def _tidy(folder: Path, source: dict[str, object]) -> None:
     """Remove what killed processes left, and spools of this table as it was before it changed."""
-    remove_abandoned(folder, UNFINISHED)
+    remove_abandoned(folder, UNFINISHED_SPOOL)
     for old in folder.glob(f"*/{ABOUT}"):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             before = json.loads(old.read_bytes())["settings"]["source"]
@@ -118,7 +118,7 @@ def _tidy(folder: Path, source: dict[str, object]) -> None:
 def _write(source: Path, encoder: Encoder, home: Path, settings: dict[str, Any]) -> None:
     """Write a spool beside its place, and move it there."""
     home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = home.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
+    beside = home.with_name(f"{UNFINISHED_SPOOL}{secrets.token_hex(8)}")
     beside.mkdir(mode=0o700)
     try:
         arrays, gaps = write_arrays(source, encoder, beside, settings["number"])

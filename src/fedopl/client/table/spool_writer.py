@@ -24,7 +24,7 @@ from fedopl.client.table.formats import Wanted, check_header, explained
 from fedopl.client.table.logged_data import LoggedData
 
 Number = Literal["float64", "float32"]
-Arrays = dict[str, DiskArray]
+SpooledArrays = dict[str, DiskArray]
 
 ROWS_PER_BATCH = 1 << 16
 # Of a batch as numbers; there are up to four of them in memory.
@@ -59,7 +59,7 @@ class _Job:
 
 def write_arrays(
     source: Path, encoder: Encoder, folder: Path, number: Number
-) -> tuple[Arrays, Gaps]:
+) -> tuple[SpooledArrays, Gaps]:
     """Write the rows of a Parquet file to one file for each array, and count missing values."""
     groups = GroupCodes()
     job = _Job(source, dataclasses.replace(encoder, group_codes=groups), number)

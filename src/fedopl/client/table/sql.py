@@ -10,7 +10,7 @@ import pyarrow as pa
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
 
-ROWS_AT_ONCE = 50_000
+ROWS_PER_FETCH = 50_000
 
 
 def run_query(database: str, query: str, path: Path) -> Any:  # a pyarrow.Table
@@ -101,7 +101,7 @@ def _arrow(names: list[str], rows: Any, path: Path) -> Any:
     _check_names(names, path)
     parts = []
     iterator = iter(rows)
-    while part := list(islice(iterator, ROWS_AT_ONCE)):
+    while part := list(islice(iterator, ROWS_PER_FETCH)):
         columns = zip(names, zip(*part, strict=True), strict=True)
         parts.append(pa.table({name: _column(name, cells, path) for name, cells in columns}))
     if not parts:
