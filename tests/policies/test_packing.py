@@ -5,7 +5,7 @@ import pytest
 
 from fedopl.policies.kinds import KINDS
 from fedopl.policies.linear import LinearPolicy, constant_policy
-from fedopl.policies.packing import FIELDS, RULES, in_message_order, packed, unpacked
+from fedopl.policies.packing import POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
@@ -24,7 +24,7 @@ CONTEXTS = np.random.default_rng(0).normal(size=(50, 2))
 
 def test_policies_come_back_from_the_field_that_their_kind_names():
     fields = packed(POLICIES.values(), STUDY, rules=[1])
-    back = [unpacked(f, one, STUDY) for f in FIELDS if f != RULES for one in fields[f]]
+    back = [unpacked(f, one, STUDY) for f in POLICY_FIELDS if f != RULES for one in fields[f]]
     names = in_message_order(POLICIES)
     assert names == ["arm", "line", "pairs", "tree"]
     for name, policy in zip(names, back, strict=True):
@@ -36,8 +36,8 @@ def test_policies_come_back_from_the_field_that_their_kind_names():
 
 def test_a_field_is_of_the_same_shape_with_and_without_policies():
     empty, full = packed([], STUDY), packed(POLICIES.values(), STUDY)
-    assert list(empty) == list(full) == list(FIELDS)
-    for field in FIELDS:
+    assert list(empty) == list(full) == list(POLICY_FIELDS)
+    for field in POLICY_FIELDS:
         assert len(empty[field]) == 0
         assert empty[field].shape[1:] == full[field].shape[1:]
 
@@ -48,5 +48,5 @@ def test_numbers_that_are_no_tree_are_no_policy():
 
 
 def test_every_kind_has_a_field_of_its_own():
-    assert FIELDS == ("linear", "pairwise", "trees", "rules")
+    assert POLICY_FIELDS == ("linear", "pairwise", "trees", "rules")
     assert len({kind.message_field for kind in KINDS.values()}) == len(KINDS)

@@ -269,7 +269,7 @@ class Workspace:
         shared = scorer.gives_scores_of(own) and scores.is_complete
         score = scores.of if shared else own.scored
         parts = lambda: score(self.unscored_chunks())  # noqa: E731
-        return learn_local_policy(self._rows, self.study, parts, self.blocks).numbers()
+        return learn_local_policy(self._rows, self.study, parts, self.blocks)
 
     # --- what is made of them ------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class Policy(Savable, Protocol):
     """A policy of any kind; whoever holds one asks it, and never which kind it is."""
 
     message_field: ClassVar[str]  # which field of a message carries policies of this kind
+    message_axes: ClassVar[tuple[str, ...]]  # what its axes count: policies, then their numbers
     explained_by: ClassVar[str]  # what the report shows of it: "weights" or a "tree"
     reads_columns: ClassVar[bool]  # whether it means columns of a table rather than features
 

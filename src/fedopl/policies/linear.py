@@ -27,6 +27,7 @@ class LinearPolicy:
 
     kind: ClassVar[str] = "linear"
     message_field: ClassVar[str] = "linear"
+    message_axes: ClassVar[tuple[str, ...]] = ("linear policies", "actions", "parameters")
     explained_by: ClassVar[str] = "weights"
     reads_columns: ClassVar[bool] = False
 

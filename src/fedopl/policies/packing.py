@@ -14,7 +14,7 @@ from fedopl.policies.kinds import KINDS, Policy
 
 RULES = "rules"
 _KIND_OF_FIELD = {kind.message_field: kind for kind in KINDS.values()}
-FIELDS = (*_KIND_OF_FIELD, RULES)
+POLICY_FIELDS = (*_KIND_OF_FIELD, RULES)
 
 
 def packed(
@@ -35,7 +35,7 @@ def packed(
 
 def in_message_order(policies: Mapping[str, Policy]) -> list[str]:
     """The names of these policies in the order in which their values are answered."""
-    return sorted(policies, key=lambda name: FIELDS.index(policies[name].message_field))
+    return sorted(policies, key=lambda name: POLICY_FIELDS.index(policies[name].message_field))
 
 
 def unpacked(field: str, numbers: FloatArray, domain: Domain) -> Policy:

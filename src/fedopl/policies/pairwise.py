@@ -15,6 +15,7 @@ class PairwisePolicy(LinearPolicy):
 
     kind: ClassVar[str] = "pairwise"
     message_field: ClassVar[str] = "pairwise"
+    message_axes: ClassVar[tuple[str, ...]] = ("pairwise policies", "pairs", "parameters")
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_pairs,)

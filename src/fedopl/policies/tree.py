@@ -40,6 +40,7 @@ class TreePolicy:
 
     kind: ClassVar[str] = "tree"
     message_field: ClassVar[str] = "trees"
+    message_axes: ClassVar[tuple[str, ...]] = ("trees", "tree nodes", "node numbers")
     explained_by: ClassVar[str] = "tree"
     reads_columns: ClassVar[bool] = True  # and the levels of labels, which features do not name
 

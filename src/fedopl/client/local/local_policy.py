@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from fedopl.base.arrays import IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.local_tree import tree_alone
 from fedopl.client.local.score_means import means_of
@@ -12,6 +12,7 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import as_array
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import solve_scores
 from fedopl.study.study import Study
@@ -33,7 +34,7 @@ def needs_local_policy(study: Study) -> bool:
 
 def learn_local_policy(
     rows: StudyRows, study: Study, parts: Parts, blocks: list[IntArray] | None
-) -> Policy:
+) -> FloatArray:  # the numbers of a policy of the local kind
     """By the exact oracle or search, on scores that rest on nobody else."""
     if local_kind(study) is TreePolicy:
         return _tree(rows, study, parts)
@@ -41,11 +42,10 @@ def learn_local_policy(
     parameters = solve_scores(
         means.grams, means.products, means.squares, means.shares, intercept=study.has_intercept
     )
-    wide = least_squares.widen(parameters, blocks, len(study.features))
-    return LinearPolicy.from_numbers(wide, study)
+    return least_squares.widen(parameters, blocks, len(study.features))
 
 
-def _tree(rows: StudyRows, study: Study, parts: Parts) -> TreePolicy:
+def _tree(rows: StudyRows, study: Study, parts: Parts) -> FloatArray:  # (n_nodes, 4)
     if rows.is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 
@@ -56,5 +56,4 @@ def _tree(rows: StudyRows, study: Study, parts: Parts) -> TreePolicy:
     if not rows.is_on_disk:
         whole = list(scored())  # scored once, and gone through for every level
         found = lambda: iter(whole)  # noqa: E731
-    root = tree_alone(found, study.tree, study.columns, study.actions)
-    return TreePolicy(root, study.actions, study.features, study.encoding)
+    return as_array(tree_alone(found, study.tree, study.columns, study.actions))

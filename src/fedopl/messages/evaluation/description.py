@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.message import Array, Asked, Axis, Message
 from fedopl.messages.plausibility import fault_in_counts
 from fedopl.study.study import Study
 
@@ -26,7 +27,7 @@ class Description(Message):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Describe(Query[Description]):
+class Describe(AsksAboutPolicies[Description]):
     """Ask how one policy's decisions split over groups, and how well the actions are supported."""
 
     code: ClassVar[int] = 9
@@ -35,10 +36,6 @@ class Describe(Query[Description]):
     title: ClassVar[str] = "How decisions split"
     content: ClassVar[str] = "rounded counts by group, and effective rows"
     budget: ClassVar[str | None] = "descriptions"
-    linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
-    pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
-    trees: Annotated[Array, (Axis.TREES, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
-    rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
     cuts: Annotated[Array, (Axis.PARAMETERS, Axis.CUTS)]  # of each feature, rising
 
     @classmethod

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, AsksAboutSplit
+from fedopl.messages.message import Array, Asked, Axis, Message
 from fedopl.messages.plausibility import fault_in_squares
 from fedopl.study.study import Study
 
@@ -26,7 +27,7 @@ class Values(Message):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EstimateValues(Query[Values]):
+class EstimateValues(AsksAboutPolicies[Values], AsksAboutSplit[Values]):
     """Ask what these policies are worth on rows of this split."""
 
     code: ClassVar[int] = 8
@@ -36,16 +37,10 @@ class EstimateValues(Query[Values]):
     content: ClassVar[str] = "means of values, and how precise they are"
     budget: ClassVar[str | None] = "value_queries"
     permission: ClassVar[str | None] = "values"
-    split: RowSplit
-    linear: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.PARAMETERS)]
-    pairwise: Annotated[Array, (Axis.PAIRWISE_POLICIES, Axis.PAIRS, Axis.PARAMETERS)]
-    trees: Annotated[Array, (Axis.TREES, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
-    rules: Annotated[Array, (Axis.RULES,)]  # positions among the rules the study names
 
     def fault_in(self, answer: Values, _study: Study, _n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them."""
-        policies = (self.linear, self.pairwise, self.trees, self.rules)
-        n_candidates = sum(map(len, policies)) + N_OWN_CANDIDATES
+        n_candidates = self.n_policies + N_OWN_CANDIDATES
         if len(answer.means) != n_candidates or answer.n_rows < 1:
             return f"valued {len(answer.means)} policies of {n_candidates}"
         if answer.covariances.shape != (n_candidates, n_candidates):

@@ -14,7 +14,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.packing import FIELDS, RULES, unpacked
+from fedopl.policies.packing import POLICY_FIELDS, RULES, unpacked
 
 
 def remembered_as(split: RowSplit) -> str:
@@ -24,12 +24,7 @@ def remembered_as(split: RowSplit) -> str:
 
 def policies_in(query: EstimateValues | Describe) -> list[Arrays]:
     """The policies of a query, each as the field that carried it and its numbers."""
-    return [{name: np.asarray(one)} for name in FIELDS for one in getattr(query, name)]
-
-
-def n_policies(query: EstimateValues | Describe) -> int:
-    """How many policies a query asks about."""
-    return sum(len(getattr(query, name)) for name in FIELDS)
+    return [{name: np.asarray(one)} for name in POLICY_FIELDS for one in getattr(query, name)]
 
 
 def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:

@@ -7,7 +7,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.evaluation.asked_policies import (
     deciders,
-    n_policies,
     policies_in,
     remembered_as,
 )
@@ -30,7 +29,7 @@ def answer(space: Workspace, query: Describe) -> Description:
     """Counts by group and action; every one is rounded, so that none discloses single rows."""
     space.check_rows_for_sums()
     minimum_cell = space.limits.minimum_cell
-    if n_policies(query) != 1:
+    if query.n_policies != 1:
         raise RefusedError(RefusalCode.MALFORMED)
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)

@@ -9,7 +9,6 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.evaluation.asked_policies import (
     deciders,
-    n_policies,
     policies_in,
     remembered_as,
 )
@@ -25,7 +24,7 @@ from fedopl.messages.refusal import RefusalCode
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
     """The values of the policies asked about, of the logging policy and of the client's own."""
-    n_values = n_policies(query) + N_OWN_CANDIDATES
+    n_values = query.n_policies + N_OWN_CANDIDATES
     _check_rows(space, n_values, space.n_rows(query.split))
     found = estimate_candidates(space, query)
     # Rows without a score were left out: the limits are for those that remain.
