@@ -7,10 +7,12 @@ its fields: it gets a successor with a new code, and `VERSION` goes up.
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from fedopl.base.arrays import FloatArray
-from fedopl.study.study import Study
+
+if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
+    from fedopl.study.study import Study
 
 VERSION = 1
 Array = FloatArray
@@ -92,15 +94,15 @@ class Query(Message, Generic[AnswerType]):
     permission: ClassVar[str | None] = None  # the client's limit that must be true for an answer
 
     @classmethod
-    def needed(cls, _study: Study) -> bool:
+    def needed(cls, _study: "Study") -> bool:
         """Whether this study asks it; a client answers no other queries."""
         return True
 
     @classmethod
-    def most(cls, _study: Study) -> int | None:
+    def most(cls, _study: "Study") -> int | None:
         """How many different ones this study can need, where that is known."""
         return None
 
-    def fault_in(self, _answer: AnswerType, _study: Study, _n_rows: int) -> str | None:
+    def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""
         return None
