@@ -97,16 +97,16 @@ def _rehearsal(
     clients: Mapping[str, Client],
     candidates: Mapping[str, Policy],
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
-    """What doors say no to when everybody rehearses together; without all, there is no telling."""
-    told: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
+    """What clients refuse in a rehearsal of the study; unknown unless all of them take part."""
+    refused: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
     data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
     failure = ""
     if len(data) == len(examined):
         rounds, failure = rehearse_together(study, clients, data, candidates)
         for latest in rounds:
             for name, code in latest.refused.items():
-                told[name][latest.query, code] = None
-    return {name: tuple(refusals) for name, refusals in told.items()}, failure
+                refused[name][latest.query, code] = None
+    return {name: tuple(refusals) for name, refusals in refused.items()}, failure
 
 
 def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:

@@ -12,7 +12,7 @@ from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, is_finished, load_record
 
 STATUS_SECONDS = 15.0  # each time costs a process of a second or two
-Told = Callable[[str], None]
+Teller = Callable[[str], None]
 
 
 def run_over_flower(
@@ -22,7 +22,7 @@ def run_over_flower(
     out: Path,
     arrival: float,
     deadline: float,
-    tell: Told,
+    tell: Teller,
 ) -> Record:
     """Start everything, run the study, stop everything; the record says how it went."""
     work = out / "flower"
@@ -39,7 +39,7 @@ def run_over_flower(
     return load_record(out)
 
 
-def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Told) -> None:
+def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller) -> None:
     """Until the run's folder is finished, or Flower says that the run is over without one."""
     trips, asked, status = 0, time.monotonic(), ""
     while not is_finished(out):

@@ -10,10 +10,10 @@ from fedopl.study.policy_plans import TrainingPlan
 class Batches:
     """Rows for each round of one client; the same for the same round, in whatever process.
 
-    Rounds are dealt from a shuffled pack, each row in one of them at most, and then from another
-    pack. Steps that meet every row once before any again need fewer passes than steps that draw
-    each batch anew. What a pack leaves out could be had from the sum over all rows, so it is either
-    nothing or as many rows as a round takes; where that cannot be, batches are drawn anew.
+    Rounds take consecutive parts of the shuffled rows, until these are shuffled again (an epoch):
+    steps that meet every row once before any again need fewer passes than independent draws. The
+    rows that an epoch leaves out could be found by differencing with the sum over all rows, so they
+    are none or as many as a round takes; where that cannot be, batches are independent draws.
     """
 
     def __init__(self, seed: int, client: str = "", secret: str = "") -> None:
@@ -51,6 +51,6 @@ class Batches:
 
 
 def rounds_in_pack(n_rows: int, n_draws: int) -> int:
-    """How many rounds are dealt before the rows are shuffled again; none if too few rows remain."""
+    """How many rounds are drawn before the rows are shuffled again; none if too few rows remain."""
     n_rounds, left_out = divmod(n_rows, n_draws)
     return max(0, n_rounds - bool(left_out))

@@ -19,7 +19,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 RankArray = NDArray[np.int32]
 Function = TypeVar("Function", bound=Callable[..., object])
 
-# What a node tells of the ranks below it: the sum of their weights, and the highest and the lowest
+# A node's summary of the ranks below it: the sum of their weights, and the highest and the lowest
 # sum up to an open cut among them. Node 1 is the root, nodes 2k and 2k + 1 lie below node k, and
 # the second half of a tree are its ranks.
 SUM, HIGHEST, LOWEST = 0, 1, 2

@@ -3,8 +3,8 @@
 A row's rank in a column is the place of its value among the column's distinct values; of a column
 of levels there is a question for each level, in which the level has rank 0 and the others rank 1.
 So every split asks whether a rank is at most some rank. To find the best split of a question, its
-rows enter rank by rank, once from either end, and after each rank it is told what the best leaf or
-stump of the rows so far would gain: O(p²·n·d²·log n) for depth two. Needs the `observed` extra.
+rows enter rank by rank, once from either end, and after each rank it is updated what the best leaf
+or stump of the rows so far gains: O(p²·n·d²·log n) for depth two. Needs the `observed` extra.
 """
 
 import os

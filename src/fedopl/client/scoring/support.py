@@ -30,13 +30,13 @@ class SupportSums:
 
     def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
         """Count and weigh these rows; one whose propensity is not known does not count."""
-        told, actions = propensities[rows], data.actions[rows]
-        for block in slices(len(told), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
-            columns = np.ascontiguousarray(told[block].T)
+        known, actions = propensities[rows], data.actions[rows]
+        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
+            columns = np.ascontiguousarray(known[block].T)
             above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
             above[:-1] -= above[1:]
             self._chances += above.T
-        logged = told[np.arange(len(told)), actions]
+        logged = known[np.arange(len(known)), actions]
         weights = 1.0 if data.weights is None else data.weights[rows]
         inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
         self._inverse += np.bincount(actions, inverse, data.n_actions)
