@@ -20,6 +20,7 @@ from pyarrow import parquet
 import fedopl
 from fedopl.client import door as doors
 from fedopl.client import workspace
+from fedopl.client.answers.learning import improve_policy, slope_of_value, sum_pairs
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
@@ -510,9 +511,9 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         monkeypatch.setattr(module, name, counted)
 
     for module, name in (
-        (doors, "pair_means"),
-        (doors, "value_slope"),
-        (doors, "improve"),
+        (sum_pairs, "pair_means"),
+        (slope_of_value, "value_slope"),
+        (improve_policy, "improve"),
         (workspace, "examples"),
     ):
         counting(module, name)

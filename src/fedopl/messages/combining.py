@@ -2,32 +2,30 @@
 
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Message
 
 
-@dataclass(frozen=True)
-class Sum:
+class Combination:
+    """How one field of the clients' answers combines."""
+
+
+class Sum(Combination):
     """Added up over clients, whatever they weigh."""
 
 
-@dataclass(frozen=True)
-class WeightedMean:
+class WeightedMean(Combination):
     """Σ_c λ_c · x_c, with λ the agreed weights of those who answered."""
 
 
-@dataclass(frozen=True)
-class PerClient:
+class PerClient(Combination):
     """Means something for its own client alone, so there is no total."""
 
 
-Combination = Sum | WeightedMean | PerClient
-
-
-def combinations_of(answer: type[Message]) -> dict[str, Combination]:
+def combinations_of(answer: type[Message]) -> dict[str, type[Combination]]:
     """How each field of this answer combines; what every message carries has no say."""
     hints = typing.get_type_hints(answer, include_extras=True)
     own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
@@ -40,10 +38,9 @@ def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) ->
     total: dict[str, Any] = {}
     for name, combination in combinations_of(kind).items():
         arrays = {client: getattr(answer, name) for client, answer in answers.items()}
-        if isinstance(combination, PerClient):
+        if combination is PerClient:
             raise TypeError(f"{kind.__name__}.{name} has no total")
-        is_sum = isinstance(combination, Sum)
-        total[name] = plain_sum(arrays) if is_sum else weighted_sum(weights, arrays)
+        total[name] = plain_sum(arrays) if combination is Sum else weighted_sum(weights, arrays)
     return kind(**total)
 
 

@@ -7,7 +7,7 @@ its fields: it gets a successor with a new code, and `VERSION` goes up.
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, dataclass_transform, get_args
 
 from fedopl.base.arrays import FloatArray
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
 
 VERSION = 1
 Array = FloatArray
+Declared = TypeVar("Declared")
 
 
 class Axis(enum.Enum):
@@ -63,13 +64,24 @@ class RowSplit(enum.Enum):
     VALIDATION = 4  # the first fold of the training rows
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
+def message(declared: type[Declared]) -> type[Declared]:
+    """Make a frozen record of a class that declares a message's fields."""
+    return dataclass(frozen=True, eq=False, kw_only=True)(declared)
+
+
+@message
 class Message:
     """What every message carries; both fields are stamped on when it is sent."""
 
     code: ClassVar[int]
     study: bytes = b""  # the digest of the study
     exchange: int = 0  # which exchange of the run this belongs to
+
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
 
 
 AnswerType = TypeVar("AnswerType", bound=Message)
@@ -82,16 +94,34 @@ class Asked(enum.Enum):
     TOTAL = "the total over clients"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@message
 class Query(Message, Generic[AnswerType]):
-    """What the server asks, and all that both sides agree on about it."""
+    """What the server asks, and all that both sides agree on about it.
+
+    A subclass says in its header, as in `class SumPairs(Query[PairSums], code=5, ...)`, which
+    answer it wants, whether of each client or in total, which of the client's limits is its budget,
+    and which must be true for an answer.
+    """
 
     answer: ClassVar[type[Message]]
     asked: ClassVar[Asked]
-    title: ClassVar[str]  # what people read in the ledger, previews and the report
+    budget: ClassVar[str | None]
+    permission: ClassVar[str | None]
+    title: ClassVar[str]  # what people read in previews and reports
     content: ClassVar[str]  # what its answer holds, in words
-    budget: ClassVar[str | None] = None  # the client's limit on how many different ones it answers
-    permission: ClassVar[str | None] = None  # the client's limit that must be true for an answer
+
+    def __init_subclass__(
+        cls,
+        *,
+        code: int | None = None,
+        asked: Asked = Asked.EACH,
+        budget: str | None = None,
+        permission: str | None = None,
+    ) -> None:
+        super().__init_subclass__(code=code)
+        if code is not None:  # what several queries share has none
+            (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+            cls.asked, cls.budget, cls.permission = asked, budget, permission
 
     @classmethod
     def needed(cls, _study: "Study") -> bool:

@@ -2,9 +2,8 @@
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar
 
-from fedopl.messages.message import Message
+from fedopl.messages.message import Message, message
 
 
 class RefusalCode(enum.Enum):
@@ -29,11 +28,10 @@ class RefusalCode(enum.Enum):
     ROWS_ON_DISK = 17
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Refusal(Message):
+@message
+class Refusal(Message, code=64):
     """No, and a code for why."""
 
-    code: ClassVar[int] = 64
     reason: RefusalCode
 
 

@@ -1,49 +1,45 @@
 """Sums for classifiers that distinguish one client's contexts from all others'."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, MOST_BY_ROUNDING, fault_in_squares
 from fedopl.study.study import Study
 
 MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ClassifierSums(Message):
+@message
+class ClassifierSums(Message, code=79):
     """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows taken.
 
     A row is taken for the target's if θᵀx > 0. What was not asked for is zero.
     """
 
-    code: ClassVar[int] = 79
-    told: Annotated[Array, (Axis.TARGETS,), PerClient()]  # 0 where suppressed
-    loss: Annotated[Array, (Axis.TARGETS,), PerClient()]  # log(1 + exp(θᵀx))
-    pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient()]  # σ·x
+    told: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
+    loss: Annotated[Array, (Axis.TARGETS,), PerClient]  # log(1 + exp(θᵀx))
+    pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
     # σ(1 − σ)·xxᵀ
-    hessian: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS, Axis.PARAMETERS), PerClient()]
-    target_share: Annotated[Array, (Axis.TARGETS,), PerClient()]  # rounded by chance
-    target_share_variance: Annotated[Array, (Axis.TARGETS,), PerClient()]
+    hessian: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS, Axis.PARAMETERS), PerClient]
+    target_share: Annotated[Array, (Axis.TARGETS,), PerClient]  # rounded by chance
+    target_share_variance: Annotated[Array, (Axis.TARGETS,), PerClient]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ClassifyContexts(Query[ClassifierSums]):
+@message
+class ClassifyContexts(
+    Query[ClassifierSums], code=15, asked=Asked.EACH, budget="classifier_queries"
+):
     """Ask what these classifiers make of own contexts: one for each client to distinguish.
 
     On training rows for the next step of Newton's method, on held-out rows for its accuracy.
     Everybody is asked alike, whether a target or not.
     """
 
-    code: ClassVar[int] = 15
-    answer: ClassVar[type[Message]] = ClassifierSums
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "Whose contexts these are"
-    content: ClassVar[str] = "slopes of classifiers, and rounded shares"
-    budget: ClassVar[str | None] = "classifier_queries"
+    title = "Whose contexts these are"
+    content = "slopes of classifiers, and rounded shares"
     split: RowSplit
     parameters: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]
 

@@ -1,39 +1,33 @@
 """A client's own models of how actions were chosen and what came of them."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.study.study import Study
 
 # Models are fitted without each of so many parts of the rows, and from all of them.
 N_PARTS = 5
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Models(Message):
+@message
+class Models(Message, code=77):
     """Own models: softmax scores of the actions, and rewards by action with their variances."""
 
-    code: ClassVar[int] = 77
-    propensities: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient()]
-    outcomes: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient()]
-    variances: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS), PerClient()]  # of the residuals
-    supported: Annotated[Array, (Axis.ACTIONS,), PerClient()]  # 0 where too few took the action
+    propensities: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient]
+    outcomes: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS), PerClient]
+    variances: Annotated[Array, (Axis.REPEATS, Axis.ACTIONS), PerClient]  # of the residuals
+    supported: Annotated[Array, (Axis.ACTIONS,), PerClient]  # 0 where too few took the action
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TellModels(Query[Models]):
+@message
+class TellModels(Query[Models], code=13, asked=Asked.EACH, budget="model_queries"):
     """Ask how the actions were chosen and what came of them, as the client's own models say."""
 
-    code: ClassVar[int] = 13
-    answer: ClassVar[type[Message]] = Models
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "What clients' models say"
-    content: ClassVar[str] = "how actions were chosen, and rewards by action"
-    budget: ClassVar[str | None] = "model_queries"
+    title = "What clients' models say"
+    content = "how actions were chosen, and rewards by action"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

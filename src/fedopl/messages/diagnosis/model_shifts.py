@@ -1,43 +1,37 @@
 """How far other clients' models are from a client's own, at its own contexts."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.study.study import Study
 
 MOST_CLIENTS = 1000  # whose models are compared in one query
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ModelShifts(Message):
+@message
+class ModelShifts(Message, code=78):
     """Divergences of the client's models from each of the others', less what is noise in them."""
 
-    code: ClassVar[int] = 78
-    compared: Annotated[Array, (Axis.CLIENTS,), PerClient()]  # 0 where too few rows would be behind
-    propensity_kl: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    propensity_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient()]  # what was subtracted
-    propensity_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    propensity_tv: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    propensity_tv_variance: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    outcome_kl: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    outcome_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient()]
-    outcome_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient()]
+    compared: Annotated[Array, (Axis.CLIENTS,), PerClient]  # 0 where too few rows would be behind
+    propensity_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient]  # what was subtracted
+    propensity_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_tv: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_tv_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CompareModels(Query[ModelShifts]):
+@message
+class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH, budget="model_queries"):
     """Ask how far these clients' models are from the client's own, at its own contexts."""
 
-    code: ClassVar[int] = 14
-    answer: ClassVar[type[Message]] = ModelShifts
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "How far models differ"
-    content: ClassVar[str] = "differences from each client, less their noise"
-    budget: ClassVar[str | None] = "model_queries"
+    title = "How far models differ"
+    content = "differences from each client, less their noise"
     propensities: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
     outcomes: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
     variances: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS)]

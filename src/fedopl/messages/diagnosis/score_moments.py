@@ -1,42 +1,36 @@
 """How large scores are: what regret bounds call the variance of policies' values."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ScoreMoments(Message):
+@message
+class ScoreMoments(Message, code=80):
     """Means of squared scores over training rows: of the largest in each row, and by action.
 
     The first of each is of max_a Γ̂(a)² over the scores a row has, the others of Γ̂(a)² over the
     rows that have it. What rests on too few rows is zero.
     """
 
-    code: ClassVar[int] = 80
-    told: Annotated[Array, (Axis.MOMENTS,), PerClient()]  # 0 where suppressed
-    rows: Annotated[Array, (Axis.MOMENTS,), PerClient()]
-    degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,), PerClient()]
-    means: Annotated[Array, (Axis.MOMENTS,), PerClient()]
-    variances: Annotated[Array, (Axis.MOMENTS,), PerClient()]  # of the means
+    told: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where suppressed
+    rows: Annotated[Array, (Axis.MOMENTS,), PerClient]
+    degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,), PerClient]
+    means: Annotated[Array, (Axis.MOMENTS,), PerClient]
+    variances: Annotated[Array, (Axis.MOMENTS,), PerClient]  # of the means
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TellMoments(Query[ScoreMoments]):
+@message
+class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH, budget="model_queries"):
     """Ask how large scores are: what regret bounds call the variance of policies' values."""
 
-    code: ClassVar[int] = 16
-    answer: ClassVar[type[Message]] = ScoreMoments
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "How large scores are"
-    content: ClassVar[str] = "means of squared scores, and how precise they are"
-    budget: ClassVar[str | None] = "model_queries"
+    title = "How large scores are"
+    content = "means of squared scores, and how precise they are"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

@@ -1,11 +1,10 @@
 """How a policy's decisions split over groups, and how well the actions are supported."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
-from fedopl.messages.message import Array, Asked, Axis, Message
+from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.plausibility import fault_in_counts
 from fedopl.study.study import Study
 
@@ -14,28 +13,23 @@ N_CUTS = 3
 CHANCE_CUTS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Description(Message):
+@message
+class Description(Message, code=73):
     """Rounded counts of training rows, and how many rows each action's value rests on."""
 
-    code: ClassVar[int] = 73
-    decided: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient()]  # by policy
-    taken: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient()]  # as logged
-    chances: Annotated[Array, (Axis.ACTIONS, Axis.CHANCE_BINS), PerClient()]  # rows by propensity
+    decided: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient]  # by policy
+    taken: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient]  # as logged
+    chances: Annotated[Array, (Axis.ACTIONS, Axis.CHANCE_BINS), PerClient]  # rows by propensity
     # (Σw)²/Σw² over takers, w = 1/propensity
-    effective_rows: Annotated[Array, (Axis.ACTIONS,), PerClient()]
+    effective_rows: Annotated[Array, (Axis.ACTIONS,), PerClient]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Describe(AsksAboutPolicies[Description]):
+@message
+class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH, budget="descriptions"):
     """Ask how one policy's decisions split over groups, and how well the actions are supported."""
 
-    code: ClassVar[int] = 9
-    answer: ClassVar[type[Message]] = Description
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "How decisions split"
-    content: ClassVar[str] = "rounded counts by group, and effective rows"
-    budget: ClassVar[str | None] = "descriptions"
+    title = "How decisions split"
+    content = "rounded counts by group, and effective rows"
     cuts: Annotated[Array, (Axis.PARAMETERS, Axis.CUTS)]  # of each feature, rising
 
     @classmethod

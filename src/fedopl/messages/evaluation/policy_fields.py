@@ -1,14 +1,13 @@
 """The policies that a query asks about: a field for each kind, named by the kind itself."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit
+from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
 from fedopl.policies.kinds import KINDS
 from fedopl.policies.packing import POLICY_FIELDS, RULES
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@message
 class AsksAboutPolicies(Query[AnswerType]):
     """Policies as arrays in the order of the table of kinds, then positions of rules."""
 
@@ -24,7 +23,7 @@ class AsksAboutPolicies(Query[AnswerType]):
         return sum(len(getattr(self, field)) for field in POLICY_FIELDS)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@message
 class AsksAboutSplit(Query[AnswerType]):
     """The rows that an answer is about; as the last base of a query, its field is sent first."""
 

@@ -1,11 +1,10 @@
 """What policies are worth on a client's rows, and how those values vary together."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, AsksAboutSplit
-from fedopl.messages.message import Array, Asked, Axis, Message
+from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.plausibility import fault_in_squares
 from fedopl.study.study import Study
 
@@ -15,28 +14,29 @@ N_OWN_CANDIDATES = 2
 MOST_DIAGNOSED = 128
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Values(Message):
+@message
+class Values(Message, code=72):
     """Means of the candidates' scores and the covariances of those means."""
 
-    code: ClassVar[int] = 72
-    n_rows: Annotated[int, PerClient()]
-    degrees_of_freedom: Annotated[int, PerClient()]
-    means: Annotated[Array, (Axis.CANDIDATES,), PerClient()]
-    covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient()]
+    n_rows: Annotated[int, PerClient]
+    degrees_of_freedom: Annotated[int, PerClient]
+    means: Annotated[Array, (Axis.CANDIDATES,), PerClient]
+    covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EstimateValues(AsksAboutPolicies[Values], AsksAboutSplit[Values]):
+@message
+class EstimateValues(
+    AsksAboutPolicies[Values],
+    AsksAboutSplit[Values],
+    code=8,
+    asked=Asked.EACH,
+    budget="value_queries",
+    permission="values",
+):
     """Ask what these policies are worth on rows of this split."""
 
-    code: ClassVar[int] = 8
-    answer: ClassVar[type[Message]] = Values
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "What policies are worth"
-    content: ClassVar[str] = "means of values, and how precise they are"
-    budget: ClassVar[str | None] = "value_queries"
-    permission: ClassVar[str | None] = "values"
+    title = "What policies are worth"
+    content = "means of values, and how precise they are"
 
     def fault_in(self, answer: Values, _study: Study, _n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them."""

@@ -1,30 +1,25 @@
 """One round of local steps on a policy's parameters (Algorithm 2)."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import WeightedMean
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ImprovedPolicy(Message):
+@message
+class ImprovedPolicy(Message, code=70):
     """The parameters after the local steps."""
 
-    code: ClassVar[int] = 70
-    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), WeightedMean()]
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), WeightedMean]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ImprovePolicy(Query[ImprovedPolicy]):
+@message
+class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
     """Improve these parameters on your scores (Algorithm 2)."""
 
-    code: ClassVar[int] = 6
-    answer: ClassVar[type[Message]] = ImprovedPolicy
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "Steps on the policy"
-    content: ClassVar[str] = "the policy's parameters after steps on own rows"
+    title = "Steps on the policy"
+    content = "the policy's parameters after steps on own rows"
     round: int
     parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
     centre: Annotated[Array, (Axis.PARAMETERS,)]

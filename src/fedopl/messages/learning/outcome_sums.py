@@ -1,32 +1,27 @@
 """The sums that the federation's outcome models are fitted from."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import Sum
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import fault_in_squares
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OutcomeSums(Message):
+@message
+class OutcomeSums(Message, code=66):
     """Σ w·z zᵀ with z = (x, 1, y), and Σ w², for each fold and action."""
 
-    code: ClassVar[int] = 66
-    sums: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.REGRESSION, Axis.REGRESSION), Sum()]
-    squared_weights: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), Sum()]
+    sums: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.REGRESSION, Axis.REGRESSION), Sum]
+    squared_weights: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), Sum]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SumOutcomes(Query[OutcomeSums]):
+@message
+class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL):
     """The sums that outcome models are made from, apart for each fold and action."""
 
-    code: ClassVar[int] = 2
-    answer: ClassVar[type[Message]] = OutcomeSums
-    asked: ClassVar[Asked] = Asked.TOTAL
-    title: ClassVar[str] = "Sums for outcome models"
-    content: ClassVar[str] = "sums of squares and products, by fold and action"
+    title = "Sums for outcome models"
+    content = "sums of squares and products, by fold and action"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

@@ -1,32 +1,27 @@
 """The sums for weighted all pairs: one least-squares problem for every pair of actions."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import WeightedMean
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import fault_in_squares
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PairSums(Message):
+@message
+class PairSums(Message, code=69):
     """Means of w·xxᵀ and w·x·s, with s the better of two actions and w what it is better by."""
 
-    code: ClassVar[int] = 69
-    grams: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS, Axis.PARAMETERS), WeightedMean()]
-    products: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS), WeightedMean()]
+    grams: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS, Axis.PARAMETERS), WeightedMean]
+    products: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS), WeightedMean]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SumPairs(Query[PairSums]):
+@message
+class SumPairs(Query[PairSums], code=5, asked=Asked.TOTAL):
     """The same for every pair of actions, rows weighted by what the choice is worth."""
 
-    code: ClassVar[int] = 5
-    answer: ClassVar[type[Message]] = PairSums
-    asked: ClassVar[Asked] = Asked.TOTAL
-    title: ClassVar[str] = "Sums for pairs of actions"
-    content: ClassVar[str] = "the same means, for each pair of actions"
+    title = "Sums for pairs of actions"
+    content = "the same means, for each pair of actions"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

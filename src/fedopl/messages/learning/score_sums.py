@@ -1,28 +1,26 @@
 """The sums that exact linear policies are solved from: for training rows, or without one fold."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_squares
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ScoreSums(Message):
+@message
+class ScoreSums(Message, code=68):
     """Weighted means over rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on.
 
     They stay apart by client: a run keeps them, so that any mixture can be solved for again.
     """
 
-    code: ClassVar[int] = 68
-    grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient()]
-    products: Annotated[Array, (Axis.ACTIONS, Axis.FEATURES), PerClient()]
-    squares: Annotated[Array, (Axis.ACTIONS,), PerClient()]
-    shares: Annotated[Array, (Axis.ACTIONS,), PerClient()]
+    grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient]
+    products: Annotated[Array, (Axis.ACTIONS, Axis.FEATURES), PerClient]
+    squares: Annotated[Array, (Axis.ACTIONS,), PerClient]
+    shares: Annotated[Array, (Axis.ACTIONS,), PerClient]
 
     def fault(self, study: Study) -> str | None:
         """Sums that were scaled would buy weight; the mean of one gives them away."""
@@ -37,16 +35,12 @@ class ScoreSums(Message):
         return fault_in_squares(self.grams)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SumScores(Query[ScoreSums]):
+@message
+class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_queries"):
     """Score your rows with these outcome models, or with your own if there are none, and sum up."""
 
-    code: ClassVar[int] = 3
-    answer: ClassVar[type[Message]] = ScoreSums
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "Sums of scores"
-    content: ClassVar[str] = "means of squares and products of features and scores"
-    budget: ClassVar[str | None] = "score_queries"
+    title = "Sums of scores"
+    content = "means of squares and products of features and scores"
     models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
 
@@ -55,19 +49,15 @@ class SumScores(Query[ScoreSums]):
         return answer.fault(study)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SumFitting(Query[ScoreSums]):
+@message
+class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_queries"):
     """The sums of the scores that are there, over training rows without the first fold.
 
     What they are for can then be tried on the first fold.
     """
 
-    code: ClassVar[int] = 17
-    answer: ClassVar[type[Message]] = ScoreSums
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "Sums to fit with"
-    content: ClassVar[str] = "the same means, over training rows but the first fold"
-    budget: ClassVar[str | None] = "score_queries"
+    title = "Sums to fit with"
+    content = "the same means, over training rows but the first fold"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

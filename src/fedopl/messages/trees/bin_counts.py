@@ -1,10 +1,9 @@
 """Counts of rows between fine cuts, from which a tree's thresholds are agreed."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import Sum
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import fault_in_counts
 from fedopl.study.study import Study
 
@@ -12,24 +11,19 @@ from fedopl.study.study import Study
 N_FINE_BINS = 256
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BinCounts(Message):
+@message
+class BinCounts(Message, code=74):
     """Rounded counts of training rows."""
 
-    code: ClassVar[int] = 74
-    counts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_BINS), Sum()]
+    counts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_BINS), Sum]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CountBins(Query[BinCounts]):
+@message
+class CountBins(Query[BinCounts], code=10, asked=Asked.TOTAL, budget="count_queries"):
     """Ask how many training rows lie between these cuts, so that thresholds can be agreed."""
 
-    code: ClassVar[int] = 10
-    answer: ClassVar[type[Message]] = BinCounts
-    asked: ClassVar[Asked] = Asked.TOTAL
-    title: ClassVar[str] = "Rows between thresholds"
-    content: ClassVar[str] = "rounded counts of rows, for each number"
-    budget: ClassVar[str | None] = "count_queries"
+    title = "Rows between thresholds"
+    content = "rounded counts of rows, for each number"
     cuts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_CUTS)]  # of each column, rising
 
     @classmethod

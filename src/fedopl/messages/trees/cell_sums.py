@@ -1,12 +1,11 @@
 """Sums of scores over the cells of a tree's grid, for every node that is still open."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import grid_from
@@ -16,8 +15,8 @@ from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CellSums(Message):
+@message
+class CellSums(Message, code=75):
     """By cell: rows, their share of all weight, and by action the share of the mean score.
 
     Where not every row has every score, the shares of weight that have one follow. Small cells are
@@ -25,21 +24,16 @@ class CellSums(Message):
     by client: a run keeps them, so that the tree of any mixture can be searched for again.
     """
 
-    code: ClassVar[int] = 75
-    cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient()]
-    lost: Annotated[Array, (Axis.OPEN_NODES,), PerClient()]
+    cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient]
+    lost: Annotated[Array, (Axis.OPEN_NODES,), PerClient]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SumCells(Query[CellSums]):
+@message
+class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"):
     """The sums of scores over every two columns' bins, apart for each open node of a tree."""
 
-    code: ClassVar[int] = 11
-    answer: ClassVar[type[Message]] = CellSums
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "Sums over a grid"
-    content: ClassVar[str] = "sums of scores over the cells of every two columns"
-    budget: ClassVar[str | None] = "cell_queries"
+    title = "Sums over a grid"
+    content = "sums of scores over the cells of every two columns"
     partition: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     n_cuts: Annotated[Array, (Axis.COLUMNS,)]  # how many of the thresholds are each column's
     cuts: Annotated[Array, (Axis.THRESHOLDS,)]

@@ -1,42 +1,37 @@
 """What each action is worth in each leaf of a finished tree, on held-out rows."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.nodes import LEAF
 from fedopl.study.study import Study
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LeafValues(Message):
+@message
+class LeafValues(Message, code=76):
     """By leaf: its share of held-out rows, and the mean score of each action with its variance.
 
     Zero rows where a leaf, or an action in it, has too few of them; counts are rounded by chance.
     """
 
-    code: ClassVar[int] = 76
-    counts: Annotated[Array, (Axis.LEAVES,), PerClient()]
-    shares: Annotated[Array, (Axis.LEAVES,), PerClient()]
-    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient()]
-    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient()]
-    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient()]
-    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient()]  # of the means
+    counts: Annotated[Array, (Axis.LEAVES,), PerClient]
+    shares: Annotated[Array, (Axis.LEAVES,), PerClient]
+    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ValueLeaves(Query[LeafValues]):
+@message
+class ValueLeaves(
+    Query[LeafValues], code=12, asked=Asked.EACH, budget="descriptions", permission="values"
+):
     """Ask what each action is worth in each leaf of a tree, on held-out rows."""
 
-    code: ClassVar[int] = 12
-    answer: ClassVar[type[Message]] = LeafValues
-    asked: ClassVar[Asked] = Asked.EACH
-    title: ClassVar[str] = "What leaves are worth"
-    content: ClassVar[str] = "by leaf: its share of rows, and means of scores"
-    budget: ClassVar[str | None] = "descriptions"
-    permission: ClassVar[str | None] = "values"
+    title = "What leaves are worth"
+    content = "by leaf: its share of rows, and means of scores"
     tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
 
     @classmethod
