@@ -1,4 +1,4 @@
-"""What every client is told about joining: measured on its held-out rows, beside the model's."""
+"""Whether joining pays for a client: measured on its held-out rows, beside the regret bounds."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from fedopl.results.value_tables import LOCAL, GainTable
 from fedopl.theory.information import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]
-# More rows than this many times those at hand are no advice.
+# To ask for more rows than this many times those at hand is no advice.
 MOST_TIMES = 1000
 
 
@@ -56,7 +56,7 @@ class Advice:
         return f"The held-out rows cannot tell which policy is better {found}. {self._rows()}"
 
     def _rows(self) -> str:
-        """How many rows would tell, if the gain is what it is estimated to be."""
+        """How many rows would decide, if the gain is what it is estimated to be."""
         reach = self.interval[1] - self.gain.value
         if abs(self.gain.value) * math.sqrt(MOST_TIMES) <= reach:
             return "If there is a difference, it is small."
@@ -76,7 +76,7 @@ class Advice:
 def advise(
     gains: GainTable, modelled: Mapping[str, ValueOfInformation] | None = None
 ) -> tuple[Advice, ...]:
-    """Advice for every client that told what its own policy is worth, in order of their names."""
+    """Advice for every client that reported the value of its local policy, sorted by name."""
     known = modelled or {}
     return tuple(
         Advice(client=row.client, gain=row.estimate, modelled=known.get(row.client))

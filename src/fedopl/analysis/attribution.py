@@ -1,4 +1,4 @@
-"""Whence the shift: Theorem 3's three sources for every client, from what a run wrote down."""
+"""Where a client's shift comes from: Theorem 3's three sources, from a record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientShift:
-    """How far one client is from the mixture, by source; what nobody could tell is not there."""
+    """How far one client is from the mixture, by source; unknown sources are left out."""
 
     client: str
     parts: dict[Source, Part]
@@ -57,8 +57,8 @@ class _Divergences:
 def shifts_of(record: Record) -> dict[str, ClientShift]:
     """Every client's shift from the mixture, by source.
 
-    Contexts count as Gaussians with the moments they have, known of every run; what chance adds to
-    a divergence is subtracted. The other sources are known where a study diagnoses.
+    Contexts are taken for Gaussians with the moments in the sums, less what chance adds to a
+    divergence. The other two sources are known where a study diagnoses.
     """
     names = sorted(record.statistics.sums)
     if len(names) < 2:
@@ -71,8 +71,8 @@ def shifts_of(record: Record) -> dict[str, ClientShift]:
     for name in names:
         sources: dict[Source, _Divergences | None] = {
             "covariates": None if contexts is None else _contexts(record, contexts, name),
-            "propensities": _told(models.propensity_kl, name, names) if models else None,
-            "outcomes": _told(models.outcome_kl, name, names) if models else None,
+            "propensities": _models(models.propensity_kl, name, names) if models else None,
+            "outcomes": _models(models.outcome_kl, name, names) if models else None,
         }
         found[name] = _client_shift(name, shares, sources)
     return found
@@ -90,7 +90,7 @@ def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Di
     return _Divergences(kl=kl, errors=errors)
 
 
-def _told(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
+def _models(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
     """Of one client's models from each other's, in the order of names."""
     if name not in shift.names:
         return None
@@ -98,8 +98,8 @@ def _told(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
     own = shift.divergences(name)
     kl = np.array([own[places[other]] if other in places else np.nan for other in names])
     row = shift.standard_errors[places[name]]
-    told = [row[places[other]] if other in places else None for other in names]
-    return _Divergences(kl=kl, errors=np.array([np.nan if e is None else e for e in told]))
+    errors = [row[places[other]] if other in places else None for other in names]
+    return _Divergences(kl=kl, errors=np.array([np.nan if e is None else e for e in errors]))
 
 
 def _client_shift(
@@ -114,17 +114,17 @@ def _client_shift(
     joint = None
     if len(known) == len(SOURCES):
         kl = [known[source].kl for source in SOURCES]
-        told = np.isfinite(np.sum(kl, axis=0)) & (shares > 0)
-        if shares[told].sum() > 0:
-            joint = shift_bound(shares[told] / shares[told].sum(), *(k[told] for k in kl)).joint
+        here = np.isfinite(np.sum(kl, axis=0)) & (shares > 0)
+        if shares[here].sum() > 0:
+            joint = shift_bound(shares[here] / shares[here].sum(), *(k[here] for k in kl)).joint
     return ClientShift(client=name, parts=parts, joint=joint)
 
 
 def _part(shares: FloatArray, found: _Divergences) -> Part:
-    """E_{k∼λ}[√KL] over those known, and its error as if all erred alike, which is the most."""
-    told = np.isfinite(found.kl) & np.isfinite(found.errors)
-    weights = shares[told] / shares[told].sum()
-    kl, errors = found.kl[told], found.errors[told]
+    """E_{k∼λ}[√KL] over the known clients, and at most its error: as if all errors were one."""
+    known = np.isfinite(found.kl) & np.isfinite(found.errors)
+    weights = shares[known] / shares[known].sum()
+    kl, errors = found.kl[known], found.errors[known]
     slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
     return Part(
         value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))

@@ -1,4 +1,4 @@
-"""How far clients' contexts lie apart, as if they were Gaussian: moments from the score sums."""
+"""How far clients' contexts differ, as if they were Gaussian, by moments from the score sums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fedopl.theory.gaussian import (
 )
 from fedopl.theory.inequalities import Interval
 
-# An action that so many rows have a score for has them all.
+# An action with scores on this share of rows has them on all, but for rounding.
 ALL_ROWS = 1 - 1e-9
 # A feature varies if its variance is more than this part of its mean square.
 LEAST_VARIANCE = 1e-12
@@ -39,8 +39,8 @@ class Moments:
 class ContextShift:
     """Divergences of one from another, both taken for Gaussians with the moments they have.
 
-    Directions in which either has no variance are left out: features that are constant, or told
-    by others, and those that only say whose row it is, for which divergences are infinite.
+    Directions in which either has no variance are left out: features that are constant or follow
+    from others, and those that only identify the client, for which divergences are infinite.
     """
 
     kl: float
@@ -51,7 +51,7 @@ class ContextShift:
 
 
 def why_unknown(statistics: ScoreStatistics) -> str | None:
-    """Why contexts cannot be told from the sums, in a sentence; None if they can."""
+    """Why the sums do not give the moments of contexts, in a sentence; None if they do."""
     if statistics.study.linear.features == "blocks":
         return "Clients told sums of each action's own features, not of all together."
     partial = sorted(name for name, sums in statistics.sums.items() if _whole(sums) is None)
@@ -84,7 +84,7 @@ def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments
 
 def context_shift(own: Moments, other: Moments) -> ContextShift:
     """The divergences of one's contexts from another's."""
-    gap, variances, others = _apart(own, other)
+    gap, variances, others = _common_axes(own, other)
     n_left_out = len(own.mean) - len(gap)
     if not len(gap):
         nothing = Interval(lower=0.0, upper=0.0)
@@ -125,7 +125,7 @@ def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tu
     The error is by the delta method, where a sample covariance S of n rows has Var tr(AS) =
     2·tr(AΣAΣ)/n; and by the spread of a χ², which is all there is where both are the same.
     """
-    gap, variances, others = _apart(own, other)
+    gap, variances, others = _common_axes(own, other)
     ratios = variances / others
     kl = 0.5 * float(np.sum(ratios - 1 - np.log(ratios) + gap**2 / others))
     pull = gap / others
@@ -157,12 +157,12 @@ def _moments(sums: ScoreSums) -> Moments:
         raise OptionError("contexts: the sums leave out some rows")
     mean = gram[-1, :-1]
     covariance = gram[:-1, :-1] - np.outer(mean, mean)
-    # What rounding leaves of a constant feature is no variance.
+    # A constant feature has no variance, whatever rounding leaves.
     varies = np.diagonal(covariance) > LEAST_VARIANCE * np.diagonal(gram)[:-1]
     return Moments(mean=mean, covariance=np.where(np.outer(varies, varies), covariance, 0.0))
 
 
-def _apart(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The gap of the means and both variances, in directions in which both are uncorrelated.
 
     In the coordinates in which the average of two covariances is the identity, the eigenvectors of

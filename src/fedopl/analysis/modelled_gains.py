@@ -1,8 +1,8 @@
 """The regret theory as numbers about a run: complexity, score moments, bounds, information.
 
-Nobody is asked anything: everything follows from what a run wrote down. The theorems leave their
-constants open, and those of the proofs are far too large to tell anything at usual sizes. So bounds
-take a constant; at 1 they show how their parts compare, not how large regret may be.
+All of it follows from the record; no client is asked. The theorems leave their constants open, and
+those of the proofs are far too large to be useful at usual sizes. So bounds take a constant; at 1
+they show how their parts compare, not how large regret may be.
 """
 
 from dataclasses import dataclass
@@ -57,11 +57,11 @@ def complexity_of(study: Study) -> float:
 
 
 def second_moments(record: Record) -> dict[str, float]:
-    """V_c of every client, at most: E[max_a Γ̂(a)²] where it was told, else Σ_a E[Γ̂(a)²]."""
-    told = record.diagnosis.moments if record.diagnosis else {}
+    """V_c of every client, at most: E[max_a Γ̂(a)²] where reported, else Σ_a E[Γ̂(a)²]."""
+    moments = record.diagnosis.moments if record.diagnosis else {}
     found = {}
     for name, sums in sorted(record.statistics.sums.items()):
-        envelope = told[name].envelope if name in told else None
+        envelope = moments[name].envelope if name in moments else None
         found[name] = float(np.sum(sums.squares)) if envelope is None else envelope.value
     return found
 

@@ -14,11 +14,11 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.server.diagnosis import context_classifier
-from fedopl.server.diagnosis.context_classifier import tell_apart
+from fedopl.server.diagnosis.context_classifier import fit_classifiers
 
 
 def of_one(conversation, target, weights):
-    return tell_apart(conversation, [target], weights)[target]
+    return fit_classifiers(conversation, [target], weights)[target]
 
 
 def rounds_of(conversation):
@@ -130,7 +130,7 @@ def test_contexts_that_are_told_apart_with_certainty_end_it_without_an_error():
 
 def test_the_default_limits_are_enough_for_all_targets():
     conversation = talk(moved(TRIO, 30.0), 400)
-    tell_apart(conversation, TRIO.clients, equally(TRIO))
+    fit_classifiers(conversation, TRIO.clients, equally(TRIO))
     asked = rounds_of(conversation)
     assert len(asked) <= Limits().classifier_queries == context_classifier.MOST_ROUNDS + 1
     assert "BUDGET_SPENT" not in {why for r in asked for why in r.refused.values()}
@@ -140,7 +140,7 @@ def test_targets_together_are_what_each_is_alone():
     world = moved(TRIO, 1.0)
     weights = dict(zip(world.clients, (0.2, 0.5, 0.3), strict=True))
     conversation = talk(world, 600)
-    together = tell_apart(conversation, world.clients, weights)
+    together = fit_classifiers(conversation, world.clients, weights)
     assert list(together) == list(world.clients)
     for name in world.clients:
         alone = of_one(talk(world, 600), name, weights)
@@ -153,7 +153,7 @@ def test_targets_together_are_what_each_is_alone():
 
 def test_everybody_is_asked_the_same_in_one_exchange_for_each_step():
     conversation = talk(moved(TRIO, 1.0), 600)
-    found = tell_apart(conversation, TRIO.clients, equally(TRIO))
+    found = fit_classifiers(conversation, TRIO.clients, equally(TRIO))
     asked = rounds_of(conversation)
     assert len(asked) == max(one.n_steps for one in found.values()) + 2
     assert all(latest.asked == TRIO.clients for latest in asked)
@@ -171,8 +171,8 @@ def without_first_target(message):
 
 def test_a_target_that_cannot_go_on_keeps_its_parameters_and_the_others_go_on():
     weights = equally(TRIO)
-    found = tell_apart(edited(TRIO, without_first_target), TRIO.clients, weights)
-    honest = tell_apart(talk(TRIO, 400), TRIO.clients, weights)
+    found = fit_classifiers(edited(TRIO, without_first_target), TRIO.clients, weights)
+    honest = fit_classifiers(talk(TRIO, 400), TRIO.clients, weights)
     stopped, *others = (found[name] for name in TRIO.clients)
     assert (stopped.n_steps, stopped.converged) == (0, False)
     assert not any(stopped.parameters)
@@ -223,7 +223,7 @@ def test_without_rows_set_apart_there_is_a_classifier_and_no_bound():
 
 def test_a_target_that_refuses_has_no_bound_and_the_others_have():
     conversation = talk(TRIO, (40, 400, 400))
-    refused, *others = tell_apart(conversation, TRIO.clients, equally(TRIO)).values()
+    refused, *others = fit_classifiers(conversation, TRIO.clients, equally(TRIO)).values()
     assert not refused.converged
     assert refused.total_variation is refused.standard_error is None
     assert not any(refused.parameters)
@@ -233,7 +233,7 @@ def test_a_target_that_refuses_has_no_bound_and_the_others_have():
 @pytest.mark.parametrize("targets", [[], ["client 1"] * 2, [f"c{k}" for k in range(11)]], ids=len)
 def test_there_are_some_targets_and_not_too_many(targets):
     with pytest.raises(OptionError, match=f"expected 1 to {MOST_TARGETS} different clients"):
-        tell_apart(talk(TRIO, 400), targets, equally(TRIO))
+        fit_classifiers(talk(TRIO, 400), targets, equally(TRIO))
 
 
 @pytest.mark.parametrize(

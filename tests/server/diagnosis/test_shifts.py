@@ -13,7 +13,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.client_models import Models
 from fedopl.messages.diagnosis.model_shifts import ModelShifts
 from fedopl.server.diagnosis import model_differences
-from fedopl.server.diagnosis.context_classifier import tell_apart
+from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.simulation.worlds import (
@@ -168,7 +168,7 @@ def sources(world, draw):
     conversation = talk(world, 1000, draw=draw)
     found = compared(conversation)
     first = world.clients[0]
-    contexts = tell_apart(conversation, [first], equally(world))[first]
+    contexts = fit_classifiers(conversation, [first], equally(world))[first]
     told = {
         # TV² ≤ KL/2, so this is a lower bound on the divergence.
         "contexts": (

@@ -34,7 +34,7 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> OutcomeModels:
         squared = least_squares.sums_of_others(total.squared_weights, and_of_all=True)
         rows = least_squares.effective_rows(others[..., -2, -2], squared)
         models = least_squares.ridge(others, rows)
-    # An action has a model in every fold or in none: support by fold would tell folds apart.
+    # An action has a model in every fold or in none: support by fold would reveal folds.
     supported = np.broadcast_to(models.supported.all(axis=0), models.supported.shape)
     intercepts = np.where(supported, models.intercepts, 0.0)
     return OutcomeModels(

@@ -1,4 +1,4 @@
-"""Thresholds that clients agree on without anybody's value: from rounded counts in public bins."""
+"""Thresholds of a tree, from rounded counts in public bins, so that none is anybody's value."""
 
 import math
 
@@ -14,7 +14,7 @@ from fedopl.study.mixture import Empirical
 
 # The first bins reach this many standard deviations to either side of the mean.
 REACH = 4.0
-# How many times rows are counted at most: the second time where the first bins were too coarse.
+# Rows are counted a second time where the first bins were too coarse.
 MOST_COUNTS = 2
 
 
@@ -28,6 +28,7 @@ def agree_on_grid(setting: Setting, conversation: Conversation) -> Grid:
 
 
 def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[float]]:
+    """Proposed thresholds by column, between about equally full bins."""
     study = setting.study
     # By rows, whatever the mixture: so the same grid serves all of them.
     by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
@@ -42,8 +43,8 @@ def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[f
         cuts = np.array([own if more is None else _rounded(more) for own, more in kept])
         counts = _ask(setting, conversation, cuts)
     return {
-        column.name: thresholds(own, told, study.tree.bins)
-        for column, own, told in zip(study.cut_columns, cuts, counts, strict=True)
+        column.name: thresholds(own, counted, study.tree.bins)
+        for column, own, counted in zip(study.cut_columns, cuts, counts, strict=True)
     }
 
 

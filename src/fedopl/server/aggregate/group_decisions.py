@@ -1,4 +1,4 @@
-"""How the learned policy's decisions split over groups, and how well each client supports them."""
+"""Asks how the learned policy's decisions split over groups, and how well clients support them."""
 
 import math
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers
 
-# A feature is cut at its mean and one standard deviation to either side; yes or no in between.
+# A feature is cut at its mean and one standard deviation to either side, unless it is 0 or 1.
 CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
 
 
 def describing(setting: Setting, fields: Mapping[str, Any]) -> Describe:
-    """Ask about one policy, given as the fields that carry it."""
+    """The query about one policy, given as the message fields that carry it."""
     return Describe(cuts=public_cuts(setting), **fields)
 
 
 def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:
-    """What was told, if anybody told anything that can be true."""
+    """What clients reported; None if nobody did."""
     return Descriptions(cuts=public_cuts(setting), by_client=dict(answers)) if answers else None
 
 
@@ -31,6 +31,7 @@ def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
     centre, scale = setting.statistics.standardisation(setting.weights)
     cuts = np.empty((len(centre), N_CUTS))
     for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
+        # Of a feature that is 0 or 1, E[x²] = E[x].
         is_binary = math.isclose(middle**2 + spread**2, middle, rel_tol=1e-9)
         raw = [middle + step * spread for step in CUTS_IN_DEVIATIONS]
         cuts[feature] = BINARY_CUTS if is_binary else [_round_number(c, spread) for c in raw]

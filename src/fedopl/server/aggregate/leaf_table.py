@@ -17,14 +17,14 @@ from fedopl.study.mixture import Weights, renormalised
 
 
 def valuing_leaves(tree: TreePolicy) -> ValueLeaves:
-    """Ask about every leaf of this tree."""
+    """The query about every leaf of this tree."""
     return ValueLeaves(tree=tree.numbers())
 
 
 def leaf_rows(
     tree: TreePolicy | None, answers: Answers[LeafValues] | None, weights: Weights
 ) -> tuple[LeafRow, ...]:
-    """Shares and values in the mixture, from everybody who told."""
+    """Shares and values in the mixture, from every client that answered."""
     if tree is None or not answers:
         return ()
     shares = {name: _shares(answer) for name, answer in answers.items()}
@@ -44,20 +44,20 @@ def leaf_rows(
 
 
 def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
-    """Shares of rows; what a client hid is divided between the leaves it hid by rounded counts."""
-    hidden = answer.shares <= 0
+    """Shares of rows; what is left is divided between suppressed leaves by their rounded counts."""
+    suppressed = answer.shares <= 0
     rest = max(1 - float(answer.shares.sum()), 0.0)
-    likely = np.where(hidden, answer.counts, 0.0)
+    likely = np.where(suppressed, answer.counts, 0.0)
     if not likely.any():
-        likely = hidden.astype(np.float64)
-    return np.where(hidden, rest * likely / max(likely.sum(), 1e-300), answer.shares)
+        likely = suppressed.astype(np.float64)
+    return np.where(suppressed, rest * likely / max(likely.sum(), 1e-300), answer.shares)
 
 
 def _estimate(
     answers: Mapping[str, LeafValues], weights: Weights, leaf: int, action: int
 ) -> Estimate | None:
     """The mean score, given how many people each client has in the leaf."""
-    told = {
+    scored = {
         name: Values(
             n_rows=int(answer.rows[leaf, action]),
             degrees_of_freedom=int(answer.degrees_of_freedom[leaf, action]),
@@ -67,4 +67,4 @@ def _estimate(
         for name, answer in answers.items()
         if answer.rows[leaf, action] > 0 and weights[name] > 0
     }
-    return mixture_estimate(told, weights, np.ones(1)) if told else None
+    return mixture_estimate(scored, weights, np.ones(1)) if scored else None

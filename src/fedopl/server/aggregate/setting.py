@@ -1,4 +1,4 @@
-"""What an oracle starts from."""
+"""What a run knows once clients have enrolled and summed: where learning starts."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Setting:
     rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
     statistics: ScoreStatistics
-    cells: Answers[CellSums] | None = None  # told along with them, where a grid was agreed before
+    cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
 
     @property
     def best_arm(self) -> str:

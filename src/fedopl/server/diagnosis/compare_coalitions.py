@@ -1,7 +1,7 @@
-"""Who would learn with whom: every coalition's policy, and what it is worth to its members.
+"""Every coalition's policy, and what it is worth to the coalition's members.
 
-A client alone has its own policy. A coalition S has the policy for n̄ restricted to S. Coalitions
-differ in whose scores they learn from; scores that rest on shared outcome models rest on all.
+A client alone has its local policy, a coalition S the policy for n̄ restricted to S. Only the scores
+that are learned from differ: with federated outcome models, the scores themselves rest on all rows.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def compare_coalitions(
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve_for(statistics, weights) for weights in shares]
     valued = values.value_each(policies)
-    _check_told(valued, clients)
+    _check_answered(valued, clients)
     compared = tuple(
         Coalition(
             members=part,
@@ -70,7 +70,7 @@ def _worth_of_data(
     return found
 
 
-def _check_told(valued: list[Valued], clients: tuple[str, ...]) -> None:
+def _check_answered(valued: list[Valued], clients: tuple[str, ...]) -> None:
     missing = {name for one in valued for name in clients if name not in one.answers}
     if missing:
         raise FederationError(

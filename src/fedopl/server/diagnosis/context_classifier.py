@@ -1,9 +1,9 @@
-"""Whom clients saw: classifiers that tell a client's contexts from all others' (Theorem 3).
+"""How clients' contexts differ: classifiers of one client's against all others' (Theorem 3).
 
 Every target has a logistic classifier of its own contexts against the mixture of the others', half
-the weight each. All take their steps together: everybody is asked about all of them at once, and
-nobody is told which classifier is for it. How often a classifier is right on held-out rows bounds
-the total variation of contexts from below.
+the weight each. All take their steps together: everybody is asked about all of them at once, and no
+client learns which classifier is for it. The accuracy of a classifier on held-out rows bounds the
+total variation of contexts from below.
 """
 
 import math
@@ -21,22 +21,23 @@ from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 
-# With a last look at held-out rows, as many queries as a client answers by default.
+# With one more query about held-out rows, as many as a client answers by default.
 MOST_ROUNDS = 7
 # A step that would lower the loss by less than half its square changes nothing that can be seen.
 SMALLEST_STEP = 1e-4
-# Keeps contexts that can be told apart with certainty from growing parameters without end.
+# Keeps parameters finite where contexts can be separated perfectly.
 RIDGE = 1e-3
 
 
-def tell_apart(
+def fit_classifiers(
     conversation: Conversation, targets: Sequence[str], weights: Mapping[str, float]
 ) -> dict[str, Classifier]:
     """A classifier for each target, by Newton's method: one step for each round of sums.
 
-    Whoever tells nothing of a target in the first round is left out of its classifier. A target is
-    done where steps are small or where somebody's sums would rest on too few rows; then the last
-    parameters that all gave sums for are the classifier's. Held-out rows say how good they are.
+    A client whose sums for a target are suppressed in the first round is left out of its
+    classifier. A search ends where steps are small, or where a client's sums would rest on too few
+    rows: then the last parameters that all gave sums for are the classifier's. Held-out rows say
+    how good they are.
     """
     if not 1 <= len(set(targets)) == len(targets) <= MOST_TARGETS:
         raise OptionError(
@@ -48,9 +49,9 @@ def tell_apart(
         going = [search for search in searches.values() if search.goes_on]
         if not going:
             break
-        told = _sums(conversation, going)
+        answers = _sums(conversation, going)
         for place, search in enumerate(going):
-            search.step(_of_target(told, place))
+            search.step(_of_target(answers, place))
     bounds = _bounds(conversation, searches)
     return {
         name: Classifier(
@@ -66,7 +67,7 @@ def tell_apart(
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """What one client told of one target."""
+    """What one client reported for one target."""
 
     pulls: FloatArray  # (n_features + 1,)
     hessian: FloatArray  # (n_features + 1, n_features + 1)
@@ -83,7 +84,7 @@ class _Search:
         self._rounds = 0
 
     def step(self, sums: Mapping[str, _Sums]) -> None:
-        """Take the parameters that sums were told for, and go on from there."""
+        """Accept the parameters that these sums are for, and find the next."""
         sums = {name: sums[name] for name in self.shares if name in sums}
         if self._rounds == 0:
             self._begin(sums)
@@ -101,7 +102,7 @@ class _Search:
         self._rounds += 1
 
     def _begin(self, sums: Mapping[str, _Sums]) -> None:
-        """At θ = 0 pulls are half the mean context; whoever tells none takes no part."""
+        """At θ = 0 pulls are half the mean context; clients without sums take no part."""
         if self.target not in sums or len(sums) < 2:
             self.goes_on, self.shares = False, {}
             return
@@ -137,11 +138,11 @@ def _asked(searches: Iterable[_Search]) -> set[str]:
     return set().union(*(search.shares for search in searches))
 
 
-def _of_target(told: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
-    """What clients told of one target, without those that told nothing."""
+def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
+    """Clients' sums for one target, where they are not suppressed."""
     return {
         name: _Sums(sums.pulls[place], sums.hessian[place])
-        for name, sums in told.items()
+        for name, sums in answers.items()
         if sums.told[place]
     }
 
@@ -176,20 +177,20 @@ def _bounds(
     if begun:
         parameters = np.stack([search.parameters for search in begun])
         query = ClassifyContexts(split=RowSplit.EVALUATION, parameters=parameters)
-        told = conversation.each(query, _asked(begun))
+        answers = conversation.each(query, _asked(begun))
         for place, search in enumerate(begun):
-            found[search.target] = _bound(search, told, place)
+            found[search.target] = _bound(search, answers, place)
     return found
 
 
 def _bound(
-    search: _Search, told: Mapping[str, ClassifierSums], place: int
+    search: _Search, answers: Mapping[str, ClassifierSums], place: int
 ) -> tuple[float | None, float | None]:
     """TV ≥ P_target(taken for the target) − P_others(the same) = 2·accuracy − 1, and its error."""
     there = {
         name: share
         for name, share in search.shares.items()
-        if name in told and told[name].told[place]
+        if name in answers and answers[name].told[place]
     }
     if search.target not in there or len(there) < 2:
         return None, None
@@ -197,8 +198,8 @@ def _bound(
         name: 2 * share * (1 if name == search.target else -1)
         for name, share in _half_each(search.target, there).items()
     }
-    bound = sum(signed[name] * told[name].target_share[place] for name in sorted(signed))
+    bound = sum(signed[name] * answers[name].target_share[place] for name in sorted(signed))
     variance = sum(
-        signed[name] ** 2 * told[name].target_share_variance[place] for name in sorted(signed)
+        signed[name] ** 2 * answers[name].target_share_variance[place] for name in sorted(signed)
     )
     return float(bound), math.sqrt(variance)

@@ -18,7 +18,7 @@ from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis import compare_coalitions as joint
 from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
-from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, tell_apart
+from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, fit_classifiers
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.diagnosis.model_differences import ask_for_models, compare
 from fedopl.server.diagnosis.second_moments import ask_for_moments
@@ -109,7 +109,7 @@ def diagnose(
         models=on.part("models", on.models, None),
         classifiers=on.part(
             "classifiers",
-            lambda: tell_apart(conversation, furthest[:MOST_TARGETS], on.weights),
+            lambda: fit_classifiers(conversation, furthest[:MOST_TARGETS], on.weights),
             {},
         ),
         moments=on.part("moments", lambda: ask_for_moments(conversation, clients), {}),

@@ -1,8 +1,7 @@
-"""Where clients differ: how they chose actions, what came of them, and whom they saw (Theorem 3).
+"""How clients' propensity and outcome models differ, for every two clients (Theorem 3).
 
-Every client tells its own models, and compares all clients' with its own on its own contexts. That
-gives the propensity and outcome parts of Theorem 3 for every two clients. Whom they saw is told by
-`classifier`.
+Every client releases its own models, and compares all clients' with its own on its own contexts.
+How their contexts differ is for `context_classifier`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +18,12 @@ from fedopl.server.exchange.conversation import Answers, Conversation
 
 
 def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
-    """Every client's own models, without those that cannot be."""
+    """Every client's own models."""
     return conversation.each(TellModels(), clients)
 
 
 def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
-    """Have every client compare all models with its own; who does not answer is None."""
+    """Have every client compare all models with its own; None where a client does not answer."""
     names = tuple(sorted(models))
     if not 1 < len(names) <= MOST_CLIENTS:
         raise OptionError(
@@ -36,25 +35,26 @@ def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
     }
     answers = conversation.each(CompareModels(**fields), names)
     supported = fields["supported"]
-    have_both = supported @ supported.T > 0  # some action that both have a model of
-    everything = np.ones_like(have_both)
+    both = supported @ supported.T > 0  # have models of some action in common
+    always = np.ones_like(both)
     return ModelShift(
         names=names,
-        propensity_kl=_assembled(names, answers, "propensity_kl", everything),
-        propensity_tv=_assembled(names, answers, "propensity_tv", everything),
-        outcome_kl=_assembled(names, answers, "outcome_kl", have_both),
+        propensity_kl=_assembled(names, answers, "propensity_kl", always),
+        propensity_tv=_assembled(names, answers, "propensity_tv", always),
+        outcome_kl=_assembled(names, answers, "outcome_kl", both),
     )
 
 
 def _assembled(
     names: tuple[str, ...], answers: Mapping[str, ModelShifts], field: str, known: FloatArray
 ) -> Shift:
+    """One divergence for every two clients, where `known` says that it can be computed."""
     estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
     for place, name in enumerate(names):
         if name in answers:
-            told = (answers[name].compared > 0) & known[place]
-            estimates[place, told] = getattr(answers[name], field)[told]
-            errors[place, told] = np.sqrt(getattr(answers[name], f"{field}_variance")[told])
+            there = (answers[name].compared > 0) & known[place]
+            estimates[place, there] = getattr(answers[name], field)[there]
+            errors[place, there] = np.sqrt(getattr(answers[name], f"{field}_variance")[there])
     np.fill_diagonal(estimates, 0.0)
     np.fill_diagonal(errors, 0.0)
     return Shift(names=names, estimates=_table(estimates), standard_errors=_table(errors))

@@ -1,4 +1,4 @@
-"""How large clients' scores are: what bounds on regret take for their variance (Theorem 1)."""
+"""Second moments of clients' scores, which regret bounds take for their variance (Theorem 1)."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from fedopl.server.exchange.conversation import Conversation
 
 
 def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:
-    """Every client's second moments, without those that cannot be."""
+    """Every client's second moments."""
     answers = conversation.each(TellMoments(), clients)
     return {name: _moments(answer) for name, answer in answers.items()}
 
