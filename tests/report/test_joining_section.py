@@ -12,15 +12,15 @@ from fedopl.analysis.modelled_gains import global_bound, modelled
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining import context, shifts
-from fedopl.report.joining.context import find
+from fedopl.report.joining.context import joining_facts
 from fedopl.report.joining.gaps import in_words
 from fedopl.report.joining.joining_text import as_text
-from fedopl.report.joining.skew_paths import along, shift_at
+from fedopl.report.joining.skew_paths import path_parts, shift_at
 from fedopl.report.page import render
 from fedopl.report.parts import Folded, Picture, Points, Table
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.joining import joining, joining_parts
-from fedopl.report.sections.mixture_weights import weighing
+from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.results.value_tables import LOCAL
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.plans import Declared
@@ -106,7 +106,7 @@ def test_another_constant_changes_bounds_and_nothing_measured(joined):
 @pytest.mark.parametrize("constant", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_constant_that_is_none_is_refused(joined, constant):
     with pytest.raises(OptionError, match="constant: expected a number above 0"):
-        find(joined, constant)
+        joining_facts(joined, constant)
 
 
 def test_each_clients_advice_stands_in_one_place(joined):
@@ -212,7 +212,7 @@ def test_the_path_drawn_first_leads_to_whom_the_mixture_names_or_who_differs_mos
     for toward in (None, *gaps):
         mixture = fedopl.mixture.path(toward) if toward else apart.study.mixture
         record = replace(apart, study=apart.study.model_copy(update={"mixture": mixture}))
-        parts = along(find(record))
+        parts = path_parts(joining_facts(record))
         named = toward or max(gaps, key=gaps.get)
         assert parts[2].text == apart.diagnosis.paths[named].verdict
         kinds = [part.kind for part in parts]
@@ -224,7 +224,7 @@ def test_the_table_of_a_path_has_the_numbers_of_its_points(joined):
         joined.diagnosis.from_rows, key=lambda name: joined.diagnosis.from_rows[name].regret_gap
     )
     rows = table(joining(joined).parts, f"From all together to {client}").rows
-    path, about = joined.diagnosis.paths[client], find(joined)
+    path, about = joined.diagnosis.paths[client], joining_facts(joined)
     assert [float(row[0]) for row in rows] == [point.alpha for point in path.points]
     for row, point in zip(rows, path.points, strict=True):
         assert float(row[1]) == pytest.approx(point.skewness, abs=0.005)
@@ -325,7 +325,7 @@ def test_what_is_not_known_is_said_in_plain_words(why, said, joined):
 
 
 def test_an_ascent_is_told_with_regrets_before_and_after(apart):
-    parts = weighing(apart).parts
+    parts = mixture_weights(apart).parts
     search = apart.search
     assert "the client that loses most" in parts[0].text
     assert set(pictures(parts)) == {"ascent", "ascent-weights"}
@@ -348,7 +348,7 @@ def test_the_floor_of_the_game_is_never_claimed_where_something_better_was_found
     ):
         regrets = dict.fromkeys(search.regrets, largest)
         record = replace(apart, search=replace(search, regrets=regrets))
-        assert said in weighing(record).parts[-1].text
+        assert said in mixture_weights(record).parts[-1].text
 
 
 @pytest.mark.parametrize("sure", [True, False])
@@ -360,7 +360,7 @@ def test_a_path_is_told_with_what_was_tried_and_why_that_was_chosen(joined, sure
         for point, (value, error) in zip(path.points, gains, strict=True)
     )
     study = joined.study.model_copy(update={"mixture": fedopl.mixture.path("client 1")})
-    parts = weighing(replace(joined, study=study, search=replace(path, points=points))).parts
+    parts = mixture_weights(replace(joined, study=study, search=replace(path, points=points))).parts
     rows = table(parts, "Mixtures tried").rows
     chosen = [row[0] for row in rows if row[-1] == "chosen"]
     assert chosen == (["1"] if sure else ["0"])

@@ -9,7 +9,7 @@ import pytest
 import fedopl
 from fedopl.report.page import render, write_report
 from fedopl.report.sections.by_client import by_client
-from fedopl.report.sections.mixture_weights import weighing
+from fedopl.report.sections.mixture_weights import mixture_weights
 
 FIGURES = ("values", "gains", "clients", "weights", "split", "groups", "overlap")
 ALL = ("run", "lower", "finite", "hostile", "many", "tree", "deep", "apart")
@@ -151,9 +151,9 @@ def test_too_many_clients_are_drawn_by_their_extremes(many):
 
 
 def test_the_skewness_is_told_with_what_it_means(many, lower):
-    assert "the least there can be" in weighing(lower).parts[1].text
+    assert "the least there can be" in mixture_weights(lower).parts[1].text
     skewed = replace(many, rows={name: 60 + 10 * place for place, name in enumerate(many.rows)})
-    assert "carry as much as" in weighing(skewed).parts[1].text
+    assert "carry as much as" in mixture_weights(skewed).parts[1].text
 
 
 def test_one_client_that_told_next_to_nothing_is_reported_on():

@@ -15,7 +15,7 @@ from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.explain.leaf_words import leaves_in_words, second_thoughts
 from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.page import render
-from fedopl.report.sections.training import course
+from fedopl.report.sections.training import training
 from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import with_error
@@ -249,7 +249,7 @@ def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
 def test_whether_the_tree_is_the_best_of_all_is_said(request, name, exactly, how):
     record = request.getfixturevalue(name)
     assert points(record)[0].startswith(exactly)
-    assert how in course(record).parts[0].text
+    assert how in training(record).parts[0].text
 
 
 def test_a_tree_that_ended_early_says_why(deep):
@@ -268,7 +268,7 @@ def test_one_party_alone_is_said_to_have_tried_its_own_values(deep):
     study = deep.study.model_copy(update={"policy": plan})
     alone = replace(deep, study=study, tree=None)
     assert "between any two values" in points(alone)[0]
-    assert "its own rows" in course(alone).parts[0].text
+    assert "its own rows" in training(alone).parts[0].text
 
 
 def test_rules_and_grid_are_told(tree):

@@ -68,19 +68,19 @@ def diagnose(
 ) -> None:
     """Say whether joining pays: for whom, how surely, where clients differ, and with whom."""
     from fedopl.engines.runs import load_run
-    from fedopl.report.joining.context import find
+    from fedopl.report.joining.context import joining_facts
     from fedopl.report.joining.joining_json import joining_json
     from fedopl.report.joining.joining_text import as_text
     from fedopl.report.sections.joining import joining_parts
-    from fedopl.report.sections.mixture_weights import weighing
+    from fedopl.report.sections.mixture_weights import mixture_weights
 
     finished = load_run(run)
     if as_json:
-        say_json(joining_json(find(finished, constant, client)))
+        say_json(joining_json(joining_facts(finished, constant, client)))
         return
     say(as_text(joining_parts(finished, constant, client)))
     if client is None:
-        say(f"\n{as_text(weighing(finished).headed)}")
+        say(f"\n{as_text(mixture_weights(finished).headed)}")
 
 
 def explain(

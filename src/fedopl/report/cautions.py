@@ -100,8 +100,8 @@ def _borrowed(record: Record) -> list[Caution]:
         return []
     tried = record.described.taken()[-1].sum(axis=0) > 0
     where = []
-    for client, told in sorted(record.described.by_client.items()):
-        never = tried & (told.taken[-1].sum(axis=0) == 0)
+    for client, counts in sorted(record.described.by_client.items()):
+        never = tried & (counts.taken[-1].sum(axis=0) == 0)
         names = [f"'{a}'" for a, is_it in zip(record.study.actions, never, strict=True) if is_it]
         where += [f"{listed(names, 3, joint='or')} at {client}"] if names else []
     if not where:
@@ -117,9 +117,9 @@ def _borrowed(record: Record) -> list[Caution]:
 
 
 def _without_values(record: Record) -> list[Caution]:
-    told = valued_clients(record)
-    missing = sorted(set(record.mixture) - set(told))
-    if not told or not missing:
+    valued = valued_clients(record)
+    missing = sorted(set(record.mixture) - set(valued))
+    if not valued or not missing:
         return []
     weight = percent(sum(record.mixture[name] for name in missing))
     return [

@@ -9,20 +9,30 @@ from fedopl.base.files import write_atomically
 from fedopl.report.cautions import cautions
 from fedopl.report.parts import Section
 from fedopl.report.recommending import key_figures, recommend
-from fedopl.report.sections.action_overlap import overlap
+from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.decisions import decisions
-from fedopl.report.sections.disclosed import left
+from fedopl.report.sections.disclosed import disclosed
 from fedopl.report.sections.joining import joining
-from fedopl.report.sections.mixture_weights import weighing
-from fedopl.report.sections.policy_values import worth
+from fedopl.report.sections.mixture_weights import mixture_weights
+from fedopl.report.sections.policy_values import policy_values
 from fedopl.report.sections.settings import settings
-from fedopl.report.sections.training import course
+from fedopl.report.sections.training import training
 from fedopl.report.words.glossary import GLOSSARY
 from fedopl.report.words.printable_text import printable
 from fedopl.results.record import Record
 
-SECTIONS = (worth, by_client, joining, decisions, overlap, course, weighing, left, settings)
+SECTIONS = (
+    policy_values,
+    by_client,
+    joining,
+    decisions,
+    action_overlap,
+    training,
+    mixture_weights,
+    disclosed,
+    settings,
+)
 
 
 def write_report(record: Record, path: str | Path) -> Path:
@@ -55,7 +65,7 @@ def render(record: Record) -> str:
 
 
 def _fit_to_show(value: object) -> object:
-    """Names come from others; and no line breaks before a per cent sign."""
+    """Without control characters, which clients' names may hold, or line breaks before per cent."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value).replace(" %", "\u00a0%")
     return value

@@ -1,4 +1,4 @@
-"""What sections are made of. The template knows how each of these becomes HTML."""
+"""What sections are made of. The template turns each into HTML, and the command line into text."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -82,6 +82,11 @@ class Folded:
 
 
 Part = Text | Heading | Points | Table | Picture | Code | Folded
+
+
+def folded_if_long(table: Table, most: int, summary: str) -> Part:
+    """The table; with more rows than this, shown when asked for."""
+    return table if len(table.rows) <= most else Folded(summary=summary, parts=(table,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,8 +140,8 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     if not record.values.rows:
         return (*figures, ("Held-out rows", "none", "nothing can be claimed"))
     held_out = record.values.of(record.chosen, GLOBAL).n_rows
-    told = valued_clients(record)
-    figures.append(("Held-out rows", count(held_out), f"from {count(len(told))} clients"))
+    clients = valued_clients(record)
+    figures.append(("Held-out rows", count(held_out), f"from {count(len(clients))} clients"))
     value = value_of(record, record.chosen)
     if value:
         figures.append((f"Expected {outcome.name}", value.number, value.interval))

@@ -42,11 +42,11 @@ def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, 
     words = [*sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
     if record and is_searched(record):
         words.append(how_good(record))
-    told: dict[str, Any] = {"sentences": words}
+    content: dict[str, Any] = {"sentences": words}
     if record:
         outcome = Outcome.of(record.study)
-        told |= {"outcome": outcome.name, "better": outcome.better.removesuffix(" is better")}
-    return {**told, "tree": _nested(policy, policy.root, iter(leaves))}
+        content |= {"outcome": outcome.name, "better": outcome.better.removesuffix(" is better")}
+    return {**content, "tree": _nested(policy, policy.root, iter(leaves))}
 
 
 def is_searched(record: Record) -> bool:
@@ -64,8 +64,8 @@ def how_good(record: Record) -> str:
             "party only."
         )
     if record.tree.is_exact:
-        told = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
-        return f"It is the best of all trees of depth ≤ {depth} on the grid{told}."
+        by_sums = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
+        return f"It is the best of all trees of depth ≤ {depth} on the grid{by_sums}."
     return (
         "Each question was found with a look two levels ahead. That is not exact: of all trees of "
         f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
@@ -73,7 +73,7 @@ def how_good(record: Record) -> str:
 
 
 def _ended_early(record: Record) -> str:
-    """Whether a level was asked for that too few clients told."""
+    """A sentence if too few clients answered about the last level; else nothing."""
     levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
     enough = record.study.quorum * len(levels[-1].asked) if levels else 0
     if not levels or len(levels[-1].answered) >= max(1, enough):

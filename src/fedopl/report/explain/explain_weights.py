@@ -139,8 +139,8 @@ def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
 
 def _by_score(explanation: Explanation) -> list[str]:
     words = {name: _words(explanation, place) for place, name in enumerate(explanation.spoken)}
-    found = [f"{name} is favoured by {listed(told)}." for name, told in words.items() if told]
-    rest = [name for name, told in words.items() if not told]
+    found = [f"{name} is favoured by {listed(own)}." for name, own in words.items() if own]
+    rest = [name for name, own in words.items() if not own]
     if rest:
         verb = "hardly depends" if len(rest) == 1 else "hardly depend"
         found.append(f"{listed(rest)} {verb} on the features.")

@@ -20,6 +20,11 @@ class Group:
     taken: FloatArray  # (n_actions,)
 
 
+def shares_of(counts: FloatArray) -> FloatArray:  # shaped as counts
+    """Shares of the total; zeros where nothing was counted."""
+    return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
+
+
 def overall(described: Descriptions) -> Group:
     """Everybody: the intercept's bins hold all rows."""
     return Group(

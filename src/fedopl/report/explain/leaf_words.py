@@ -34,15 +34,15 @@ class LeafInWords:
 
     who: str
     action: str
-    share: float | None  # of people; None where nobody told
+    share: float | None  # of people; None where not reported
     values: dict[str, Estimate]
-    unknown: tuple[str, ...]  # actions that nobody could tell the value of
+    unknown: tuple[str, ...]  # actions without a value
     better: tuple[str, ...]  # actions that are clearly better on held-out rows
     decimals: int  # of values, the same in all leaves
 
     @property
     def people(self) -> str:
-        """How many end here, or nothing where nobody told."""
+        """How many end here, or nothing where not reported."""
         return "" if self.share is None else f"{percent(self.share)} of people"
 
     @property
@@ -56,24 +56,24 @@ class LeafInWords:
 
     @property
     def compared(self) -> list[str]:
-        """The other actions that can be told from the leaf's own, for there are rows enough."""
-        known = [action for action, value in self.values.items() if _is_told(value)]
+        """The other actions that have rows enough to be compared with the leaf's own."""
+        known = [action for action, value in self.values.items() if _has_rows(value)]
         return known[1:] if known[:1] == [self.action] else []
 
 
 def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[LeafInWords]:
     """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
-    told: dict[int, list[LeafRow]] = {}
+    by_leaf: dict[int, list[LeafRow]] = {}
     for row in record.leaves if record else ():
-        told.setdefault(row.leaf, []).append(row)
+        by_leaf.setdefault(row.leaf, []).append(row)
     sign = Outcome.of(record.study).sign if record else 1.0
-    estimates = [row.estimate for rows in told.values() for row in rows if row.estimate]
+    estimates = [row.estimate for rows in by_leaf.values() for row in rows if row.estimate]
     decimals = common_decimals(estimates)
     return [
         _leaf(
             _who(policy, path),
             policy.action_names[leaf.action],
-            told.get(place, []),
+            by_leaf.get(place, []),
             sign,
             decimals,
         )
@@ -102,7 +102,7 @@ def on_missing(policy: TreePolicy) -> list[str]:
 
 
 def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
-    """Whether held-out rows speak for another action in some leaf, as far as they can tell."""
+    """Whether held-out rows speak for another action in some leaf, where there are enough."""
     compared = [leaf for leaf in leaves if leaf.compared]
     doubtful = [leaf for leaf in leaves if leaf.better]
     if not compared:
@@ -157,14 +157,14 @@ def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int
     )
 
 
-def _is_told(estimate: Estimate) -> bool:
+def _has_rows(estimate: Estimate) -> bool:
     """Whether there are rows enough to compare it with another."""
     return estimate.n_rows >= THIN and has_error(estimate)
 
 
 def _is_better(other: Estimate, own: Estimate | None) -> bool:
     """By more than two standard errors of the difference, as if the two were independent."""
-    if own is None or not (_is_told(own) and _is_told(other)):
+    if own is None or not (_has_rows(own) and _has_rows(other)):
         return False
     error = math.hypot(other.standard_error, own.standard_error)
     return other.value - own.value > CLEAR * error
@@ -188,13 +188,13 @@ def _who(policy: TreePolicy, path: tuple[Answer, ...]) -> str:
     words = []
     for column, answers in by_column.items():
         is_level = isinstance(policy.columns[column], LevelColumn)
-        kept = _told_by_level(answers) if is_level else _told_by_threshold(answers)
+        kept = _kept_of_levels(answers) if is_level else _kept_of_thresholds(answers)
         asked = [policy.asked(split, yes=yes) for split, yes in kept]
         words.append(f"{asked[0][0]} {' and '.join(relation for _, relation in asked)}")
     return ", ".join(words) or EVERYBODY
 
 
-def _told_by_threshold(answers: list[Answer]) -> list[Answer]:
+def _kept_of_thresholds(answers: list[Answer]) -> list[Answer]:
     """The largest number that is exceeded, and the smallest that is not."""
     noes = [answer for answer in answers if not answer[1]]
     yeses = [answer for answer in answers if answer[1]]
@@ -202,6 +202,6 @@ def _told_by_threshold(answers: list[Answer]) -> list[Answer]:
     return above + sorted(yeses, key=lambda answer: answer[0].cut)[:1]
 
 
-def _told_by_level(answers: list[Answer]) -> list[Answer]:
+def _kept_of_levels(answers: list[Answer]) -> list[Answer]:
     """The level, if it is known; otherwise all that it is not."""
     return [answer for answer in answers if answer[1]][:1] or answers

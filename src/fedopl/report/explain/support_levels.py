@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.description import CHANCE_CUTS
+from fedopl.report.explain.groups import shares_of
 from fedopl.results.record import Record
 
 THIN, FAIR = 30, 100  # effective rows
@@ -40,18 +39,18 @@ class Support:
 
 
 def supports(record: Record) -> list[Support]:
-    """Every action at every client that told, in order."""
+    """Every action at every client that answered, in order."""
     if record.described is None:
         return []
     return [
         Support(
             client=client,
             action=action,
-            taken=float(told.taken[-1, :, place].sum()),
-            effective_rows=float(told.effective_rows[place]),
-            chances=_shares(told.chances[place]),
+            taken=float(counts.taken[-1, :, place].sum()),
+            effective_rows=float(counts.effective_rows[place]),
+            chances=shares_of(counts.chances[place]),
         )
-        for client, told in sorted(record.described.by_client.items())
+        for client, counts in sorted(record.described.by_client.items())
         for place, action in enumerate(record.study.actions)
     ]
 
@@ -61,7 +60,3 @@ def chance_names() -> list[str]:
     ends = [f"{100 * cut:.0f}" for cut in CHANCE_CUTS]
     between = [f"{low}–{high}" for low, high in pairwise(ends)]
     return [f"<{ends[0]} %", *between, f">{ends[-1]} %"]
-
-
-def _shares(counts: FloatArray) -> FloatArray:
-    return counts / counts.sum() if counts.sum() else np.zeros(len(counts))

@@ -1,6 +1,5 @@
 """Forest plots: a point and its interval for each row, in one panel or several side by side."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +31,7 @@ ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
 MOST_BESIDE = 18  # letters of a label beside several panels
 FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
-# Colour and shape both tell, for those who do not see the colours apart.
+# Shapes differ as well, for readers who do not see colours apart.
 MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}
 KEYS = (
     Key(colour="better", text="better: the whole interval is to the right", mark="●"),
@@ -51,13 +50,12 @@ class Panel:
 
 def values_forest(name: str, labels: list[str], spans: list[Span], axis: str) -> str:
     """Values, each with its interval; there is no line to be right or left of."""
-    panels = [Panel(title="", spans=list(spans))]
-    return _forest(name, labels, panels, axis, lambda _: (INK, "o"), zero=False)
+    return _forest(name, labels, [Panel(title="", spans=list(spans))], axis)
 
 
 def gains_forest(name: str, labels: list[str], panels: list[Panel], axis: str) -> str:
     """Gains: right of the line is better."""
-    return _forest(name, labels, panels, axis, _mark_of, zero=True)
+    return _forest(name, labels, panels, axis, zero=True)
 
 
 def _mark_of(span: Span) -> tuple[str, str]:
@@ -66,14 +64,9 @@ def _mark_of(span: Span) -> tuple[str, str]:
 
 
 def _forest(
-    name: str,
-    labels: list[str],
-    panels: list[Panel],
-    axis: str,
-    mark_of: Callable[[Span], tuple[str, str]],
-    *,
-    zero: bool,
+    name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
 ) -> str:
+    """With a line at zero, marks say on which side of it an interval lies."""
     labels = [short(text, LONGEST_LABEL if len(panels) == 1 else MOST_BESIDE) for text in labels]
     left, head = label_room(labels), HEAD if any(p.title for p in panels) else 0.06
     body = ROW * len(labels) + 0.08
@@ -92,7 +85,7 @@ def _forest(
                 axes.axvline(0, color=QUIET, linewidth=1)
             for row, span in enumerate(panel.spans):
                 if span:
-                    _point(axes, row, span, mark_of(span))
+                    _point(axes, row, span, _mark_of(span) if zero else (INK, "o"))
         figure.text(1 - EDGE / WIDTH, 0.09 / (head + body + FOOT), axis, ha="right", color=QUIET)
 
     return drawn(name, head + body + FOOT, draw)

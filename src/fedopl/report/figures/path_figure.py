@@ -34,11 +34,11 @@ class Along:
     at_target: Span
     in_base: Span
     regret: float
-    shift: float | None  # None where nobody told
+    shift: float | None  # None where not reported
 
 
 def keys(target: str, *, shift: bool) -> tuple[Key, ...]:
-    """The legend; without the shift where nobody told it."""
+    """The legend; without the shift where it is not known."""
     return (
         Key(colour="accent", text=f"value at {target}", mark="●"),
         Key(colour="quiet", text="value in all together (n̄)", mark="□"),

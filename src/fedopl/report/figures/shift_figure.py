@@ -25,7 +25,7 @@ ROW, BETWEEN, FOOT, HEAD = 0.17, 0.16, 0.5, 0.26
 MOST_LETTERS = 20
 LEAST = 0.1  # differences below this do not fill the figure
 AXIS = "E[√KL] from the mixture; 0 is no difference"
-# Colour and shape both tell, for those who do not see the colours apart.
+# Shapes differ as well, for readers who do not see colours apart.
 MARKS = tuple(zip(SOURCES, "osD", strict=True))
 KEYS = (
     Key(colour="source-1", text="covariates: whom a client sees", mark="●"),
@@ -36,7 +36,7 @@ KEYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Dots:
-    """One client: a span for each source, None where nobody told, and a note at the end."""
+    """One client: a span for each source, None where not reported, and a note at the end."""
 
     label: str
     spans: list[Span | None]

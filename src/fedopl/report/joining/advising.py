@@ -3,8 +3,8 @@
 from fedopl.analysis.advice import Advice
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
 from fedopl.analysis.modelled_gains import global_bound
-from fedopl.report.joining.context import Found
-from fedopl.report.parts import Folded, Part, Points, Table, Text
+from fedopl.report.joining.context import JoiningFacts
+from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
 from fedopl.report.words.policy_labels import Outcome
 
@@ -31,31 +31,31 @@ HOW_TO_KNOW_MORE = (
 )
 
 
-def advising(found: Found) -> tuple[Part, ...]:
+def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The answer first; then every client's, in words and in numbers."""
-    advice = [found.advice[name] for name in found.clients if name in found.advice]
+    advice = [facts.advice[name] for name in facts.clients if name in facts.advice]
     if not advice:
-        return (Text(text=_told_nothing(list(found.clients))),)
-    silent = [name for name in found.clients if name not in found.advice]
+        return (Text(text=_no_values(list(facts.clients))),)
+    silent = [name for name in facts.clients if name not in facts.advice]
     worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
-    points = tuple(_in_words(found, one) for one in worded)
+    points = tuple(_in_words(facts, one) for one in worded)
     return (
         Text(text=f"{in_short(advice)} {MEASURED}"),
         *((Points(items=points),) if points else ()),
-        *((Text(text=_told_nothing(silent)),) if silent else ()),
-        *((Text(text=MODELLED),) if found.modelled else ()),
-        folded(_table(found, advice)),
-        Text(text=_about_bounds(found), quiet=True),
-        *((Text(text=HOW_TO_KNOW_MORE, quiet=True),) if not found.record.diagnosis else ()),
+        *((Text(text=_no_values(silent)),) if silent else ()),
+        *((Text(text=MODELLED),) if facts.modelled else ()),
+        folded(_table(facts, advice)),
+        Text(text=_about_bounds(facts), quiet=True),
+        *((Text(text=HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
     )
 
 
-def _told_nothing(names: list[str]) -> str:
+def _no_values(names: list[str]) -> str:
     return f"{listed(names)} told no values of held-out rows, so there is no advice."
 
 
 def in_short(advice: list[Advice]) -> str:
-    """For whom joining pays, whom it costs, and for whom nobody can tell."""
+    """For whom joining pays, whom it costs, and for whom that is undecided."""
     of = {
         decision: [one.client for one in advice if one.decision == decision]
         for decision in ("join", "stay alone", "undecided")
@@ -74,11 +74,11 @@ def _clear(advice: list[Advice]) -> list[Advice]:
     return [one for one in advice if one.decision != "undecided"]
 
 
-def _in_words(found: Found, one: Advice) -> str:
+def _in_words(facts: JoiningFacts, one: Advice) -> str:
     # A client's name is not in the reason, so that every hyphen before a digit is a minus.
     reason = one.reason.replace("(-", "(−").replace(" -", " −")
     said = f"{one.client}: {one.decision}. {reason}"
-    shift = found.shifts.get(one.client)
+    shift = facts.shifts.get(one.client)
     return f"{said} {_by_source(shift)}".rstrip() if shift else said
 
 
@@ -90,58 +90,58 @@ def _by_source(shift: ClientShift) -> str:
     return f"It differs from the others most in {IN_WORDS[shift.largest]} ({shift.largest})."
 
 
-def _table(found: Found, advice: list[Advice]) -> Table:
-    unit = Outcome.of(found.record.study).name
+def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
+    unit = Outcome.of(facts.record.study).name
     headers = ["Client", "Advice", "Measured gain", "95 % interval"]
     caption = f"Gain by joining in {unit} per decision (positive is better)"
-    if found.modelled:
+    if facts.modelled:
         headers += ["Alone", "Together", "Shift", "Value (𝒱)", "Pays above"]
-        caption += f", measured and by the bounds at constant {plain(found.constant)}"
+        caption += f", measured and by the bounds at constant {plain(facts.constant)}"
     return Table(
         caption=caption,
         headers=tuple(headers),
-        rows=tuple(_row(found, one) for one in advice),
+        rows=tuple(_row(facts, one) for one in advice),
         text_columns=(1,),
     )
 
 
-def _row(found: Found, one: Advice) -> tuple[str, ...]:
+def _row(facts: JoiningFacts, one: Advice) -> tuple[str, ...]:
     gain = Span.of(one.gain)
     cells = [one.client, one.decision, gain.number, gain.interval]
-    if not found.modelled:
+    if not facts.modelled:
         return tuple(cells)
-    if one.client not in found.modelled:
+    if one.client not in facts.modelled:
         return (*cells, *["not known"] * 5)
-    known = found.modelled[one.client]
+    known = facts.modelled[one.client]
     parts = known.information
     numbers = (parts.alone, parts.together, parts.shift, parts.value)
     above = "at none" if known.break_even is None else decimal(known.break_even)
     return (*cells, *map(decimal, numbers), above)
 
 
-def _about_bounds(found: Found) -> str:
+def _about_bounds(facts: JoiningFacts) -> str:
     """What the bounds are not."""
-    proven = global_bound(found.record).total
-    measured = max(abs(one.gain.value) for one in found.advice.values())
+    proven = global_bound(facts.record).total
+    measured = max(abs(one.gain.value) for one in facts.advice.values())
     useless = "bounds that large decide nothing, and " if proven > measured else ""
-    unit = Outcome.of(found.record.study).name
+    unit = Outcome.of(facts.record.study).name
     large = (
         "With the constants of the proofs, the bound on the shared policy's regret is "
         f"{decimal(proven)} {unit} per decision, while the largest difference measured above is "
         f"{decimal(measured)}: "
         f"{useless}the advice rests on held-out rows alone."
     )
-    if not found.modelled:
+    if not facts.modelled:
         return f"The regret bounds say nothing here. {large}"
     return (
-        f"The theorems leave a constant open. Here it is {plain(found.constant)}: the numbers show "
+        f"The theorems leave a constant open. Here it is {plain(facts.constant)}: the numbers show "
         "how the parts compare, not how large regret may be. “Pays above” is the constant above "
-        f"which joining pays by the bounds. {_which_shift(found)} {large}"
+        f"which joining pays by the bounds. {_which_shift(facts)} {large}"
     )
 
 
-def _which_shift(found: Found) -> str:
-    kinds = {known.shift_by for known in found.modelled.values()}
+def _which_shift(facts: JoiningFacts) -> str:
+    kinds = {known.shift_by for known in facts.modelled.values()}
     if kinds == {"discrepancy"}:
         return "The shift is the measured discrepancy."
     if kinds == {"total variation"}:
@@ -151,7 +151,6 @@ def _which_shift(found: Found) -> str:
 
 def folded(table: Table) -> Part:
     """The table, shown when asked for if it is long."""
-    if len(table.rows) <= MOST_SHOWN:
-        return table
-    summary = f"{table.caption}: {plural(len(table.rows), 'client')}"
-    return Folded(summary=summary, parts=(table,))
+    return folded_if_long(
+        table, MOST_SHOWN, f"{table.caption}: {plural(len(table.rows), 'client')}"
+    )

@@ -1,9 +1,9 @@
-"""Who would learn with whom: coalitions, what each brings its members, and whose rows it needs."""
+"""Coalitions: what each brings its members, and what each client's data are worth to all."""
 
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining.advising import MOST_WORDED
-from fedopl.report.joining.context import Found
-from fedopl.report.parts import Folded, Heading, Part, Points, Table, Text
+from fedopl.report.joining.context import JoiningFacts
+from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, common_decimals, decimal, listed, plural, with_error
 from fedopl.report.words.policy_labels import Outcome, verdict
 from fedopl.results.coalitions import Coalition, Coalitions
@@ -22,24 +22,24 @@ LEARNED = {
 }
 
 
-def together(found: Found) -> tuple[Part, ...]:
+def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """In short, then who gains from whom, every coalition, and whose data matter."""
-    coalitions = found.record.diagnosis.coalitions if found.record.diagnosis else None
+    coalitions = facts.record.diagnosis.coalitions if facts.record.diagnosis else None
     if coalitions is None:
         return ()
-    about = _about(found, coalitions)
+    about = _about(facts, coalitions)
     return (
         Heading(text="Who would learn with whom"),
         Text(text=in_short(coalitions)),
-        *_pairs(found, coalitions),
-        _table(found, coalitions, about),
-        *_worth(found, coalitions),
-        Text(text=_how(found), quiet=True),
+        *_pairs(facts, coalitions),
+        _table(facts, coalitions, about),
+        *_worth(facts, coalitions),
+        Text(text=_how(facts), quiet=True),
     )
 
 
 def in_short(coalitions: Coalitions) -> str:
-    """Which coalitions nobody prefers to leave, as far as the held-out rows tell."""
+    """Which coalitions nobody prefers to leave, by the held-out rows."""
     stable = list(coalitions.stable)
     maybe = [one for one in coalitions.compared if one.may_be_stable and not one.is_stable]
     said = [
@@ -82,7 +82,7 @@ def _joined(coalition: Coalition) -> str:
     return " + ".join(coalition.members)
 
 
-def _pairs(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
+def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     """Who gains from whom, where two learn together."""
     items = []
     for one in coalitions.compared:
@@ -90,7 +90,7 @@ def _pairs(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
             continue
         for name, other in (one.members, one.members[::-1]):
             gain = Span.of(one.gains[name])
-            if name in found.clients and verdict(gain) in ("better", "worse"):
+            if name in facts.clients and verdict(gain) in ("better", "worse"):
                 verb = "gains from" if gain.value > 0 else "loses by"
                 amount = decimal(abs(gain.value), gain.fitting_decimals)
                 items.append(
@@ -102,12 +102,12 @@ def _pairs(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
     return (Points(items=tuple(items[:MOST_WORDED])),)
 
 
-def _about(found: Found, coalitions: Coalitions) -> list[Coalition]:
-    """All, or the most telling: everybody, then stable ones, then those that may be."""
+def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
+    """All; if too many, the grand coalition first, then stable ones, then those that may be."""
     compared = [
         one
         for one in coalitions.compared
-        if found.is_about_all or set(one.members) & set(found.clients)
+        if facts.is_about_all or set(one.members) & set(facts.clients)
     ]
     if len(compared) <= MOST_COMPARED:
         return compared
@@ -124,8 +124,8 @@ def _about(found: Found, coalitions: Coalitions) -> list[Coalition]:
     return ranked[:MOST_COMPARED]
 
 
-def _table(found: Found, coalitions: Coalitions, about: list[Coalition]) -> Part:
-    unit = Outcome.of(found.record.study).name
+def _table(facts: JoiningFacts, coalitions: Coalitions, about: list[Coalition]) -> Part:
+    unit = Outcome.of(facts.record.study).name
     n_all = len(coalitions.compared)
     some = "" if len(about) == n_all else f"; {len(about)} of {n_all:,} coalitions"
     decimals = common_decimals([gain for one in about for gain in one.gains.values()])
@@ -136,9 +136,8 @@ def _table(found: Found, coalitions: Coalitions, about: list[Coalition]) -> Part
         rows=tuple(_row(coalitions, one, decimals) for one in about),
         text_columns=(1,),
     )
-    if len(table.rows) <= MOST_SHOWN:
-        return table
-    return Folded(summary=f"{plural(len(about), 'coalition')}, member by member", parts=(table,))
+    summary = f"{plural(len(about), 'coalition')}, member by member"
+    return folded_if_long(table, MOST_SHOWN, summary)
 
 
 def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
@@ -155,13 +154,13 @@ def _gain(gain: Estimate, decimals: int) -> str:
     return "decide alike" if alike else with_error(gain, decimals)
 
 
-def _worth(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
+def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     """What all together lose without one client's rows."""
-    worth = {n: e for n, e in coalitions.worth_of_data.items() if n in found.clients}
+    worth = {n: e for n, e in coalitions.worth_of_data.items() if n in facts.clients}
     if not worth:
         return ()
     spans = {name: Span.of(estimate) for name, estimate in worth.items()}
-    unit = Outcome.of(found.record.study).name
+    unit = Outcome.of(facts.record.study).name
     table = Table(
         caption=f"Worth of each client's data: what all together lose without it, in {unit} per "
         "decision",
@@ -174,8 +173,8 @@ def _worth(found: Found, coalitions: Coalitions) -> tuple[Part, ...]:
     return (table,)
 
 
-def _how(found: Found) -> str:
-    study = found.record.study
+def _how(facts: JoiningFacts) -> str:
+    study = facts.record.study
     shared = (
         " Outcome models are shared by all, so the scores rest on everybody's rows in any case."
         if study.nuisances.kind == "federated"

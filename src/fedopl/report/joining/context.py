@@ -1,4 +1,4 @@
-"""What a run tells about joining: gathered once, for all who speak of it."""
+"""What a record says about joining, computed once for the page, the command line and JSON."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ MOST_APART = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
-    """Everything that is said of joining rests on this."""
+class JoiningFacts:
+    """All that texts, tables and figures about joining are made of."""
 
     record: Record
     constant: float  # that the bounds take
@@ -28,12 +28,12 @@ class Found:
 
     @property
     def is_about_all(self) -> bool:
-        """Whether nobody was picked out."""
+        """Whether it is about every client."""
         return len(self.clients) == len(self.record.mixture)
 
 
-def find(record: Record, constant: float = 1.0, client: str | None = None) -> Found:
-    """What is known of all clients, or of one."""
+def joining_facts(record: Record, constant: float = 1.0, client: str | None = None) -> JoiningFacts:
+    """The facts about all clients, or about one."""
     positive(constant, "constant")
     everybody = sorted(record.mixture)
     if client is not None and client not in everybody:
@@ -41,7 +41,7 @@ def find(record: Record, constant: float = 1.0, client: str | None = None) -> Fo
     shifts = _shifts(record)
     known = modelled(record, shifts, constant)
     advice = advise(record.gains, {name: found.information for name, found in known.items()})
-    return Found(
+    return JoiningFacts(
         record=record,
         constant=constant,
         clients=tuple(everybody) if client is None else (client,),
@@ -61,7 +61,7 @@ def nothing_to_say(record: Record) -> str | None:
 
 
 def _shifts(record: Record) -> dict[str, ClientShift]:
-    """By source; with too many clients, only that they are there, so that they can be modelled."""
+    """By source; with too many clients without sources, which leaves what bounds need."""
     names = sorted(record.statistics.sums)
     if len(names) <= MOST_APART:
         return shifts_of(record)

@@ -1,39 +1,39 @@
-"""How far apart clients are: contexts at least, values of policies as measured, and at most."""
+"""How far clients lie apart: contexts by a lower bound, values as measured and at most."""
 
 from fedopl.analysis.modelled_gains import largest_score
 from fedopl.report.joining.advising import folded
-from fedopl.report.joining.context import Found
+from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Part, Table, Text
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.policy_labels import Outcome
 from fedopl.results.diagnosis import Classifier, Diagnosis
 
-NOT_TOLD = "not told"
+NOT_REPORTED = "not told"
 
 
-def distances(found: Found) -> tuple[Part, ...]:
+def distances(facts: JoiningFacts) -> tuple[Part, ...]:
     """Nothing where clients were not asked."""
-    diagnosis = found.record.diagnosis
+    diagnosis = facts.record.diagnosis
     if diagnosis is None:
         return ()
-    shown = {title: cells for title, cells in _columns(found, diagnosis).items() if cells}
-    clients = [name for name in found.clients if any(name in cells for cells in shown.values())]
+    shown = {title: cells for title, cells in _columns(facts, diagnosis).items() if cells}
+    clients = [name for name in facts.clients if any(name in cells for cells in shown.values())]
     if not clients:
         return ()
     table = Table(
-        caption=f"How far apart: discrepancies in {Outcome.of(found.record.study).name} per "
+        caption=f"How far apart: discrepancies in {Outcome.of(facts.record.study).name} per "
         "decision with 95 % intervals",
         headers=("Client", *shown),
         rows=tuple(
-            (name, *(cells.get(name, NOT_TOLD) for cells in shown.values())) for name in clients
+            (name, *(cells.get(name, NOT_REPORTED) for cells in shown.values())) for name in clients
         ),
     )
-    return (Text(text=_about_distances(found, list(shown)), quiet=True), folded(table))
+    return (Text(text=_about_distances(facts, list(shown)), quiet=True), folded(table))
 
 
-def _columns(found: Found, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
+def _columns(facts: JoiningFacts, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
     """What is known of each client, by the column's title."""
-    bound = largest_score(found.record.study)
+    bound = largest_score(facts.record.study)
     return {
         "Total variation of contexts, at least": {
             name: _lower_bound(one) for name, one in diagnosis.classifiers.items()
@@ -47,7 +47,7 @@ def _columns(found: Found, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
         if bound is None
         else {
             name: decimal(bound * one.joint)
-            for name, one in found.shifts.items()
+            for name, one in facts.shifts.items()
             if one.joint is not None
         },
     }
@@ -56,11 +56,11 @@ def _columns(found: Found, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
 def _lower_bound(classifier: Classifier) -> str:
     bound, error = classifier.total_variation, classifier.standard_error
     if bound is None or error is None or bound != bound:
-        return NOT_TOLD
+        return NOT_REPORTED
     return f"{decimal(max(bound, 0.0), 2)} ± {decimal(error, 2)}"
 
 
-def _about_distances(found: Found, titles: list[str]) -> str:
+def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
     said = []
     if any("contexts" in title for title in titles):
         said.append(
@@ -74,7 +74,7 @@ def _about_distances(found: Found, titles: list[str]) -> str:
             "held-out rows. It is what regret can suffer from shift, as far as these policies "
             "show; an estimate below 0 counts as none."
         )
-    ratios = _ratios(found)
+    ratios = _ratios(facts)
     if ratios:
         least, most = (_times(ratio) for ratio in (min(ratios), max(ratios)))
         times = least if least == most else f"{least} to {most}"
@@ -89,14 +89,14 @@ def _times(ratio: float) -> str:
     return decimal(ratio, 0 if ratio >= 10 else 1)
 
 
-def _ratios(found: Found) -> list[float]:
+def _ratios(facts: JoiningFacts) -> list[float]:
     """U·TV over the measured discrepancy, where both are known and there is one to speak of."""
-    bound, diagnosis = largest_score(found.record.study), found.record.diagnosis
+    bound, diagnosis = largest_score(facts.record.study), facts.record.diagnosis
     if bound is None or diagnosis is None:
         return []
     measured = {n: one.regret_gap for n, one in diagnosis.discrepancies.items() if one.is_sure}
     return [
         bound * shift.joint / measured[name]
-        for name, shift in found.shifts.items()
-        if shift.joint is not None and name in measured and name in found.clients
+        for name, shift in facts.shifts.items()
+        if shift.joint is not None and name in measured and name in facts.clients
     ]

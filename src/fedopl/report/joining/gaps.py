@@ -1,8 +1,8 @@
-"""What is not known about joining, and why, in plain words."""
+"""What a diagnosis could not find out about joining, and why, in plain words."""
 
 import re
 
-from fedopl.report.joining.context import Found
+from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points
 
 PARTS = {
@@ -27,15 +27,15 @@ REASONS = (
     ),
     (
         r"tree: only trees of depth 1 and 2 .*",
-        "deeper trees were grown by asking again, and cannot be found for other weights",
+        "deeper trees were grown by asking again, and cannot be facts for other weights",
     ),
     (r"values: no client told any", "no client told what the policies for it are worth"),
 )
 
 
-def unknown(found: Found) -> tuple[Part, ...]:
+def gap_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """One sentence for each part; nothing where all is known."""
-    diagnosis = found.record.diagnosis
+    diagnosis = facts.record.diagnosis
     reasons = dict(diagnosis.unknown) if diagnosis else {}
     if not reasons:
         return ()

@@ -1,4 +1,4 @@
-"""Everything about joining, for programs."""
+"""All facts about joining as JSON, for programs."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from fedopl.analysis.modelled_gains import (
     second_moments,
 )
 from fedopl.base.estimates import Estimate
-from fedopl.report.joining.context import Found, nothing_to_say
+from fedopl.report.joining.context import JoiningFacts, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
@@ -33,16 +33,16 @@ from fedopl.theory.skew import skewness
 Json = dict[str, Any]
 
 
-def joining_json(found: Found) -> Json:
+def joining_json(facts: JoiningFacts) -> Json:
     """Of all clients, or of the one that was asked about."""
-    record = found.record
+    record = facts.record
     moments = second_moments(record)
     skew = skewness(record.mixture, record.rows)
     return {
         "study": record.study.name,
         "why_nothing": nothing_to_say(record),
-        "constant": found.constant,
-        "clients": list(found.clients),
+        "constant": facts.constant,
+        "clients": list(facts.clients),
         "rows": record.rows,
         "mixture": renormalised(record.mixture, record.mixture.keys()),
         "skewness": skew,
@@ -51,22 +51,22 @@ def joining_json(found: Found) -> Json:
         "second_moments": moments,
         "largest_second_moment": max(moments.values()),
         "largest_score": largest_score(record.study),
-        "bounds": _bounds(found),
-        "advice": {n: _advice(one) for n, one in found.advice.items() if n in found.clients},
-        "modelled": {n: _modelled(one) for n, one in found.modelled.items() if n in found.clients},
-        "shifts": {n: _shift(one) for n, one in found.shifts.items() if n in found.clients},
-        "contexts": _contexts(found),
-        **_diagnosed(found, record.diagnosis),
+        "bounds": _bounds(facts),
+        "advice": {n: _advice(one) for n, one in facts.advice.items() if n in facts.clients},
+        "modelled": {n: _modelled(one) for n, one in facts.modelled.items() if n in facts.clients},
+        "shifts": {n: _shift(one) for n, one in facts.shifts.items() if n in facts.clients},
+        "contexts": _contexts(facts),
+        **_diagnosed(facts, record.diagnosis),
         "search": json.loads(search_json(record.search)) if record.search else None,
     }
 
 
-def _bounds(found: Found) -> Json:
+def _bounds(facts: JoiningFacts) -> Json:
     """Theorem 1 with the constants of its proof, and with the one that was asked for."""
-    plain = _bound(global_bound(found.record, PLAIN))
+    plain = _bound(global_bound(facts.record, PLAIN))
     return {
-        "proof": _bound(global_bound(found.record)),
-        "constant": {name: found.constant * number for name, number in plain.items()},
+        "proof": _bound(global_bound(facts.record)),
+        "constant": {name: facts.constant * number for name, number in plain.items()},
     }
 
 
@@ -93,13 +93,13 @@ def _shift(one: ClientShift) -> Json:
     return {**parts, "largest": one.largest, "total_variation_at_most": one.joint}
 
 
-def _contexts(found: Found) -> Json | None:
+def _contexts(facts: JoiningFacts) -> Json | None:
     """Each client's contexts from the mixture's, both taken for Gaussians; null if not known."""
-    record = found.record
+    record = facts.record
     if why_unknown(record.statistics):
         return None
     shifts = shifts_from_mixture(context_moments(record.statistics), record.mixture)
-    return {n: _context(one) for n, one in shifts.items() if n in found.clients}
+    return {n: _context(one) for n, one in shifts.items() if n in facts.clients}
 
 
 def _context(one: ContextShift) -> Json:
@@ -107,18 +107,18 @@ def _context(one: ContextShift) -> Json:
     return {"kl": one.kl, "chi_squared": one.chi_squared, "total_variation": bounds}
 
 
-def _diagnosed(found: Found, diagnosis: Diagnosis | None) -> Json:
-    """What clients told beyond the run; null where nobody was asked."""
+def _diagnosed(facts: JoiningFacts, diagnosis: Diagnosis | None) -> Json:
+    """What clients reported in a diagnosis; null where none was asked for."""
     if diagnosis is None:
         names = ("discrepancies", "paths", "coalitions", "models", "classifiers", "unknown")
         return dict.fromkeys(names)
     written = json.loads(diagnosis_json(diagnosis))
-    about = set(found.clients)
+    about = set(facts.clients)
     discrepancies, paths = diagnosis.discrepancies, diagnosis.paths
     return {
         "discrepancies": {n: _discrepancy(one) for n, one in discrepancies.items() if n in about},
-        "paths": {n: _path(found, one) for n, one in paths.items() if n in about},
-        "coalitions": _coalitions(found, diagnosis.coalitions),
+        "paths": {n: _path(facts, one) for n, one in paths.items() if n in about},
+        "coalitions": _coalitions(facts, diagnosis.coalitions),
         "models": written["models"],
         "classifiers": {n: one for n, one in written["classifiers"].items() if n in about},
         "unknown": diagnosis.unknown,
@@ -134,23 +134,23 @@ def _discrepancy(one: MeasuredDiscrepancy) -> Json:
     }
 
 
-def _path(found: Found, path: SkewPath) -> Json:
+def _path(facts: JoiningFacts, path: SkewPath) -> Json:
     return {
         "verdict": path.verdict,
         "cannot_tell": path.cannot_tell,
-        "gap_from_rows": gap_from_rows(found, path.target),
-        "points": [_point(found, path.target, point) for point in path.points],
+        "gap_from_rows": gap_from_rows(facts, path.target),
+        "points": [_point(facts, path.target, point) for point in path.points],
     }
 
 
-def _point(found: Found, target: str, point: PathPoint) -> Json:
+def _point(facts: JoiningFacts, target: str, point: PathPoint) -> Json:
     return {
         "alpha": point.alpha,
         "weights": point.weights,
         "skewness": point.skewness,
         "effective_rows": point.effective_rows,
-        "shift": shift_at(found, target, point),
-        "regret_bound": regret_bound(found, point),
+        "shift": shift_at(facts, target, point),
+        "regret_bound": regret_bound(facts, point),
         "at_target": _estimate(point.at_target),
         "in_base": _estimate(point.in_base),
         "target_gain": _estimate(point.target_gain),
@@ -158,10 +158,10 @@ def _point(found: Found, target: str, point: PathPoint) -> Json:
     }
 
 
-def _coalitions(found: Found, coalitions: Coalitions | None) -> Json | None:
+def _coalitions(facts: JoiningFacts, coalitions: Coalitions | None) -> Json | None:
     if coalitions is None:
         return None
-    about = [one for one in coalitions.compared if set(one.members) & set(found.clients)]
+    about = [one for one in coalitions.compared if set(one.members) & set(facts.clients)]
     return {
         "compared": [_coalition(one) for one in about],
         "worth_of_data": {n: _estimate(e) for n, e in coalitions.worth_of_data.items()},

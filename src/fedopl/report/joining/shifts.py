@@ -1,11 +1,11 @@
-"""Where clients differ: Theorem 3's three sources, and how far apart that sets policies' values."""
+"""How clients differ by Theorem 3's three sources, and how far apart their values lie."""
 
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
 from fedopl.analysis.context_shifts import why_unknown
 from fedopl.report.figures.shift_figure import KEYS, Dots, shift_dots
 from fedopl.report.joining.advising import IN_WORDS, folded
-from fedopl.report.joining.context import MOST_APART, Found
-from fedopl.report.joining.distance_tables import NOT_TOLD, distances
+from fedopl.report.joining.context import MOST_APART, JoiningFacts
+from fedopl.report.joining.distance_tables import NOT_REPORTED, distances
 from fedopl.report.parts import Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, decimal, plural
 
@@ -19,17 +19,17 @@ WHAT = (
 GAUSSIAN = "Contexts are taken for Gaussians with the means and covariances they have."
 
 
-def differing(found: Found) -> tuple[Part, ...]:
+def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The figure, the numbers behind it, and what they amount to; nothing where none is known."""
-    shifts = [found.shifts[name] for name in found.clients if name in found.shifts]
+    shifts = [facts.shifts[name] for name in facts.clients if name in facts.shifts]
     known = [shift for shift in shifts if shift.parts]
-    apart = distances(found)
+    apart = distances(facts)
     if not known and not apart:
-        return (*_head(), Text(text=_why_not(found), quiet=True)) if shifts else ()
+        return (*_head(), Text(text=_why_not(facts), quiet=True)) if shifts else ()
     parts: tuple[Part, ...] = ()
     if known:
-        sources = _asked_about(found, known)
-        text = Text(text=f"{WHAT} {_why_not(found)}")
+        sources = _asked_about(facts, known)
+        text = Text(text=f"{WHAT} {_why_not(facts)}")
         parts = (text, _drawn(known, sources), _table(known, sources))
     return (*_head(), *parts, *apart)
 
@@ -38,24 +38,24 @@ def _head() -> tuple[Part, ...]:
     return (Heading(text="Where clients differ"),)
 
 
-def _why_not(found: Found) -> str:
+def _why_not(facts: JoiningFacts) -> str:
     """Which sources are not known of anybody, and why; else how contexts were compared."""
-    n_clients = len(found.record.statistics.sums)
+    n_clients = len(facts.record.statistics.sums)
     if n_clients > MOST_APART:
         return (
             f"How {plural(n_clients, 'client')} differ by source is not worked out: every two "
             f"would have to be compared, which is done for up to {MOST_APART}."
         )
-    unknown = why_unknown(found.record.statistics)
+    unknown = why_unknown(facts.record.statistics)
     said = GAUSSIAN if unknown is None else f"How contexts differ is not known. {unknown}"
-    if found.record.diagnosis is None:
+    if facts.record.diagnosis is None:
         return f"{said} The other two were not asked about."
     return said
 
 
-def _asked_about(found: Found, shifts: list[ClientShift]) -> list[Source]:
+def _asked_about(facts: JoiningFacts, shifts: list[ClientShift]) -> list[Source]:
     """All sources; where clients were not asked about models, those that are known."""
-    if found.record.diagnosis:
+    if facts.record.diagnosis:
         return list(SOURCES)
     return [source for source in SOURCES if any(source in one.parts for one in shifts)]
 
@@ -76,7 +76,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
         )
         for one in drawn
     ]
-    told = "; ".join(f"{one.client}: {_most_of(one)}" for one in drawn)
+    words = "; ".join(f"{one.client}: {_most_of(one)}" for one in drawn)
     caption = (
         "How far each client lies from the mixture, by source, with two standard errors to either "
         "side."
@@ -88,7 +88,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
     return Picture(
         name="shifts",
         svg=shift_dots("shifts", items, [SOURCES.index(source) for source in sources]),
-        label=f"Shift from the mixture by source. {told}.",
+        label=f"Shift from the mixture by source. {words}.",
         caption=caption,
         keys=tuple(KEYS[SOURCES.index(source)] for source in sources),
     )
@@ -144,5 +144,5 @@ def _table(shifts: list[ClientShift], sources: list[Source]) -> Part:
 def _cell(shift: ClientShift, source: Source) -> str:
     part = shift.parts.get(source)
     if part is None:
-        return NOT_TOLD
+        return NOT_REPORTED
     return f"{decimal(part.value, 2)} ± {decimal(2 * part.standard_error, 2)}"

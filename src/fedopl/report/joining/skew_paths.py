@@ -2,7 +2,7 @@
 
 from fedopl.analysis.modelled_gains import PLAIN, global_bound
 from fedopl.report.figures.path_figure import Along, keys, path_chart
-from fedopl.report.joining.context import Found
+from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
 from fedopl.report.words.policy_labels import Outcome
@@ -16,93 +16,93 @@ WHAT = (
 )
 
 
-def along(found: Found) -> tuple[Part, ...]:
+def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """One client's path in full, the others' when asked for."""
-    paths = found.record.diagnosis.paths if found.record.diagnosis else {}
-    shown = {name: path for name, path in paths.items() if name in found.clients}
+    paths = facts.record.diagnosis.paths if facts.record.diagnosis else {}
+    shown = {name: path for name, path in paths.items() if name in facts.clients}
     if not shown:
         return ()
-    first = target(found, shown)
+    first = target(facts, shown)
     others = [name for name in sorted(shown) if name != first]
     parts = (
         Heading(text="More weight for one client"),
         Text(text=WHAT),
-        *_path(found, shown[first], "path"),
+        *_path(facts, shown[first], "path"),
     )
     if not others:
         return parts
     folded: list[Part] = []
     for place, name in enumerate(others, start=1):
-        folded += [Heading(text=f"Toward {name}"), *_path(found, shown[name], f"path-{place}")]
+        folded += [Heading(text=f"Toward {name}"), *_path(facts, shown[name], f"path-{place}")]
     summary = f"The same for {plural(len(others), 'other client')}"
     return (*parts, Folded(summary=summary, parts=tuple(folded)))
 
 
-def target(found: Found, paths: dict[str, SkewPath]) -> str:
+def target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
     """The client the mixture names, else the one whose values differ most from everybody's."""
-    plan = found.record.study.mixture
+    plan = facts.record.study.mixture
     if isinstance(plan, Skewed | Path) and plan.toward in paths:
         return plan.toward
-    return max(sorted(paths), key=lambda name: gap_from_rows(found, name) or 0.0)
+    return max(sorted(paths), key=lambda name: gap_from_rows(facts, name) or 0.0)
 
 
-def gap_from_rows(found: Found, client: str) -> float | None:
+def gap_from_rows(facts: JoiningFacts, client: str) -> float | None:
     """How far the client's values lie from those in n̄, where every path begins."""
-    diagnosis = found.record.diagnosis
+    diagnosis = facts.record.diagnosis
     if diagnosis is None or client not in diagnosis.from_rows:
         return None
     return diagnosis.from_rows[client].regret_gap
 
 
-def regret_bound(found: Found, point: PathPoint) -> float:
+def regret_bound(facts: JoiningFacts, point: PathPoint) -> float:
     """Theorem 1's term at this point of a path, at the constant that was asked for."""
-    return found.constant * global_bound(found.record, PLAIN, point.weights).total
+    return facts.constant * global_bound(facts.record, PLAIN, point.weights).total
 
 
-def shift_at(found: Found, client: str, point: PathPoint) -> float | None:
+def shift_at(facts: JoiningFacts, client: str, point: PathPoint) -> float | None:
     """From λ(α) = (1 − α)·n̄ + α·δ_c a client's values lie 1 − α times as far as from n̄."""
-    gap = gap_from_rows(found, client)
+    gap = gap_from_rows(facts, client)
     return None if gap is None else (1 - point.alpha) * gap
 
 
-def _path(found: Found, path: SkewPath, name: str) -> tuple[Part, ...]:
-    return (Text(text=path.verdict), _drawn(found, path, name), _table(found, path))
+def _path(facts: JoiningFacts, path: SkewPath, name: str) -> tuple[Part, ...]:
+    return (Text(text=path.verdict), _drawn(facts, path, name), _table(facts, path))
 
 
-def _drawn(found: Found, path: SkewPath, name: str) -> Picture:
-    outcome = Outcome.of(found.record.study)
+def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
+    outcome = Outcome.of(facts.record.study)
     points = [
         Along(
             alpha=point.alpha,
             at_target=Span.of(point.at_target, sign=outcome.sign),
             in_base=Span.of(point.in_base, sign=outcome.sign),
-            regret=regret_bound(found, point),
-            shift=shift_at(found, path.target, point),
+            regret=regret_bound(facts, point),
+            shift=shift_at(facts, path.target, point),
         )
         for point in path.points
     ]
     first, last = points[0], points[-1]
     both = f"from {first.at_target.number} at α = 0 to {last.at_target.number} at α = 1"
-    untold = "" if first.shift is not None else " The shift was not told."
+    no_shift = "" if first.shift is not None else " The shift was not told."
     return Picture(
         name=name,
-        svg=path_chart(name, points, found.constant),
+        svg=path_chart(name, points, facts.constant),
         label=f"Value at {path.target} along α, {both}, and the regret bound in its parts. "
         f"{path.verdict}",
         caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "
         f"({outcome.better}), with 95 % intervals. Right: what more weight changes in the bound: "
-        f"less shift, but fewer rows in effect.{untold}",
+        f"less shift, but fewer rows in effect.{no_shift}",
         keys=keys(path.target, shift=first.shift is not None),
     )
 
 
-def _table(found: Found, path: SkewPath) -> Table:
-    outcome = Outcome.of(found.record.study)
+def _table(facts: JoiningFacts, path: SkewPath) -> Table:
+    outcome = Outcome.of(facts.record.study)
     values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = []
     for point, value, gain in zip(path.points, values, gains, strict=True):
-        shift, regret = shift_at(found, path.target, point), regret_bound(found, point)
+        shift, regret = shift_at(facts, path.target, point), regret_bound(facts, point)
         rows.append(
             (
                 plain(point.alpha),
@@ -116,7 +116,7 @@ def _table(found: Found, path: SkewPath) -> Table:
         )
     return Table(
         caption=f"From all together to {path.target} alone: {outcome.name} per decision, and the "
-        f"bound at constant {plain(found.constant)}",
+        f"bound at constant {plain(facts.constant)}",
         headers=(
             "α",
             "Skewness",

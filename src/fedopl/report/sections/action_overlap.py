@@ -11,8 +11,8 @@ from fedopl.results.record import Record
 MOST_DRAWN = 24
 
 
-def overlap(record: Record) -> Section:
-    """The section, or one sentence where nobody told."""
+def action_overlap(record: Record) -> Section:
+    """The section, or one sentence where no client answered."""
     found = supports(record)
     parts: tuple[Part, ...] = (Text(text="The clients did not say how likely actions were."),)
     if found:

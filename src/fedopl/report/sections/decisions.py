@@ -1,10 +1,8 @@
 """How decisions split: overall and by group, as the policy would have it and as it was."""
 
-import numpy as np
-
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
-from fedopl.report.explain.groups import Group, difference, groups_of, overall
+from fedopl.report.explain.groups import Group, difference, groups_of, overall, shares_of
 from fedopl.report.figures.bars import Bar, stacked
 from fedopl.report.figures.drawing import ACTIONS
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
@@ -26,9 +24,9 @@ def _splits(record: Record) -> tuple[Part, ...]:
     if record.described is None:
         why = "they were not asked" if not record.study.evaluation.describe else "none of them told"
         return (Text(text=f"The clients did not say how decisions split: {why}."),)
-    told = sorted(record.described.by_client)
+    clients = sorted(record.described.by_client)
     note = Text(
-        text=f"These are counts of training rows from {listed(told)}. Clients round them before "
+        text=f"These are counts of training rows from {listed(clients)}. Clients round them before "
         "they tell, so small groups are only roughly right, and groups need not add up exactly.",
         quiet=True,
     )
@@ -40,12 +38,12 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     order = action_order(record)
     rows = {"learned policy": everybody.decided, "done so far": everybody.taken}
     bars = [
-        Bar(label=name, shares=_merged(_shares(counts), order), note="")
+        Bar(label=name, shares=_merged(shares_of(counts), order), note="")
         for name, counts in rows.items()
     ]
     words = [
-        f"'{actions[a]}' {whole_percent(_shares(everybody.decided)[a])} "
-        f"(so far {whole_percent(_shares(everybody.taken)[a])})"
+        f"'{actions[a]}' {whole_percent(shares_of(everybody.decided)[a])} "
+        f"(so far {whole_percent(shares_of(everybody.taken)[a])})"
         for a in order[:MOST_DRAWN]
     ]
     picture = Picture(
@@ -61,8 +59,8 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
         rows=tuple(
             (
                 name,
-                whole_percent(_shares(everybody.decided)[a]),
-                whole_percent(_shares(everybody.taken)[a]),
+                whole_percent(shares_of(everybody.decided)[a]),
+                whole_percent(shares_of(everybody.taken)[a]),
             )
             for a, name in enumerate(actions)
         ),
@@ -80,7 +78,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
     bars = [
         Bar(
             label=group.name,
-            shares=_merged(_shares(group.decided), order),
+            shares=_merged(shares_of(group.decided), order),
             note=count(group.decided.sum()),
             heading="" if place else feature,
         )
@@ -124,12 +122,10 @@ def _table(record: Record, groups: dict[str, list[Group]]) -> Table:
 
 def _whole_percents(counts: FloatArray) -> list[str]:
     return (
-        [whole_percent(share) for share in _shares(counts)] if counts.sum() else ["–"] * len(counts)
+        [whole_percent(share) for share in shares_of(counts)]
+        if counts.sum()
+        else ["–"] * len(counts)
     )
-
-
-def _shares(counts: FloatArray) -> FloatArray:  # (n_actions,)
-    return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
 
 
 def _merged(shares: FloatArray, order: IntArray) -> list[float]:

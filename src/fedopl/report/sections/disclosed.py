@@ -1,6 +1,6 @@
-"""What left each client: every kind of message, how often, and how large."""
+"""What each client disclosed: every kind of message, how often, and how large."""
 
-from fedopl.report.parts import Folded, Part, Section, Table, Text
+from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.message_names import axes_of, content_of, title_of
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
@@ -8,7 +8,7 @@ from fedopl.results.record import Record
 MOST_SHOWN = 30
 
 
-def left(record: Record) -> Section:
+def disclosed(record: Record) -> Section:
     """The section."""
     queries = list(dict.fromkeys(latest.query for latest in record.rounds))
     parts: tuple[Part, ...] = (
@@ -47,7 +47,7 @@ def _by_client(record: Record, queries: list[str]) -> Part:
         headers=("Client", *(title_of(query) for query in queries), "In all"),
         rows=rows,
     )
-    return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+    return folded_if_long(table, MOST_SHOWN, "All clients")
 
 
 def _cell(record: Record, name: str, query: str) -> str:
@@ -56,10 +56,10 @@ def _cell(record: Record, name: str, query: str) -> str:
     refused = sum(name in latest.refused for latest in rounds)
     rejected = sum(name in latest.rejected for latest in rounds)
     n_bytes = sum(latest.received.get(name, 0) for latest in rounds)
-    told = [plural(times, "answer")] if times else []
-    told += [f"{count(refused)} refused"] if refused else []
-    told += [f"{count(rejected)} rejected"] if rejected else []
-    return "\n".join([*told, size(n_bytes)] if told else ["nothing"])
+    lines = [plural(times, "answer")] if times else []
+    lines += [f"{count(refused)} refused"] if refused else []
+    lines += [f"{count(rejected)} rejected"] if rejected else []
+    return "\n".join([*lines, size(n_bytes)] if lines else ["nothing"])
 
 
 def _total(record: Record, name: str) -> str:

@@ -39,7 +39,7 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     return (
         head,
         Text(text=_reading(explanation)),
-        Points(items=_told(explanation)),
+        Points(items=_few_sentences(explanation)),
         _chart(explanation),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
     )
@@ -50,12 +50,12 @@ def _reading(explanation: Explanation) -> str:
     return f"{READINGS[explanation.against]} {unit}"
 
 
-def _told(explanation: Explanation) -> tuple[str, ...]:
-    told = sentences(explanation)
-    if len(told) <= MOST_SENTENCES:
-        return tuple(told)
-    rest = len(told) - MOST_SENTENCES
-    return (*told[:MOST_SENTENCES], f"{rest} more can be read from the table.")
+def _few_sentences(explanation: Explanation) -> tuple[str, ...]:
+    found = sentences(explanation)
+    if len(found) <= MOST_SENTENCES:
+        return tuple(found)
+    rest = len(found) - MOST_SENTENCES
+    return (*found[:MOST_SENTENCES], f"{rest} more can be read from the table.")
 
 
 def _chart(explanation: Explanation) -> Picture:
@@ -76,7 +76,7 @@ def _chart(explanation: Explanation) -> Picture:
     return Picture(
         name="weights",
         svg=weights_chart("weights", names, panels, axis),
-        label=f"{caption} {' '.join(_told(explanation)[:4])}",
+        label=f"{caption} {' '.join(_few_sentences(explanation)[:4])}",
         caption=caption,
         keys=KEYS,
     )

@@ -1,11 +1,11 @@
 """Does joining pay? For whom, how surely, why, and with whom."""
 
-from fedopl.report.joining.advising import advising
-from fedopl.report.joining.coalition_tables import together
-from fedopl.report.joining.context import Found, find, nothing_to_say
-from fedopl.report.joining.gaps import unknown
-from fedopl.report.joining.shifts import differing
-from fedopl.report.joining.skew_paths import along
+from fedopl.report.joining.advising import advice_parts
+from fedopl.report.joining.coalition_tables import coalition_parts
+from fedopl.report.joining.context import JoiningFacts, joining_facts, nothing_to_say
+from fedopl.report.joining.gaps import gap_parts
+from fedopl.report.joining.shifts import shift_parts
+from fedopl.report.joining.skew_paths import path_parts
 from fedopl.report.parts import Part, Section, Text
 from fedopl.results.record import Record
 
@@ -20,15 +20,15 @@ def joining_parts(
 ) -> tuple[Part, ...]:
     """The same for the page and for the command line, which may ask about one client."""
     nothing = nothing_to_say(record)
-    found = find(record, constant, client)
-    return (Text(text=nothing),) if nothing else _parts(found)
+    facts = joining_facts(record, constant, client)
+    return (Text(text=nothing),) if nothing else _parts(facts)
 
 
-def _parts(found: Found) -> tuple[Part, ...]:
+def _parts(facts: JoiningFacts) -> tuple[Part, ...]:
     return (
-        *advising(found),
-        *differing(found),
-        *along(found),
-        *together(found),
-        *unknown(found),
+        *advice_parts(facts),
+        *shift_parts(facts),
+        *path_parts(facts),
+        *coalition_parts(facts),
+        *gap_parts(facts),
     )

@@ -20,7 +20,7 @@ KINDS = {
 }
 
 
-def weighing(record: Record) -> Section:
+def mixture_weights(record: Record) -> Section:
     """The section."""
     total = sum(record.rows.values())
     skew = skewness(record.mixture, record.rows)

@@ -24,7 +24,7 @@ WORDS = {
 }
 
 
-def worth(record: Record) -> Section:
+def policy_values(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     parts: tuple[Part, ...] = (_nothing(record),)
     if record.values.rows:
@@ -106,12 +106,12 @@ def _gains(record: Record) -> tuple[Part, ...]:
 
 
 def _picture(name: str, svg: str, what: str, spans: list[Span], labels: list[str]) -> Picture:
-    told = "; ".join(f"{text}: {span}" for text, span in zip(labels[:5], spans[:5], strict=True))
+    words = "; ".join(f"{text}: {span}" for text, span in zip(labels[:5], spans[:5], strict=True))
     left_out = f" The first {MOST_DRAWN} are drawn." if len(spans) > MOST_DRAWN else ""
     return Picture(
         name=name,
         svg=svg,
-        label=f"{what}, with intervals. {told}.",
+        label=f"{what}, with intervals. {words}.",
         caption=f"{what}, with intervals.{left_out}",
         keys=KEYS if name == "gains" else (),
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedopl.report.figures.curve import curve
+from fedopl.report.figures.over_steps import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import count, decimal, plural, size
@@ -31,7 +31,7 @@ TREES = {
 FINITE = "Nothing was trained: the best of the named candidates was picked on training rows."
 
 
-def course(record: Record) -> Section:
+def training(record: Record) -> Section:
     """The section."""
     parts = (Text(text=_how(record)), *_curve(record), _exchanges(record))
     return Section(name="learning", title="How it was learned", parts=parts)

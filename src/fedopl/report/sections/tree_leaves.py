@@ -12,7 +12,7 @@ from fedopl.report.explain.leaf_words import (
 )
 from fedopl.report.figures.drawing import WIDTH
 from fedopl.report.figures.tree_figure import Ending, tree_chart
-from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text
+from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text, folded_if_long
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import count, percent, whole_percent
 from fedopl.report.words.policy_labels import Outcome
@@ -21,7 +21,7 @@ from fedopl.results.record import Record
 MOST_ACTIONS = 4  # with a column each; more are in a table of their own
 MOST_SHOWN = 16
 MOST_WORDED = 8
-NOT_TOLD = "–"
+NO_VALUE = "–"
 
 
 def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
@@ -47,9 +47,6 @@ def _reading(policy: TreePolicy, leaves: list[LeafInWords]) -> str:
     return " ".join([words, *on_missing(policy)])
 
 
-# --- the drawing ---------------------------------------------------------------------------------
-
-
 def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tuple[Picture, ...]:
     if isinstance(policy.root, Leaf):
         return ()
@@ -64,13 +61,13 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
     )
     caption = "The questions from left to right; each leaf has the colour of its action"
     caption += ", and its share of people." if leaves[0].share is not None else "."
-    told = sentences(policy, leaves)
-    more = f" {len(told) - MOST_WORDED} more leaves are in the table." * (len(told) > MOST_WORDED)
+    words = sentences(policy, leaves)
+    more = f" {len(words) - MOST_WORDED} more leaves are in the table." * (len(words) > MOST_WORDED)
     return (
         Picture(
             name="tree",
             svg=svg,
-            label=f"A tree of questions. {' '.join(told[:MOST_WORDED])}{more}",
+            label=f"A tree of questions. {' '.join(words[:MOST_WORDED])}{more}",
             caption=caption + " What is cut off is written out in the table." * ("…" in svg),
             width=round(width, 2) if width > WIDTH else None,
         ),
@@ -81,22 +78,19 @@ def _people(leaf: LeafInWords) -> str:
     return "" if leaf.share is None else whole_percent(leaf.share)
 
 
-# --- the leaves ----------------------------------------------------------------------------------
-
-
 def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     if leaves[0].share is None:
-        told = Text(text=f"Nobody told how people divide between the leaves{_why_not(record)}.")
-        return (told, _folded_if_long(_plain_table(leaves)))
+        why = Text(text=f"Nobody told how people divide between the leaves{_why_not(record)}.")
+        return (why, _folded(_plain_table(leaves)))
     few = record.study.n_actions <= MOST_ACTIONS
-    parts: list[Part] = [_folded_if_long(_table(record, leaves, every_action=few))]
+    parts: list[Part] = [_folded(_table(record, leaves, every_action=few))]
     if not few:
         whole = _table(record, leaves, every_action=True)
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     note = Text(
         text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
         "people are weighed by the mixture; what a client hid because it was small is divided "
-        f"by rounded counts. {NOT_TOLD} stands where nobody could tell a value, and ? where rows "
+        f"by rounded counts. {NO_VALUE} stands where nobody could tell a value, and ? where rows "
         "are too few, or too alike, to tell its error.",
         quiet=True,
     )
@@ -109,10 +103,8 @@ def _why_not(record: Record) -> str:
     return "" if record.study.evaluation.describe else ": they were not asked"
 
 
-def _folded_if_long(table: Table) -> Part:
-    if len(table.rows) <= MOST_SHOWN:
-        return table
-    return Folded(summary=f"All {len(table.rows)} leaves as a table", parts=(table,))
+def _folded(table: Table) -> Part:
+    return folded_if_long(table, MOST_SHOWN, f"All {len(table.rows)} leaves as a table")
 
 
 def _plain_table(leaves: list[LeafInWords]) -> Table:
@@ -154,20 +146,20 @@ def _unbroken(who: str) -> str:
 
 
 def _value(leaf: LeafInWords, action: str) -> str:
-    return leaf.value(action) if action in leaf.values else NOT_TOLD
+    return leaf.value(action) if action in leaf.values else NO_VALUE
 
 
 def _chosen_and_other(leaf: LeafInWords) -> tuple[str, str]:
     other = next((action for action in leaf.values if action != leaf.action), None)
-    best = NOT_TOLD if other is None else f"{other}\n{_value(leaf, other)}"
+    best = NO_VALUE if other is None else f"{other}\n{_value(leaf, other)}"
     return _value(leaf, leaf.action), best
 
 
 def _judged(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
-    told = second_thoughts(leaves)
-    if not told:
+    thoughts = second_thoughts(leaves)
+    if not thoughts:
         return ()
-    first, *more = told
+    first, *more = thoughts
     if more and record.study.tree.allowed:
         first += " Some of these actions may not have been allowed there."
     return (Text(text=first), *((Points(items=tuple(more)),) if more else ()))

@@ -1,4 +1,4 @@
-"""How a tree was found: on what grid, by what rules, and what hiding small cells can have cost."""
+"""How a tree was found: its grid, its rules, and what suppressing small cells can have cost."""
 
 from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.explain.explain_tree import how_good, is_searched
@@ -32,17 +32,17 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
     """How many questions there are to choose from."""
     numbers = [len(cuts) for cuts, level in _cut(tree) if not level]
     levels = [len(cuts) for cuts, level in _cut(tree) if level]
-    told = []
+    parts = []
     if numbers:
-        told.append(
+        parts.append(
             f"{plural(sum(numbers), 'threshold')} of {plural(len(numbers), 'column')} of numbers"
         )
     if levels:
-        told.append(f"{plural(sum(levels), 'level')} of {plural(len(levels), 'column')} of labels")
+        parts.append(f"{plural(sum(levels), 'level')} of {plural(len(levels), 'column')} of labels")
     agreed = ""
     if study.cut_columns:
         agreed = " Thresholds were agreed from rounded counts; none of them is anybody's value."
-    return f"The grid has {listed(told) or 'nothing to ask about'}.{agreed}"
+    return f"The grid has {listed(parts) or 'nothing to ask about'}.{agreed}"
 
 
 def _cut(tree: TreeStatistics) -> list[tuple[tuple[float, ...], bool]]:
@@ -51,18 +51,18 @@ def _cut(tree: TreeStatistics) -> list[tuple[tuple[float, ...], bool]]:
 
 def _rules(study: Study) -> list[str]:
     plan, unit = study.tree, Outcome.of(study).name
-    told = []
+    rules = []
     if plan.columns:
-        told.append(f"It may ask about {listed(list(plan.columns), joint='or')} only.")
+        rules.append(f"It may ask about {listed(list(plan.columns), joint='or')} only.")
     if plan.minimum_leaf > 1:
-        told.append(
+        rules.append(
             f"A leaf holds at least {count(plan.minimum_leaf)} rows, of all clients together."
         )
     if plan.split_cost:
-        told.append(
+        rules.append(
             f"A question has to be worth more than {plain(plan.split_cost)} {unit} per decision."
         )
-    return told + [_allowed(group) for group in plan.allowed]
+    return rules + [_allowed(group) for group in plan.allowed]
 
 
 def _allowed(group: Restriction) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.report.figures.ascent import KEYS, ascent_chart
+from fedopl.report.figures.over_steps import KEYS, ascent_chart
 from fedopl.report.figures.strips import Strip, strips
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
@@ -123,11 +123,11 @@ def _trace(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
         f"Largest regret of any client, and the game's gap, after each of {len(largest)} steps. "
         "Where the gap is near zero, all steps together solve the game."
     )
-    told = f"Regret from {decimal(largest[0])} to {decimal(min(largest))} at best."
+    words = f"Regret from {decimal(largest[0])} to {decimal(min(largest))} at best."
     drawn = Picture(
         name="ascent",
         svg=ascent_chart("ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"),
-        label=f"{caption} {told}",
+        label=f"{caption} {words}",
         caption=caption,
         keys=KEYS,
     )

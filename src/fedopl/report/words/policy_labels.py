@@ -76,7 +76,7 @@ def opened(text: str) -> str:
 
 
 def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None:
-    """What the learned policy gains over another, or None where nobody told."""
+    """What the learned policy gains over another; None where not reported."""
     for row in record.gains.rows:
         if (row.against, row.client) == (against, client):
             return Span.of(row.estimate)
@@ -84,7 +84,7 @@ def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None
 
 
 def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
-    """What a policy is worth in the outcome's own units, or None where nobody told."""
+    """What a policy is worth in the outcome's own units; None where not reported."""
     for row in record.values.rows:
         if (row.policy, row.client) == (policy, client):
             return Span.of(row.estimate, row.level, Outcome.of(record.study).sign)
@@ -92,6 +92,6 @@ def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
 
 
 def valued_clients(record: Record) -> list[str]:
-    """Who told what policies are worth, in order."""
+    """The clients that reported values, sorted."""
     names = {row.client for row in record.values.rows} - {GLOBAL}
     return sorted(names)

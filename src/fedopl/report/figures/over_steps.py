@@ -1,4 +1,4 @@
-"""A search by steps: two numbers for each step, in one panel."""
+"""Lines over steps: a training curve over rounds, and a search for weights step by step."""
 
 from matplotlib.figure import Figure
 
@@ -11,6 +11,19 @@ KEYS = (
     Key(colour="accent", text="regret of the client that loses most", mark="●"),
     Key(colour="quiet", text="the game's gap", mark="□"),
 )
+
+
+def curve(name: str, numbers: list[float], axis: str) -> str:
+    """One number for each round."""
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, LEFT, FOOT, WIDTH - LEFT - 0.15, HEIGHT - FOOT - 0.12)
+        rounds = range(1, len(numbers) + 1)
+        axes.plot(rounds, numbers, color=ACCENT, linewidth=1.8)
+        axes.plot(len(numbers), numbers[-1], "o", color=ACCENT, markersize=5)
+        style_over_steps(axes, "round", axis)
+
+    return drawn(name, HEIGHT, draw)
 
 
 def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> str:
