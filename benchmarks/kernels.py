@@ -16,7 +16,8 @@ from harness import Column, Options, Row, Table, in_child, options, spread, writ
 from scipy.linalg import blas
 
 import fedopl
-from fedopl.client.local.local_steps import Examples, examples, improve
+from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
+from fedopl.client.rows.chunks import ScoredRows
 
 N_STEPS = 20
 STEP = 0.01
@@ -80,7 +81,8 @@ def by_batch(given: Prepared, start, picks):
 def by_fedopl(given: Prepared, start, picks):
     """One gather for many steps, and products without a ufunc's overhead: what is used."""
     stable = given.rows.curvature + given.rows.trace / picks.shape[1]
-    return improve(start, given.rows, PLAN, None, picks, STEP * stable / PLAN.rate)
+    this = LocalRound(picks=picks, decay=STEP * stable / PLAN.rate)
+    return improve(start, given.rows, PLAN, this)
 
 
 def side_by_side(given: Prepared, start, picks):
@@ -212,7 +214,7 @@ def prepared(n_rows: int, n_features: int, n_actions: int) -> Prepared:
     contexts = rng.standard_normal((n_rows, n_features))
     scores = rng.standard_normal((n_rows, n_actions))
     origin, unit = np.zeros(n_features + 1), np.ones(n_features + 1)
-    rows = examples(contexts, scores, None, origin, unit)
+    rows = examples(ScoredRows(contexts=contexts, scores=scores, weights=None), origin, unit)
     return Prepared(
         rows=rows,
         joined=np.concatenate([rows.features, rows.scores], axis=1),

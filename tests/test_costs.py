@@ -598,7 +598,7 @@ def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch)
     assert sum(own.of_row.nbytes for own in folds) == kept("folds", **letters)
     assert space.propensities.of(space._rows.whole).nbytes == kept("propensities", **letters)
     assert space.scores.nbytes == kept("scores", **letters)
-    rows = space.examples(np.zeros(p + 1), np.ones(p + 1))
+    rows = space.local_training.examples(space.whole, np.zeros(p + 1), np.ones(p + 1))
     assert rows.features.nbytes + rows.scores.nbytes == kept("steps", **letters)
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from fedopl.client.local import local_steps
-from fedopl.client.local.local_steps import examples, improve
+from fedopl.client.local.local_steps import LocalRound, improve
+from fedopl.client.local.local_steps import examples as examples_of
 from fedopl.client.local.minibatches import Batches, rounds_in_pack
+from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.policy_plans import TrainingPlan
 
 
@@ -13,6 +15,10 @@ def drawn(n_rows=500, n_features=4, n_actions=3, seed=0):
     rng = np.random.default_rng(seed)
     contexts = rng.normal(3, 2, (n_rows, n_features))
     return contexts, rng.standard_normal((n_rows, n_actions)), rng.uniform(0.5, 2, n_rows)
+
+
+def examples(contexts, scores, weights, centre, scale):
+    return examples_of(ScoredRows(contexts=contexts, scores=scores, weights=weights), centre, scale)
 
 
 def plainly(parameters, rows, plan, mask, picks, decay):
@@ -53,10 +59,10 @@ def test_steps_are_those_of_the_formula(
     mask = rng.integers(0, 2, (3, 5)).astype(float) if masked else None
     start, picks = rng.standard_normal((3, 5)), rng.integers(0, 60, (7, 8))
     plan = TrainingPlan(local_steps=7, batch_size=8, proximal=proximal, average=average)
-    found = improve(start, rows, plan, mask, picks, 0.8)
+    found = improve(start, rows, plan, LocalRound(picks=picks, decay=0.8), mask)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, picks, 0.8), rtol=1e-10)
     every = np.tile(np.arange(60), (7, 1))
-    found = improve(start, rows, plan, mask, None, 0.8)
+    found = improve(start, rows, plan, LocalRound(picks=None, decay=0.8), mask)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, every, 0.8), rtol=1e-10)
 
 
@@ -70,7 +76,8 @@ def test_every_batch_of_a_round_has_the_same_say(rate):
         scores = np.zeros((24, 1))
         scores[pick] = 1.0
         rows = examples(np.empty((24, 0)), scores, None, np.zeros(1), np.ones(1))
-        found.append(improve(np.zeros((1, 1)), rows, plan, None, picks, 1.0).item())
+        this = LocalRound(picks=picks, decay=1.0)
+        found.append(improve(np.zeros((1, 1)), rows, plan, this).item())
     np.testing.assert_allclose(found, found[0])
 
 
@@ -79,18 +86,20 @@ def test_the_start_is_as_it_was():
     rows = examples(contexts, scores, None, np.full(5, 3), np.full(5, 2))
     start = np.ones((3, 5))
     start.setflags(write=False)
-    assert (improve(start, rows, TrainingPlan(), None, None, 1.0) != start).all()
+    this = LocalRound(picks=None, decay=1.0)
+    assert (improve(start, rows, TrainingPlan(), this) != start).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("at_once", [7, 10_000])
-def test_examples_are_the_rows_asked_for_standardised(monkeypatch, at_once, weighted):
+def test_examples_are_the_rows_with_a_score_standardised(monkeypatch, at_once, weighted):
     monkeypatch.setattr(local_steps, "ROWS_PER_BLOCK", at_once)
     contexts, scores, weights = drawn(100)
     scores[5, 0] = np.nan
     centre, scale = np.array([1.0, 2, 3, 4, 0]), np.array([2.0, 3, 4, 5, 1])
     rows = np.array([3, 5, 8, 13, 21, 34, 55, 89])
-    made = examples(contexts, scores, weights if weighted else None, centre, scale, rows)
+    scores[np.setdiff1d(np.arange(100), rows)] = np.nan
+    made = examples(contexts, scores, weights if weighted else None, centre, scale)
     expected = np.column_stack([(contexts[rows] - centre[:-1]) / scale[:-1], np.ones(8)])
     shares = weights[rows] / weights[rows].mean() if weighted else np.ones(8)
     gram = (expected * shares[:, None]).T @ expected / 8
@@ -164,7 +173,8 @@ def test_one_pass_comes_closer_than_draws_with_repeats():
             for turn in range(100):
                 dealt = batches.of_round(turn, 4000, plan)
                 picks = dealt if name == "dealt" else rng.integers(0, 4000, dealt.shape)
-                current = improve(current, rows, plan, None, picks, 1 / np.sqrt(1 + turn / 4))
+                this = LocalRound(picks=picks, decay=1 / np.sqrt(1 + turn / 4))
+                current = improve(current, rows, plan, this)
                 total += current if turn >= 50 else 0
             lost[name] += float(((total / 50 - exact) ** 2).sum())
     assert lost["dealt"] < 0.8 * lost["drawn"]

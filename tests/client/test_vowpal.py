@@ -3,6 +3,7 @@ import pytest
 
 from fedopl.client.local.local_steps import examples
 from fedopl.client.local.vowpal import Vowpal
+from fedopl.client.rows.chunks import ScoredRows
 
 
 @pytest.fixture
@@ -11,7 +12,9 @@ def rows():
     contexts = rng.standard_normal((500, 3))
     truth = rng.standard_normal((5, 4))
     scores = contexts @ truth[:, :-1].T + truth[:, -1]
-    return truth, examples(contexts, scores, None, np.zeros(4), np.ones(4))
+    return truth, examples(
+        ScoredRows(contexts=contexts, scores=scores, weights=None), np.zeros(4), np.ones(4)
+    )
 
 
 NONE = np.empty((0, 0), np.int64)
@@ -36,7 +39,11 @@ def test_an_action_without_a_score_is_not_learned_from(rows):
     _, made = rows
     scores = made.scores.copy()
     scores[:, 2] = np.nan
-    masked = examples(made.features[:, :-1], scores, None, np.zeros(4), np.ones(4))
+    masked = examples(
+        ScoredRows(contexts=made.features[:, :-1], scores=scores, weights=None),
+        np.zeros(4),
+        np.ones(4),
+    )
     found = Vowpal(masked, 0.5).improve(np.zeros((5, 4)), np.arange(500)[None])
     assert not found[2].any()
     assert found[[0, 1, 3, 4]].any(axis=1).all()

@@ -1,4 +1,4 @@
-"""A client's rows as one study sees them: dealt, scored, and ready to be summed."""
+"""What answers work on: one client's rows in one study, their scores, and its local policy."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,10 +15,9 @@ from fedopl.client.disclosure.random_rounding import rounding_generator
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import learn_local_policy, local_kind, needs_local_policy
-from fedopl.client.local.local_steps import Examples, examples
+from fedopl.client.local.local_training import LocalTraining
 from fedopl.client.local.minibatches import Batches
-from fedopl.client.local.score_means import ScoreMeans, means_of, score_means
-from fedopl.client.local.vowpal import Vowpal
+from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
@@ -43,7 +42,10 @@ Rule = Callable[[FloatArray], NDArray[np.generic]]
 
 
 class Workspace:
-    """Everything the door needs to know about the rows; nothing here ever leaves by itself."""
+    """One client's rows in one study, with their scores and what was released about them.
+
+    Answers are computed from it; nothing in it leaves the client by itself.
+    """
 
     def __init__(
         self,
@@ -57,19 +59,18 @@ class Workspace:
     ) -> None:
         self.study, self.limits, self.rules = study, limits, rules or {}
         self.store: Store = MemoryStore() if store is None else store
-        self.batches = batches or Batches(study.seed)
+        self.local_training = LocalTraining(study, batches or Batches(study.seed))
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_features + 1)
         self._rows = StudyRows(data, study, limits.minimum_cell)
         self.new_scores: StudyScores | None = None  # not kept before their sums may be released
-        self._examples: tuple[bytes, Examples] | None = None
-        self._vowpal: tuple[Examples, Vowpal] | None = None
+        self._whole: ScoredChunk | None = None
 
     # --- rows ----------------------------------------------------------------------------------
 
     @property
     def data(self) -> LoggedData:
-        """The rows in their order, without values that would give a few of them away."""
+        """The rows in their order, with rare values masked; where rows are in memory."""
         return self._rows.whole.data
 
     @property
@@ -84,7 +85,7 @@ class Workspace:
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the rows do; it never leaves the client."""
+        """A hash of the rows; it never leaves the client."""
         return self._rows.fingerprint
 
     def rounding_draws(self, asked: FloatArray | None = None) -> np.random.Generator:
@@ -194,19 +195,21 @@ class Workspace:
     def keep(self, scores: StudyScores) -> None:
         """Keep the scores, so that a fresh process answers later queries without a fit."""
         self._archive.put(scores)
-        self._examples = None
+        self._whole = None
+
+    @property
+    def whole(self) -> ScoredChunk:
+        """All rows with their scores, where rows are in memory."""
+        if self._rows.is_on_disk:
+            raise RefusedError(RefusalCode.ROWS_ON_DISK)
+        if self._whole is None:
+            self._whole = self._rows.whole.with_scores(self._scored.part(slice(None)))
+        return self._whole
 
     @property
     def scores(self) -> FloatArray:  # (n_rows, n_actions)
         """The scores of all rows, where rows are in memory."""
-        if self._rows.is_on_disk:
-            raise RefusedError(RefusalCode.ROWS_ON_DISK)
-        return self._scored.part(slice(None))
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all training rows have all scores."""
-        return bool(self._scored.is_complete)
+        return self.whole.scores
 
     @property
     def local_policy(self) -> Policy:
@@ -271,8 +274,6 @@ class Workspace:
         parts = lambda: score(self.unscored_chunks())  # noqa: E731
         return learn_local_policy(self._rows, self.study, parts, self.blocks)
 
-    # --- what is made of them ------------------------------------------------------------------
-
     def scored_rows(self) -> Iterator[ScoredRows]:
         """The training rows with their scores, to learn a tree from."""
         return (chunk.scored_rows() for chunk in self.chunks())
@@ -284,31 +285,3 @@ class Workspace:
             return scores.of(self.unscored_chunks())
 
         return means_of(parts, self._rows, self.blocks, complete=bool(scores.is_complete))
-
-    def fitting_means(self) -> ScoreMeans:
-        """The same without the first fold, to be tried on it.
-
-        Values that few rows of either side have beside the usual one are left out, for the means
-        over all tell one side by the other.
-        """
-        first = np.zeros(self.n_training, np.int64)
-        first[self.rows(RowSplit.VALIDATION)] = 1
-        data = self.masked_by_cell(first)
-        return score_means(data, self.scores, self.rows(RowSplit.FITTING), self.blocks)
-
-    def examples(self, centre: FloatArray, scale: FloatArray) -> Examples:
-        """Training rows for the iterative oracle, made once for each standardisation."""
-        key = centre.tobytes() + scale.tobytes()
-        if self._examples is None or self._examples[0] != key:
-            scores = self.scores
-            rows = np.flatnonzero(np.isfinite(scores[self.training]).any(axis=1))
-            data = self.data
-            made = examples(data.contexts, scores, data.weights, centre, scale, rows)
-            self._examples = (key, made)
-        return self._examples[1]
-
-    def vowpal(self, rows: Examples) -> Vowpal:
-        """The one Vowpal Wabbit workspace for these examples."""
-        if self._vowpal is None or self._vowpal[0] is not rows:
-            self._vowpal = (rows, Vowpal(rows, self.study.linear.training.rate))
-        return self._vowpal[1]

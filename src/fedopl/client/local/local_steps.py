@@ -7,6 +7,7 @@ from itertools import repeat
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.policy_plans import TrainingPlan
 
 # Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
@@ -25,34 +26,36 @@ class Examples:
     trace: float
 
 
-def examples(
-    contexts: FloatArray,
-    scores: FloatArray,
-    weights: FloatArray | None,
-    centre: FloatArray,
-    scale: FloatArray,
-    rows: IntArray | None = None,
-) -> Examples:
-    """Standardise these rows, and measure how steep the objective is here."""
-    rows = np.arange(len(contexts)) if rows is None else rows
-    scores = scores.take(rows, axis=0)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalRound:
+    """Which rows the steps of one round take, and how much shorter they are than in the first."""
+
+    picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
+    decay: float
+
+
+def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Examples:
+    """Standardise the rows that have a score, and measure how steep the objective is here."""
+    usable = np.flatnonzero(rows.usable)
+    scores = rows.scores.take(usable, axis=0)
     known = np.isfinite(scores)
     complete = bool(known.all())
     if not complete:
         scores[~known] = 0.0
+    weights = rows.weights
     if weights is not None:
-        weights = weights[rows] / weights[rows].mean()
-    features = np.ones((len(rows), contexts.shape[1] + 1))
+        weights = weights[usable] / weights[usable].mean()
+    features = np.ones((len(usable), rows.contexts.shape[1] + 1))
     gram = np.zeros((features.shape[1], features.shape[1]))
     # A block at a time, so that nothing else is as large as the features.
-    for first in range(0, len(rows), ROWS_PER_BLOCK):
+    for first in range(0, len(usable), ROWS_PER_BLOCK):
         block = slice(first, first + ROWS_PER_BLOCK)
-        chosen = contexts.take(rows[block], axis=0)
+        chosen = rows.contexts.take(usable[block], axis=0)
         chosen -= centre[:-1]
         own = features[block]
         np.divide(chosen, scale[:-1], out=own[:, :-1])
         gram += (own if weights is None else own * weights[block, None]).T @ own
-    gram /= len(rows)
+    gram /= len(usable)
     return Examples(
         features=features,
         scores=scores,
@@ -67,19 +70,18 @@ def improve(
     parameters: FloatArray,
     rows: Examples,
     plan: TrainingPlan,
-    mask: FloatArray | None,
-    picks: IntArray | None,
-    decay: float,
-) -> FloatArray:
-    """Take the plan's local steps from these parameters, each on its picks or, if None, on all.
+    this: LocalRound,
+    mask: FloatArray | None = None,
+) -> FloatArray:  # shaped as parameters
+    """Take the plan's local steps of this round from these parameters.
 
     The step is a share of the largest that is stable, 1/(curvature + trace/batch), so that one rate
     suits features of any scale. `mask` keeps parameters outside an action's block at zero.
     """
-    batch = len(rows.features) if picks is None else picks.shape[1]
-    step = plan.rate * decay / (rows.curvature + rows.trace / batch + plan.proximal)
+    batch = len(rows.features) if this.picks is None else this.picks.shape[1]
+    step = plan.rate * this.decay / (rows.curvature + rows.trace / batch + plan.proximal)
     current, passed = parameters.copy(), -parameters
-    for features, scores, emphasis in _batches(rows, plan.local_steps, picks):
+    for features, scores, emphasis in _batches(rows, plan.local_steps, this.picks):
         passed += current
         error = features.dot(current.T)
         error -= scores
