@@ -473,7 +473,8 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     run = fedopl.learn({"only": on_disk(tmp_path, **rows)}, **given)
     assert not run.refusals
     conditions = conditions if rows.get("grouped") else conditions | {"dealt"}
-    letters = {"l": max(1, given.get("depth", 2) - 1)}
+    policy = given.get("policy")
+    letters = {"l": max(1, getattr(policy, "depth", 2) - 1)}
     expected = {
         query: [costs.passes(query, letters, frozenset(conditions))] * len(found)
         for query, found in reads.by_query.items()
