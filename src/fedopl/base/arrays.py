@@ -1,13 +1,14 @@
-"""Array types, and the checks that turn what a user passes into arrays we can trust."""
+"""Array types, and checks of the arrays and numbers that a user passes."""
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.base.errors import DataError
+from fedopl.base.errors import DataError, OptionError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -104,6 +105,18 @@ def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = N
         f"{name}: missing or infinite values in {where}; correct or drop those rows, or read the "
         "table with a schema that says missing='drop' or 'indicator' for missing ones"
     )
+
+
+def check_probability(value: object, name: str) -> None:
+    """Refuse what is not strictly between 0 and 1."""
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise OptionError(f"{name}: expected a propensity between 0 and 1, came {value!r}")
+
+
+def check_whole(value: object, name: str, least: int, most: int) -> None:
+    """Refuse what is not a whole number in this range."""
+    if not isinstance(value, Integral) or not least <= int(value) <= most:
+        raise OptionError(f"{name}: expected {least} to {most}, came {value!r}")
 
 
 def shortlist(words: Iterable[str], most: int = 5) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
+from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.small_cells import Budgets
 from fedopl.client.disk.store import Store
 from fedopl.client.local.minibatches import Batches
 from fedopl.client.query_cache import read_query, sha256_of

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
+from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
-from fedopl.base.options import check_whole
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.kinds import Policy

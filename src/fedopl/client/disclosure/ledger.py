@@ -1,8 +1,12 @@
-"""The ledger: an append-only record, kept by the client, of everything it ever answered."""
+"""The ledger: an append-only record, kept by the client, of everything it ever answered.
+
+Budgets of queries are counted from it, so that they last as long as the ledger does.
+"""
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,9 +15,10 @@ from typing import Any, Protocol
 
 from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.messages.codec import ARRAYS
 from fedopl.messages.message import Message
-from fedopl.messages.refusal import Refusal
+from fedopl.messages.refusal import Refusal, RefusalCode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,3 +134,35 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
 def _text_of(digest: bytes) -> str:
     """The digest as text, shared by all entries of a study to save memory."""
     return digest.hex()
+
+
+class Budgets:
+    """How many different queries of a kind are answered; a repeated query is free.
+
+    A refusal for small cells counts, too, as it discloses that there are such cells. What earlier
+    processes answered is in the ledger.
+    """
+
+    def __init__(self, budgets: Mapping[type[Any], int], ledger: Ledger, study: bytes) -> None:
+        self._budgets = budgets
+        self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
+        for entry in ledger.entries():
+            counts = (
+                entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
+            )
+            if counts and entry.study == study.hex():
+                self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
+
+    def check(self, query: Message, asked: str) -> None:
+        """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""
+        budget = self._budgets.get(type(query))
+        if budget is None:
+            return
+        paid = self._paid.get(type(query).__name__, ())
+        if asked not in paid and len(paid) >= budget:
+            raise RefusedError(RefusalCode.BUDGET_SPENT)
+
+    def pay(self, query: Message, asked: str) -> None:
+        """Count a query whose answer disclosed something."""
+        if type(query) in self._budgets:
+            self._paid.setdefault(type(query).__name__, set()).add(asked)

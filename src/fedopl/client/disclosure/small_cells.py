@@ -5,17 +5,14 @@ differencing. Hence one rule throughout: what is released, what is suppressed, a
 differ in rest on either no row or on enough of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.messages.message import Message
-from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.refusal import RefusalCode
 
 ROWS_PER_COUNT = 8192
 
@@ -110,35 +107,3 @@ def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
         for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
             if 0 < np.count_nonzero(first != second) < needed:
                 raise RefusedError(RefusalCode.SMALL_CELLS)
-
-
-class Budgets:
-    """How many different queries of a kind are answered; a repeated query is free.
-
-    A refusal for small cells counts, too, as it discloses that there are such cells. What earlier
-    processes answered is in the ledger.
-    """
-
-    def __init__(self, budgets: Mapping[type[Any], int], ledger: Ledger, study: bytes) -> None:
-        self._budgets = budgets
-        self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
-        for entry in ledger.entries():
-            counts = (
-                entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
-            )
-            if counts and entry.study == study.hex():
-                self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
-
-    def check(self, query: Message, asked: str) -> None:
-        """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""
-        budget = self._budgets.get(type(query))
-        if budget is None:
-            return
-        paid = self._paid.get(type(query).__name__, ())
-        if asked not in paid and len(paid) >= budget:
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
-
-    def pay(self, query: Message, asked: str) -> None:
-        """Count a query whose answer disclosed something."""
-        if type(query) in self._budgets:
-            self._paid.setdefault(type(query).__name__, set()).add(asked)

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, IntArray, ascends
+from fedopl.base.arrays import BoolArray, IntArray, ascends, check_whole
 from fedopl.base.errors import DataError
-from fedopl.base.options import check_whole
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import Keys
 from fedopl.client.rows.fold_files import cached_beside, folds_on_disk

@@ -5,8 +5,7 @@ from html import escape
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.base.options import check_probability
+from fedopl.base.arrays import FloatArray, IntArray, check_probability
 from fedopl.base.tables import html_table, text_table
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.support import effective_rows

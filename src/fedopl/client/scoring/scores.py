@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray, check_length, frozen
+from fedopl.base.arrays import FloatArray, IntArray, check_length, check_probability, frozen
 from fedopl.base.errors import refuse_to_leave
-from fedopl.base.options import check_probability
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.table.logged_data import LoggedData
 
