@@ -5,6 +5,7 @@ those of the proofs are far too large to be useful at usual sizes. So bounds tak
 they show how their parts compare, not how large regret may be.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,15 +46,30 @@ class Modelled:
 
 def complexity_of(study: Study) -> float:
     """κ(Π) of the study's policy class, at most."""
-    if study.policy.kind == "finite":
-        return finite_entropy_integral(study.n_actions + len(study.candidates))
-    if study.policy.kind == "tree":
-        return tree_entropy_integral(study.tree.depth, len(study.columns), study.n_actions)
+    return _COMPLEXITIES[study.policy.kind](study)
+
+
+def _linear_complexity(study: Study) -> float:
     if study.linear.features == "blocks":
         return linear_entropy_integral(study.n_features, study.n_actions)
     # What counts for two actions is the difference of their scores.
     n_scores = 1 if study.n_actions == 2 else study.n_actions
     return linear_entropy_integral(n_scores * (study.n_features + 1), study.n_actions)
+
+
+def _tree_complexity(study: Study) -> float:
+    return tree_entropy_integral(study.tree.depth, len(study.columns), study.n_actions)
+
+
+def _finite_complexity(study: Study) -> float:
+    return finite_entropy_integral(study.n_actions + len(study.candidates))
+
+
+_COMPLEXITIES: dict[str, Callable[[Study], float]] = {
+    "linear": _linear_complexity,
+    "tree": _tree_complexity,
+    "finite": _finite_complexity,
+}
 
 
 def second_moments(record: Record) -> dict[str, float]:

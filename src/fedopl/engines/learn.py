@@ -74,10 +74,9 @@ def learn(
     """
     refuse_moved(moved, "learn()")
     _check_clients(clients)
-    candidates = policy.candidates if isinstance(policy, Finite) else {}
     study = _study_of(
         clients,
-        policy=policy.by_name if isinstance(policy, Finite) else policy,
+        policy=policy if isinstance(policy, str) else policy.by_name,
         mixture=as_mixture(mixture),
         nuisances=nuisances,
         evaluation=evaluation,
@@ -86,6 +85,7 @@ def learn(
         quorum=quorum,
         seed=seed,
     )
+    candidates = {} if isinstance(policy, str) else policy.named
     return _run(study, clients, candidates, as_limits(limits), running or Running())
 
 

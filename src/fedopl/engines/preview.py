@@ -24,7 +24,6 @@ from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.results.round import Round
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
-from fedopl.study.policy_plans import Finite
 from fedopl.study.study import Study
 
 
@@ -76,10 +75,8 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     outcome models and the learned policy, is made from this client's rows alone. Where a study
     compares clients, it is compared with one just like it.
     """
-    policy = study.policy
-    if isinstance(policy, Finite):
-        policy = policy.model_copy(update={"candidates": {}})
-    alone = study.model_copy(update={"mixture": _own(study.mixture, client), "policy": policy})
+    own = {"mixture": _own(study.mixture, client), "policy": study.policy.without_candidates}
+    alone = study.model_copy(update=own)
     door = _rehearsing(alone, client, data, [])
     doors = {client.name: door}
     if study.joining.diagnose or study.mixture.kind in FOUND:

@@ -62,7 +62,7 @@ class Record:
         weights = agreed_weights(wanted, self.rows)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
-        if self.study.policy.kind != "linear" or self.study.linear.oracle != "csoaa-exact":
+        if not self.study.policy.can_be_resolved:
             raise OptionError(
                 "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
                 "1 and 2 on a grid"

@@ -1,5 +1,6 @@
 """How many exchanges and trips a run takes at most, for a view of what is left."""
 
+from collections.abc import Callable
 from math import ceil
 
 from fedopl.messages.evaluation.policy_values import most_candidates
@@ -13,7 +14,7 @@ from fedopl.study.study import Study
 def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most."""
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
-    learning = _learning_exchanges(study) + _mixing_exchanges(study, n_clients)
+    learning = LEARNING[study.policy.kind](study, n_clients)
     described = study.evaluation.describe + study.values_leaves
     return exchanges_to_evaluate(study) + learning + described + diagnosis
 
@@ -38,31 +39,40 @@ def exchanges_to_evaluate(study: Study) -> int:
 
 def cells_come_along(study: Study) -> bool:
     """Whether a tree's grid is known before anybody is asked."""
-    return study.policy.kind == "tree" and study.tree.thresholds == "grid" and not study.cut_columns
+    return study.policy.on_grid and not study.cut_columns
 
 
-def _learning_exchanges(study: Study) -> int:
-    if study.policy.kind == "finite":
-        return 1
-    if study.policy.kind == "tree":
-        return _tree_exchanges(study)
-    return ORACLES[study.linear.oracle].exchanges(study)
+def _linear_exchanges(study: Study, n_clients: int) -> int:
+    """Those of the oracle, and of the mixture where it has to be found.
+
+    Along a path there are sums, then values; for minimax everybody's own policy is valued, that of
+    every step, and that of the average.
+    """
+    own, plan = ORACLES[study.linear.oracle].exchanges(study), study.mixture
+    most = most_candidates(study)
+    if plan.kind == "path":
+        # The policy that the path begins with comes in every query.
+        return own + 1 + ceil(len(plan.alphas) / (most - 1))
+    if plan.kind == "minimax":
+        return own + ceil(n_clients / most) + plan.steps + 1
+    return own
 
 
-def _tree_exchanges(study: Study) -> int:
+def _tree_exchanges(study: Study, _n_clients: int) -> int:
     """Counts to agree on thresholds, and cells for each level."""
-    if study.tree.thresholds == "observed":
+    if not study.policy.on_grid:
         return 0
     return n_levels(study.tree.depth) + (MOST_COUNTS if study.cut_columns else 0)
 
 
-def _mixing_exchanges(study: Study, n_clients: int) -> int:
-    """Sums and values along a path; everybody's own policy, every step and the average."""
-    plan = study.mixture
-    if plan.kind == "path":
-        # The policy that the path begins with comes in every query.
-        room = len(plan.alphas) if study.policy.kind == "finite" else most_candidates(study) - 1
-        return 1 + ceil(len(plan.alphas) / room)
-    if plan.kind == "minimax" and study.policy.kind == "linear":
-        return ceil(n_clients / most_candidates(study)) + plan.steps + 1
-    return 0
+def _finite_exchanges(study: Study, _n_clients: int) -> int:
+    """Values on training rows; along a path also on those to fit by and on those kept back."""
+    return 3 if study.mixture.kind == "path" else 1
+
+
+# By the kind of policy that the study wants.
+LEARNING: dict[str, Callable[[Study, int], int]] = {
+    "linear": _linear_exchanges,
+    "tree": _tree_exchanges,
+    "finite": _finite_exchanges,
+}

@@ -72,7 +72,7 @@ def _only_if_observed(
     study: Study, transport: Transport, alone: Callable[[], Policy] | None
 ) -> Callable[[], Policy] | None:
     """How the party learns alone, where the study says so, and one party it is."""
-    if study.policy.kind != "tree" or study.tree.thresholds == "grid":
+    if not study.policy.learned_by_one:
         return None
     if alone is None or len(transport.clients) != 1:
         raise OptionError(
@@ -105,7 +105,7 @@ def evaluate_policies(
     compared = Candidates(study, candidates or {})
     for name, policy in policies.items():
         compared.add(name, policy)
-    if study.policy.kind != "finite":
+    if not study.policy.compares_candidates:
         compared.add_arm(setting.best_arm)
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)

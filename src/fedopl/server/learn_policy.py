@@ -35,11 +35,7 @@ class Learned:
     policy: Policy | None  # None where it is a rule in clients' code
     statistics: Statistics | None  # what policies for other mixtures can be found from
     search: Search | None = None  # how the weights were found
-
-    @property
-    def tree(self) -> TreeStatistics | None:
-        """What a tree was found from."""
-        return self.statistics if isinstance(self.statistics, TreeStatistics) else None
+    tree: TreeStatistics | None = None  # what a tree was found from
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,7 +86,14 @@ def _tree(task: Task) -> Learned:
         search = climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
         policy = found.solve(setting.weights)
-    return Learned(setting=setting, chosen=LEARNED, policy=policy, statistics=found, search=search)
+    return Learned(
+        setting=setting,
+        chosen=LEARNED,
+        policy=policy,
+        statistics=found,
+        search=search,
+        tree=found,
+    )
 
 
 def _finite(task: Task) -> Learned:

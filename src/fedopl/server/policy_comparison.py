@@ -39,7 +39,7 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
-        if study.policy.kind != "finite":
+        if not study.policy.compares_candidates:
             return
         for action in study.actions:
             self.add_arm(action)
@@ -103,7 +103,7 @@ class Candidates:
             return ValueTable(()), GainTable(())
         names = [*self.names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
-        level = 1 - 0.05 / len(names) if self.study.policy.kind == "finite" else 0.95
+        level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         values = value_table(answers, setting.weights, names, level)
         conversation.measure(answers.exchange, value=values.of(chosen).value)
         return values, gain_table(answers, setting.weights, names, chosen)

@@ -1,7 +1,7 @@
 """What a study says about its policy: one plan for each kind, and `kind` tells which."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticKnownError
@@ -31,7 +31,55 @@ class TrainingPlan(Checked):
     )
 
 
-class Linear(Checked):
+class KindOfPlan(Checked):
+    """What follows from the kind of policy, so that nobody has to ask for the kind itself."""
+
+    local_kind: ClassVar[str] = "linear"  # of the policy that every client learns alone
+    has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
+    compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the policy is searched for on a public grid."""
+        return False
+
+    @property
+    def learned_by_one(self) -> bool:
+        """Whether the only party there is learns the policy in its own process."""
+        return False
+
+    @property
+    def can_be_resolved(self) -> bool:
+        """Whether clients' score sums alone give the same policy again, for any mixture."""
+        return False
+
+    @property
+    def linear(self) -> "Linear":
+        """How the linear policies are found that this kind is compared with."""
+        return Linear()
+
+    @property
+    def tree(self) -> TreePlan:
+        """What a tree has to keep to; the defaults where the policy is none."""
+        return TreePlan()
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The candidates that the policy is chosen among, beside constant arms."""
+        return {}
+
+    @property
+    def by_name(self) -> Self:
+        """The plan as a study agrees on it."""
+        return self
+
+    @property
+    def without_candidates(self) -> Self:
+        """The plan for somebody who has none of the named candidates."""
+        return self
+
+
+class Linear(KindOfPlan):
     """A linear policy, π(x) = argmax_a φ(x, a)ᵀθ_a, and how it is found."""
 
     kind: Literal["linear"] = "linear"
@@ -54,19 +102,49 @@ class Linear(Checked):
             raise PlacedError("precision", message, ("precision",))
         return self
 
+    @property
+    def can_be_resolved(self) -> bool:
+        """Only the exact oracle needs nothing but sums."""
+        return self.oracle == "csoaa-exact"
 
-class Tree(TreePlan):
+    @property
+    def linear(self) -> "Linear":
+        """The plan itself."""
+        return self
+
+
+class Tree(TreePlan, KindOfPlan):
     """A tree of a few questions, and what it has to keep to."""
+
+    local_kind: ClassVar[str] = "tree"
+    has_leaves: ClassVar[bool] = True
 
     kind: Literal["tree"] = "tree"
 
+    @property
+    def on_grid(self) -> bool:
+        """Unless the only party there is uses thresholds between its own values."""
+        return self.thresholds == "grid"
 
-class Finite(Checked):
+    @property
+    def learned_by_one(self) -> bool:
+        """Observed thresholds are somebody's values, and may not leave."""
+        return self.thresholds == "observed"
+
+    @property
+    def tree(self) -> TreePlan:
+        """The plan itself."""
+        return self
+
+
+class Finite(KindOfPlan):
     """The best of the constant arms and of named candidates.
 
     A study agrees on the candidates' names alone. `learn` takes what they stand for with them:
     policies, or functions from contexts to action codes.
     """
+
+    compares_candidates: ClassVar[bool] = True
 
     kind: Literal["finite"] = "finite"
     candidates: dict[str, Any] = Field(
@@ -81,9 +159,24 @@ class Finite(Checked):
         return dict.fromkeys(given) if isinstance(given, list | tuple) else given
 
     @property
-    def by_name(self) -> "Finite":
+    def linear(self) -> Linear:
+        """Linear in the same features."""
+        return Linear(features=self.features)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What each name stands for, where that is known."""
+        return self.candidates
+
+    @property
+    def by_name(self) -> Self:
         """The same without what the names stand for, as a study agrees on it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
+
+    @property
+    def without_candidates(self) -> Self:
+        """Constant arms only."""
+        return self.model_copy(update={"candidates": {}})
 
     @field_serializer("candidates")
     def _only_names(self, candidates: Mapping[str, Any]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from fedopl.study.plans import (
     NuisancePlan,
     NuisanceSetting,
 )
-from fedopl.study.policy_plans import Finite, Linear, PolicyPlan
+from fedopl.study.policy_plans import Linear, PolicyPlan
 
 # A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
 MOST_NUMBERS = (1 << 27) - 1024
@@ -180,19 +180,17 @@ class Study(Checked):
     @property
     def linear(self) -> Linear:
         """How linear policies are found here, which other kinds are compared with."""
-        if isinstance(self.policy, Linear):
-            return self.policy
-        return Linear(features=self.policy.features) if self.policy.kind == "finite" else Linear()
+        return self.policy.linear
 
     @property
     def tree(self) -> TreePlan:
         """What a tree has to keep to; the defaults where the policy is none."""
-        return self.policy if isinstance(self.policy, TreePlan) else TreePlan()
+        return self.policy.tree
 
     @property
     def candidates(self) -> tuple[str, ...]:
         """The names of the policies that a finite one is chosen among, beside constant arms."""
-        return tuple(self.policy.candidates) if isinstance(self.policy, Finite) else ()
+        return tuple(self.policy.named)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -214,7 +212,7 @@ class Study(Checked):
     @property
     def values_leaves(self) -> bool:
         """Whether a run ends with a look into the leaves of its tree."""
-        return self.policy.kind == "tree" and self.evaluation.describe and self.evaluation.share > 0
+        return self.policy.has_leaves and self.evaluation.describe and self.evaluation.share > 0
 
     @property
     def most_cells(self) -> int:

@@ -12,8 +12,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
-from fedopl.policies.kinds import Policy, load_policy
-from fedopl.policies.tree import TreePolicy
+from fedopl.policies.kinds import Policy, load_policy, misfit
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.mixture import Empirical, Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
@@ -210,17 +209,14 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
     file = TomlFile.read(Path(path))
     parsed = file.parsed(StudyFile)
     study = parsed.study
-    if parsed.policy.candidates and study.policy.kind != "finite":
+    if parsed.policy.candidates and not study.policy.compares_candidates:
         message = 'candidates: only kind = "finite" chooses among candidates'
         raise OptionError(file.complaint(("policy", "candidates"), message))
     candidates = {}
     for name, saved in parsed.policy.candidates.items():
         policy = load_policy(file.path.parent / saved)
-        if (policy.action_names, policy.feature_names) != (study.actions, study.features):
-            message = f"candidate '{name}': its actions or features are not the study's"
-            raise OptionError(file.complaint(("policy", "candidates", name), message))
-        if isinstance(policy, TreePolicy) and policy.encoding != study.encoding:
-            message = f"candidate '{name}': its columns or levels are not the study's"
+        if (fault := misfit(policy, study)) is not None:
+            message = f"candidate '{name}': {fault}"
             raise OptionError(file.complaint(("policy", "candidates", name), message))
         candidates[name] = policy
     return study, candidates

@@ -9,8 +9,7 @@ from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.kinds import Policy
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.kinds import KINDS, Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.solvers import least_squares
@@ -23,13 +22,12 @@ Parts = Callable[[], Iterator[ScoredChunk]]
 
 def local_kind(study: Study) -> type[Policy]:
     """What a client learns alone; beside candidates, a linear policy is what it could do itself."""
-    return TreePolicy if study.policy.kind == "tree" else LinearPolicy
+    return KINDS[study.policy.local_kind]
 
 
 def needs_local_policy(study: Study) -> bool:
     """To compare with on held-out rows, or because it is what a single party is after."""
-    alone = study.policy.kind == "tree" and study.tree.thresholds == "observed"
-    return alone or study.evaluation.share > 0
+    return study.policy.learned_by_one or study.evaluation.share > 0
 
 
 def learn_local_policy(

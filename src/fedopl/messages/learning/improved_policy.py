@@ -28,7 +28,7 @@ class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Of the iterative oracles."""
-        return study.policy.kind == "linear" and study.linear.oracle in ("csoaa-sgd", "csoaa-vw")
+        return study.linear.oracle in ("csoaa-sgd", "csoaa-vw")
 
     @classmethod
     def most(cls, study: Study) -> int:

@@ -26,7 +26,7 @@ class SumPairs(Query[PairSums], code=5, asked=Asked.TOTAL):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Of the oracle "wap"."""
-        return study.policy.kind == "linear" and study.linear.oracle == "wap"
+        return study.linear.oracle == "wap"
 
     def fault_in(self, answer: PairSums, _study: Study, _n_rows: int) -> str | None:
         """Weighted sums of squares are symmetric and not negative."""

@@ -26,4 +26,4 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Of the oracle "direct"."""
-        return study.policy.kind == "linear" and study.linear.oracle == "direct"
+        return study.linear.oracle == "direct"

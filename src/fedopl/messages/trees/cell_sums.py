@@ -41,7 +41,7 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where a tree is searched for on a grid."""
-        return study.policy.kind == "tree" and study.tree.thresholds == "grid"
+        return study.policy.on_grid
 
     @classmethod
     def most(cls, study: Study) -> int:

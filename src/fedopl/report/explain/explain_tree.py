@@ -51,7 +51,7 @@ def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, 
 
 def is_searched(record: Record) -> bool:
     """Whether the tree was found by this run, and was not there before."""
-    return record.study.policy.kind == "tree" and record.chosen == LEARNED
+    return record.study.policy.has_leaves and record.chosen == LEARNED
 
 
 def how_good(record: Record) -> str:

@@ -45,7 +45,7 @@ def _values(record: Record) -> tuple[Part, ...]:
     held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
     level = percent(next(iter(spans.values())).level)
     together = (
-        ", which hold for all policies together" if record.study.policy.kind == "finite" else ""
+        ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} rows "

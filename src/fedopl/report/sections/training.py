@@ -1,5 +1,6 @@
 """How it was learned: the training curve, and every exchange."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedopl.report.figures.over_steps import curve
@@ -33,18 +34,24 @@ FINITE = "Nothing was trained: the best of the named candidates was picked on tr
 
 def training(record: Record) -> Section:
     """The section."""
-    parts = (Text(text=_how(record)), *_curve(record), _exchanges(record))
+    parts = (Text(text=HOW[record.study.policy.kind](record)), *_curve(record), _exchanges(record))
     return Section(name="learning", title="How it was learned", parts=parts)
 
 
-def _how(record: Record) -> str:
-    if record.study.policy.kind == "finite":
-        return FINITE
-    if record.study.policy.kind == "linear":
-        return ORACLES[record.study.linear.oracle]
+def _how_a_tree(record: Record) -> str:
     if record.tree is None:
         return TREES["observed"]
     return TREES["exact" if record.tree.is_exact else "ahead"]
+
+
+# By the kind of policy that the study wants; an oracle without a sentence is named.
+HOW: dict[str, Callable[[Record], str]] = {
+    "linear": lambda record: ORACLES.get(
+        record.study.linear.oracle, f"The policy was found by {record.study.linear.oracle}."
+    ),
+    "tree": _how_a_tree,
+    "finite": lambda _: FINITE,
+}
 
 
 def _curve(record: Record) -> tuple[Part, ...]:

@@ -85,8 +85,8 @@ def diagnose(
     if statistics is None or len(clients) < 2:
         why = "There is nobody to join: values were told by one client only."
         return Diagnosis(clients=clients, unknown={"everything": why})
-    is_finite = setting.study.policy.kind == "finite"
-    ask = picking(names, answers) if is_finite else asking(conversation, clients)
+    has_all_values = setting.study.policy.compares_candidates
+    ask = picking(names, answers) if has_all_values else asking(conversation, clients)
     on = _Diagnosis(
         conversation=conversation,
         statistics=statistics,
@@ -135,7 +135,7 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     if n_clients < 2:
         return 0
     about_models = 3 + MOST_ROUNDS + 1
-    if study.policy.kind == "finite":
+    if study.policy.compares_candidates:
         return about_models
     room = most_candidates(study)
     few = n_clients <= joint.MOST_CLIENTS
