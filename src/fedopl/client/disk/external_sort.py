@@ -17,7 +17,7 @@ from fedopl.base.arrays import IntArray
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.disk.prefetch import prefetched
 
-Keys = NDArray[np.uint64]
+SortKeys = NDArray[np.uint64]
 Records = NDArray[np.void]
 
 LARGEST = 2**64 - 1
@@ -25,7 +25,7 @@ MOST_BUCKETS = 256
 RECORDS_PER_BUCKET = 1 << 20
 
 
-def stable_order(keys: Keys) -> IntArray:
+def stable_order(keys: SortKeys) -> IntArray:
     """The order that sorts keys; equal ones stay in the order in which they came."""
     order = np.argsort(keys)
     ascending = keys[order]

@@ -19,10 +19,10 @@ from fedopl.client.disk.disk_array import check_space, remove_abandoned
 from fedopl.client.disk.external_sort import (
     LARGEST,
     RECORDS_PER_BUCKET,
-    Keys,
     RecordOrder,
     Records,
     Sorter,
+    SortKeys,
     stable_order,
 )
 from fedopl.client.rows.row_keys import scramble
@@ -38,7 +38,7 @@ UNFINISHED_SORT = ".dealing-"
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
 
 
-def by_stratum(keys: Keys, strata: NDArray[Any]) -> IntArray:
+def by_stratum(keys: SortKeys, strata: NDArray[Any]) -> IntArray:
     """The order that sorts by stratum, then by key, then by position."""
     order = _in_one_sort(keys, strata)
     if order is None:
@@ -47,7 +47,7 @@ def by_stratum(keys: Keys, strata: NDArray[Any]) -> IntArray:
     return order
 
 
-def _in_one_sort(keys: Keys, strata: NDArray[Any]) -> IntArray | None:
+def _in_one_sort(keys: SortKeys, strata: NDArray[Any]) -> IntArray | None:
     """The same by sorting numbers instead of positions, which is much faster.
 
     Each number packs a stratum, the leading bits of a key, and a position. If the bits of a key
@@ -66,7 +66,7 @@ def _in_one_sort(keys: Keys, strata: NDArray[Any]) -> IntArray | None:
     return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
 
 
-def first_turns(counts: IntArray, smallest: Keys) -> IntArray:  # (n_strata,), as both arguments
+def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,), as both arguments
     """The first turn of each stratum: the largest stratum goes first, whatever its code."""
     order = np.lexsort((smallest, -counts))
     first = np.empty_like(counts)
@@ -160,7 +160,7 @@ class _Repeats:
         self._last: np.uint64 | None = None
         self._counts = np.zeros(n_strata, np.uint64)
 
-    def before(self, keys: Keys, strata: NDArray[np.uint16]) -> Keys:
+    def before(self, keys: SortKeys, strata: NDArray[np.uint16]) -> SortKeys:
         """Of each record; these must come in the order of their keys."""
         again = np.zeros(len(keys), np.uint64)
         if (keys[1:] == keys[:-1]).any():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, IntArray, ascends, check_whole
 from fedopl.base.errors import DataError
 from fedopl.client.disk.disk_array import slices
-from fedopl.client.disk.external_sort import Keys
+from fedopl.client.disk.external_sort import SortKeys
 from fedopl.client.rows.fold_files import cached_beside, folds_on_disk
 from fedopl.client.rows.fold_turns import by_stratum, first_turns
 from fedopl.client.rows.row_keys import group_keys, row_keys, scramble
@@ -115,7 +115,7 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
     )
 
 
-def stratified(keys: Keys, strata: IntArray, n_folds: int) -> FoldArray:
+def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:
     """Assign units to folds in turn, one stratum after the other, each in the order of its keys.
 
     Folds differ by at most one unit, in each stratum and in all. The largest stratum goes first,
@@ -160,7 +160,7 @@ def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
     return quotas
 
 
-def _held_out(keys: Keys, strata: IntArray, quotas: IntArray) -> BoolArray:  # (n_units,)
+def _held_out(keys: SortKeys, strata: IntArray, quotas: IntArray) -> BoolArray:  # (n_units,)
     """Of each stratum, so many with the smallest keys."""
     held_out = np.zeros(len(keys), np.bool_)
     order = _with_ties_broken(keys, strata)
@@ -171,7 +171,7 @@ def _held_out(keys: Keys, strata: IntArray, quotas: IntArray) -> BoolArray:  # (
     return held_out
 
 
-def _with_ties_broken(keys: Keys, strata: IntArray) -> IntArray:  # (n_units,)
+def _with_ties_broken(keys: SortKeys, strata: IntArray) -> IntArray:  # (n_units,)
     """The order by stratum and key, with other keys for units with the key of an earlier one.
 
     Otherwise all rows that agree in contexts would be held out together, or none of them.
@@ -197,7 +197,7 @@ def _with_ties_broken(keys: Keys, strata: IntArray) -> IntArray:  # (n_units,)
 
 def _units(
     data: LoggedData, seed: int, purposes: tuple[str, ...]
-) -> tuple[Keys, IntArray]:  # (n_purposes, n_units) and (n_units,)
+) -> tuple[SortKeys, IntArray]:  # (n_purposes, n_units) and (n_units,)
     """Keys and strata: of rows their action, of whole groups the action they mostly took."""
     if data.groups is None:
         return row_keys(data.contexts, seed, purposes), data.actions

@@ -7,7 +7,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, frozen
 from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import slices
-from fedopl.client.disk.external_sort import Keys
+from fedopl.client.disk.external_sort import SortKeys
 from fedopl.client.table.logged_data import LoggedData
 
 # Contexts that stay in a processor's cache while each of several keys is computed.
@@ -16,7 +16,7 @@ ROWS_PER_BLOCK = 4096
 
 def row_keys(
     contexts: FloatArray, seed: int, purposes: tuple[str, ...]
-) -> Keys:  # (n_purposes, n_rows)
+) -> SortKeys:  # (n_purposes, n_rows)
     """Hashes of each row's contexts, one for each purpose."""
     multipliers = _multipliers(contexts.shape[1], seed, purposes)
     keys = np.empty((len(purposes), len(contexts)), np.uint64)
@@ -34,20 +34,20 @@ def row_keys(
 
 def group_keys(
     n_groups: int, seed: int, purposes: tuple[str, ...]
-) -> Keys:  # (n_purposes, n_groups)
+) -> SortKeys:  # (n_purposes, n_groups)
     """Hashes of each group's code, one for each purpose."""
     drawn = _multipliers(2, seed, purposes)
     codes = np.arange(n_groups, dtype=np.uint64)
     return scramble(codes * drawn[:, :1] + drawn[:, 1:])
 
 
-def context_keys(data: LoggedData, seed: int, purpose: str) -> Keys:  # (n_rows,)
+def context_keys(data: LoggedData, seed: int, purpose: str) -> SortKeys:  # (n_rows,)
     """A hash of each row's contexts: rows that agree in all of them have the same."""
-    keys: Keys = row_keys(data.contexts, seed, (purpose,))[0]
+    keys: SortKeys = row_keys(data.contexts, seed, (purpose,))[0]
     return keys
 
 
-def scramble(keys: Keys) -> Keys:
+def scramble(keys: SortKeys) -> SortKeys:
     """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -55,7 +55,7 @@ def scramble(keys: Keys) -> Keys:
 
 
 @cache
-def _multipliers(how_many: int, seed: int, purposes: tuple[str, ...]) -> Keys:
+def _multipliers(how_many: int, seed: int, purposes: tuple[str, ...]) -> SortKeys:
     """Odd numbers (n_purposes, how_many): multiplying by one loses no bit of a number."""
     drawn = [
         generator_for(seed, purpose=purpose).integers(0, 2**64, how_many, dtype=np.uint64)
