@@ -11,8 +11,11 @@ from sklearn.preprocessing import StandardScaler
 import fedopl
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
-from fedopl.client.scoring.cross_fit import fit_nuisances
-from fedopl.client.scoring.outcome import action_blocks
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.cross_fit import NuisanceModels, fit_nuisances
+from fedopl.client.scoring.outcome import action_blocks, fit_outcomes
+from fedopl.client.scoring.propensity import fit_propensities
+from fedopl.study.study import Study
 
 
 def fit(data, **options):
@@ -379,3 +382,55 @@ def test_rows_that_agree_are_set_apart_one_by_one():
     assert apart.mean() == pytest.approx(0.25, abs=0.001)
     for kind in range(4):
         assert apart[kinds == kind].mean() == pytest.approx(0.25, abs=0.06)
+
+
+# --- models predict any chunk -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("propensity", ["known", "marginal", "logistic", "auto"])
+@pytest.mark.parametrize("outcome", ["ridge", "ols"])
+def test_models_predict_a_part_of_the_rows_as_they_predict_all(draw, outcome, propensity):
+    whole = draw(300)
+    known = np.full((300, whole.n_actions), 1 / whole.n_actions)
+    data = fedopl.LoggedData(
+        whole.contexts,
+        whole.actions,
+        whole.rewards,
+        known if propensity == "known" else None,
+        action_names=whole.action_names,
+    )
+    chunk = Chunk(data=data, folds=assign_folds_and_hold_out(data, 4, 0.25, seed=0))
+    models = NuisanceModels(
+        outcomes=fit_outcomes(chunk, outcome, 0),
+        propensities=fit_propensities(chunk, propensity, 0),
+    )
+    every = models.of(chunk)
+    order = np.random.default_rng(0).permutation(300)[:90]
+    some = models.of(chunk.taken(order))
+    np.testing.assert_allclose(some.outcome_means, every.outcome_means[order], rtol=1e-12)
+    np.testing.assert_allclose(some.propensities, every.propensities[order], rtol=1e-12)
+    np.testing.assert_array_equal(some.folds, every.folds[order])
+    assert some.notes == every.notes
+
+
+def test_rows_in_memory_are_classified_once(draw, monkeypatch):
+    data = draw(300)
+    chunk = Chunk(data=data, folds=assign_folds_and_hold_out(data, 4, 0.25, seed=0))
+    found = fit_propensities(chunk, "logistic", 0)
+    first = found.of(chunk)
+    monkeypatch.setattr("fedopl.client.scoring.propensity.sklearn_models.answers", None)
+    assert found.of(chunk) is first
+
+
+@pytest.mark.parametrize("most", [300, 100, 37])
+def test_a_sample_is_spread_evenly_and_keeps_all_of_its_rows(draw, most):
+    data = draw(300, weights=np.arange(1.0, 301.0))
+    rows = StudyRows(data, Study(actions=data.action_names, features=data.feature_names), 0)
+    sample = rows.sample(most)
+    step = -(-300 // most)
+    taken = rows.whole.taken(np.arange(0, 300, step))
+    assert (sample is rows.whole) == (step == 1)
+    for name in ("contexts", "actions", "rewards", "weights"):
+        np.testing.assert_array_equal(getattr(sample.data, name), getattr(taken.data, name))
+    np.testing.assert_array_equal(sample.folds.of_row, taken.folds.of_row)
+    assert sample.folds.n_parts == rows.whole.folds.n_parts

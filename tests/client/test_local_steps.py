@@ -6,7 +6,7 @@ import pytest
 from fedopl.client.local import local_steps
 from fedopl.client.local.local_steps import LocalRound, improve
 from fedopl.client.local.local_steps import examples as examples_of
-from fedopl.client.local.minibatches import Batches, rounds_in_pack
+from fedopl.client.local.minibatches import Batches, rounds_per_epoch
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.policy_plans import TrainingPlan
 
@@ -127,13 +127,13 @@ def rounds(n_rows, n_rounds, plan, seed=0, client="north", secret="hush"):
 
 
 @pytest.mark.parametrize("n_rows", [40, 80, 100, 119, 1000])
-def test_a_pack_deals_each_row_once_and_leaves_out_none_or_a_round(n_rows):
+def test_an_epoch_takes_each_row_once_and_leaves_out_none_or_a_round(n_rows):
     plan = TrainingPlan(local_steps=4, batch_size=10)
-    n_rounds = rounds_in_pack(n_rows, 40)
+    n_rounds = rounds_per_epoch(n_rows, 40)
     every = rounds(n_rows, 2 * n_rounds, plan)
     assert all(picks.shape == (4, 10) for picks in every)
-    for pack in (every[:n_rounds], every[n_rounds:]):
-        dealt = np.concatenate(pack).ravel()
+    for epoch in (every[:n_rounds], every[n_rounds:]):
+        dealt = np.concatenate(epoch).ravel()
         assert len(np.unique(dealt)) == len(dealt) == 40 * n_rounds
         left_out = n_rows - len(dealt)
         assert left_out == 0 or 40 <= left_out < 80
@@ -161,7 +161,7 @@ def test_rounds_are_the_same_in_any_order_and_others_for_others(n_rows):
 
 
 def test_one_pass_comes_closer_than_draws_with_repeats():
-    """A pack meets every row; as many draws miss a third of them."""
+    """An epoch meets every row; as many draws miss a third of them."""
     contexts, scores, _ = drawn(4000, 10, 2)
     rows = examples(contexts, scores, None, np.full(11, 3.0), np.full(11, 2.0))
     exact = np.linalg.lstsq(rows.features, rows.scores)[0].T

@@ -90,9 +90,9 @@ def row_numbers(
 def cell_sums(
     parts: Iterable[ScoredRows], binning: Binning
 ) -> FloatArray:  # (n_parts, n_cells, n_numbers)
-    """The sums over all these rows, apart for each part; those without any score are left out.
+    """The sums over all these rows, for each part; rows without any score are left out.
 
-    While every row has every score, there is no need to tell how many have each.
+    Where every row has every score, there is no need to count how many have each.
     """
     total: FloatArray | None = None
     for rows in parts:

@@ -1,4 +1,4 @@
-"""Which rows the steps of each round take: by chance, and by a secret, so that nobody can tell."""
+"""Minibatches: the rows that local steps take in each round, drawn by a secret of the client."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Batches:
 
     def __init__(self, seed: int, client: str = "", secret: str = "") -> None:
         self._seed, self._client, self._secret = seed, client, secret
-        self._pack: tuple[tuple[int, int], IntArray] | None = None
+        self._epoch: tuple[tuple[int, int], IntArray] | None = None
 
     @property
     def are_secret(self) -> bool:
@@ -31,12 +31,12 @@ class Batches:
             return None
         shape = (plan.local_steps, plan.batch_size)
         n_draws = plan.local_steps * plan.batch_size
-        n_rounds = rounds_in_pack(n_rows, n_draws)
+        n_rounds = rounds_per_epoch(n_rows, n_draws)
         if not n_rounds:
             return self.generator(f"steps {turn}").integers(0, n_rows, shape)
         number, place = divmod(turn, n_rounds)
-        pack = self._shuffled(number, n_rows)
-        return pack[place * n_draws : (place + 1) * n_draws].reshape(shape)
+        epoch = self._shuffled(number, n_rows)
+        return epoch[place * n_draws : (place + 1) * n_draws].reshape(shape)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Draws that only this client can repeat."""
@@ -45,12 +45,12 @@ class Batches:
 
     def _shuffled(self, number: int, n_rows: int) -> IntArray:
         key = (number, n_rows)
-        if self._pack is None or self._pack[0] != key:
-            self._pack = (key, self.generator(f"pack {number}").permutation(n_rows))
-        return self._pack[1]
+        if self._epoch is None or self._epoch[0] != key:
+            self._epoch = (key, self.generator(f"pack {number}").permutation(n_rows))
+        return self._epoch[1]
 
 
-def rounds_in_pack(n_rows: int, n_draws: int) -> int:
+def rounds_per_epoch(n_rows: int, n_draws: int) -> int:
     """How many rounds are drawn before the rows are shuffled again; none if too few rows remain."""
     n_rounds, left_out = divmod(n_rows, n_draws)
     return max(0, n_rounds - bool(left_out))

@@ -63,7 +63,7 @@ def _open_cuts(
 
 @_compiled
 def _join(tree: FloatArray, node: int) -> None:
-    """Tell a node from the two below it."""
+    """Compute a node from the two below it."""
     left, right = 2 * node, 2 * node + 1
     up_to_right = tree[left, SUM]
     tree[node, SUM] = up_to_right + tree[right, SUM]
@@ -73,7 +73,7 @@ def _join(tree: FloatArray, node: int) -> None:
 
 @_compiled
 def _join_above(tree: FloatArray, rank: int) -> None:
-    """Tell every node above a rank anew."""
+    """Compute every node above a rank anew."""
     node = (len(tree) // 2 + rank) // 2
     while node:
         _join(tree, node)
@@ -82,7 +82,7 @@ def _join_above(tree: FloatArray, rank: int) -> None:
 
 @_compiled
 def _join_above_all(tree: FloatArray, first: int, last: int) -> None:
-    """Tell every node above some neighbouring ranks anew."""
+    """Compute every node above some neighbouring ranks anew."""
     left, right = len(tree) // 2 + first, len(tree) // 2 + last
     while left > 1:
         left //= 2

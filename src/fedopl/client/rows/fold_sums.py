@@ -1,4 +1,7 @@
-"""One pass over the rows gives the sums that every fold's linear models are made from."""
+"""Sums for each fold and action, in one pass over the rows: linear models are solved from them.
+
+The models of a fold are solved from the sums of all other folds, so K folds cost one pass.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +17,14 @@ from fedopl.solvers.least_squares import LinearModels
 
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
 ROWS_PER_BLOCK = 8192
+# Sums of more bytes are neither kept nor shifted all at once.
 MANY_BYTES = 1 << 24
 ROWS_FOR_MIDDLE = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoldSums:
-    """Σ w·z zᵀ with z = (x − x₀, 1, y − y₀), apart for each fold and action."""
+    """Σ w·z zᵀ with z = (x − x₀, 1, y − y₀), for each fold and action."""
 
     sums: FloatArray  # (n_folds, n_actions, n_columns + 2, n_columns + 2)
     squared_weights: FloatArray  # (n_folds, n_actions)
@@ -39,30 +43,31 @@ def fold_sums(
     Sums are about the middle of these rows, unless they are added `onto` those of others.
     """
     width = data.n_features if columns is None else len(columns[0])
-    n_cells = folds.n_folds * data.n_actions
+    n_places = folds.n_folds * data.n_actions
     if onto is None:
-        origin, sums = middle_of(data, folds), np.zeros((n_cells, width + 2, width + 2))
+        origin, sums = middle_of(data, folds), np.zeros((n_places, width + 2, width + 2))
     else:
-        origin, sums = onto.origin, onto.sums.reshape(n_cells, width + 2, width + 2)
-    begun = [onto is not None] * n_cells
-    # Rows set apart fall into a last cell that nobody sums.
-    cells = folds.of_row.astype(np.int64) * data.n_actions + data.actions
-    np.minimum(cells, n_cells, out=cells)
-    for rows, edges in _augmented(data, origin, cells, n_cells):
-        for cell, (start, stop) in enumerate(pairwise(edges.tolist())):
+        origin, sums = onto.origin, onto.sums.reshape(n_places, width + 2, width + 2)
+    begun = [onto is not None] * n_places
+    # The fold and action of a row are the place where it is summed; held-out rows have the last
+    # place, which is left out.
+    places = folds.of_row.astype(np.int64) * data.n_actions + data.actions
+    np.minimum(places, n_places, out=places)
+    for rows, edges in _augmented(data, origin, places, n_places):
+        for place, (start, stop) in enumerate(pairwise(edges.tolist())):
             if start == stop:
                 continue
             z = rows[start:stop]
             if columns is not None:
-                z = z[:, [*columns[cell % data.n_actions], -2, -1]]
-            if begun[cell]:
-                sums[cell] += z.T @ z
+                z = z[:, [*columns[place % data.n_actions], -2, -1]]
+            if begun[place]:
+                sums[place] += z.T @ z
             else:
-                np.dot(z.T, z, out=sums[cell])
-                begun[cell] = True
+                np.dot(z.T, z, out=sums[place])
+                begun[place] = True
     shape = (folds.n_folds, data.n_actions)
     squares = None if data.weights is None else data.weights**2
-    squared = np.bincount(cells, squares, n_cells)[:n_cells].astype(float).reshape(shape)
+    squared = np.bincount(places, squares, n_places)[:n_places].astype(float).reshape(shape)
     return FoldSums(
         sums=sums.reshape(*shape, width + 2, width + 2),
         squared_weights=squared if onto is None else onto.squared_weights + squared,
@@ -119,7 +124,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
 
 
 def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
-    """Near the middle of the data: sums of squares about a distant zero lose their digits."""
+    """Near the middle of the training rows: sums of squares about a distant zero lose digits."""
     some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
     sample, rewards = data.contexts[some], data.rewards[some]
     learned_from = folds.of_row[some] < folds.n_folds
@@ -129,48 +134,49 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
         return np.zeros(data.n_features + 1)
     middle = sample.sum(axis=0) / len(sample)
     variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
+    # A feature near zero stays as it is: then nothing has to be subtracted from its column.
     middle[middle**2 <= 100 * variance] = 0.0
     half = len(rewards) // 2
     return np.concatenate([middle, np.partition(rewards, half)[half : half + 1]])
 
 
 def _augmented(
-    data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
+    data: LoggedData, origin: FloatArray, places: IntArray, n_places: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of √w·z, sorted by cell, and where each cell begins."""
-    if ascends(cells):
-        return _blocks_of_sorted(data, origin, cells, n_cells)
-    # With many cells a block has so few rows of each that adding squares up would take longest.
-    if n_cells * data.n_features > ROWS_PER_BLOCK:
-        order = np.argsort(cells, kind="stable")
-        return _blocks_of_sorted(data, origin, cells[order], n_cells, order)
-    return _augmented_blocks(data, origin, cells, n_cells)
+    """Blocks of √w·z, sorted by place, and where each place begins: the fastest way of three."""
+    if ascends(places):
+        return _blocks_of_sorted(data, origin, places, n_places)
+    # With many places a block has so few rows of each that adding squares up would take longest.
+    if n_places * data.n_features > ROWS_PER_BLOCK:
+        order = np.argsort(places, kind="stable")
+        return _blocks_of_sorted(data, origin, places[order], n_places, order)
+    return _augmented_blocks(data, origin, places, n_places)
 
 
 def _blocks_of_sorted(
     data: LoggedData,
     origin: FloatArray,
-    cells: IntArray,
-    n_cells: int,
+    places: IntArray,
+    n_places: int,
     order: IntArray | None = None,
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """The same of rows that are sorted by cell already, or are taken in this order.
+    """Blocks of rows that are sorted by place already, or that are taken in this order.
 
-    Then they come from all over the table, which is slower, but each cell's lie together.
+    The latter reads from all over the table, which is slower, but gathers the rows of a place.
     """
-    by_cell = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
-    bounds = np.searchsorted(cells, np.arange(n_cells + 1))
+    sorted_rows = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
+    bounds = np.searchsorted(places, np.arange(n_places + 1))
     for start in range(0, bounds[-1], ROWS_PER_BLOCK):
         stop = min(start + ROWS_PER_BLOCK, bounds[-1])
         own = slice(start, stop) if order is None else order[start:stop]
-        z = by_cell[: stop - start]
+        z = sorted_rows[: stop - start]
         z[:, :-2] = data.contexts[own]
         _augment(z, data, origin, own)
         yield z, np.minimum(np.maximum(bounds - start, 0), stop - start)
 
 
 def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:
-    """Make √w·z of contexts, in place."""
+    """Turn contexts, the first columns of z, into √w·z; z is overwritten."""
     if origin[:-1].any():
         z[:, :-2] -= origin[:-1]
     z[:, -2] = 1.0
@@ -180,28 +186,28 @@ def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray
 
 
 def _augmented_blocks(
-    data: LoggedData, origin: FloatArray, cells: IntArray, n_cells: int
+    data: LoggedData, origin: FloatArray, places: IntArray, n_places: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of √w·z, sorted by cell, and where each cell begins."""
+    """Blocks of rows in any order, each sorted for itself."""
     width = data.n_features + 2
     as_logged = np.empty((min(ROWS_PER_BLOCK, data.n_rows), width))
-    by_cell = np.empty_like(as_logged)
-    for start, order, edges in _sorted_blocks(cells, n_cells):
+    sorted_rows = np.empty_like(as_logged)
+    for start, order, edges in _sorted_blocks(places, n_places):
         block = slice(start, start + len(order))
         z = as_logged[: len(order)]
         z[:, :-2] = data.contexts[block]
         _augment(z, data, origin, block)
-        yield np.take(z, order, axis=0, out=by_cell[: len(order)], mode="clip"), edges
+        yield np.take(z, order, axis=0, out=sorted_rows[: len(order)], mode="clip"), edges
 
 
 def _sorted_blocks(
-    cells: NDArray[np.integer], n_cells: int
+    places: NDArray[np.integer], n_places: int
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """For each block of rows: its start, the order that sorts it by cell, each cell's begin."""
-    if n_cells < 2**16:  # numpy sorts 16-bit numbers by counting them
-        cells = cells.astype(np.uint16, copy=False)
-    bounds = np.arange(n_cells + 1)
-    for start in range(0, len(cells), ROWS_PER_BLOCK):
-        block = cells[start : start + ROWS_PER_BLOCK]
+    """For each block of rows: its start, the order that sorts it by place, where places begin."""
+    if n_places < 2**16:  # numpy sorts 16-bit numbers by counting them
+        places = places.astype(np.uint16, copy=False)
+    bounds = np.arange(n_places + 1)
+    for start in range(0, len(places), ROWS_PER_BLOCK):
+        block = places[start : start + ROWS_PER_BLOCK]
         order = np.argsort(block, kind="stable")
         yield start, order, np.searchsorted(block[order], bounds)

@@ -135,8 +135,7 @@ def _regressed(regressor: object, seed: int, chunk: Chunk) -> FloatArray:  # (n_
             if not rows.any():
                 continue
             where = f"outcome model, fold {fold + 1}, action '{name}'"
-            fitted = sklearn_models.fitted(
-                regressor, data, rows, data.rewards, where=where, seed=[seed, fold, action]
-            )
+            fit = sklearn_models.Fit(where, [seed, fold, action])
+            fitted = sklearn_models.fitted(regressor, data, rows, data.rewards, fit)
             means[own, action] = sklearn_models.answers(fitted, "predict", data, own, where)
     return means

@@ -194,10 +194,8 @@ def _fold_classifiers(chunk: Chunk, classifier: object, seed: int) -> _FoldModel
         taken: IntArray = np.unique(data.actions[others])
         model = None
         if len(taken) > 1:
-            where = f"propensity model, fold {fold + 1}"
-            model = sklearn_models.fitted(
-                classifier, data, others, data.actions, where=where, seed=[seed, fold]
-            )
+            fit = sklearn_models.Fit(f"propensity model, fold {fold + 1}", [seed, fold])
+            model = sklearn_models.fitted(classifier, data, others, data.actions, fit)
             taken = model.classes_
         models.append((taken, model))
     return models
@@ -211,7 +209,7 @@ def _predicted(models: _FoldModels, chunk: Chunk) -> FloatArray:  # (n_rows, n_a
         own = chunk.folds.of_row == fold
         if not own.any():
             continue
-        if model is None:  # nothing to tell apart
+        if model is None:  # the rows it learns from all took one action
             values[np.ix_(own, taken)] = 1.0
             continue
         where = f"propensity model, fold {fold + 1}"

@@ -44,7 +44,7 @@ class Scores:
 def aipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = None) -> Scores:
     """Γ̂(a) = μ̂(x; a) + 1{A = a}·(Y − μ̂(x; a))·ŵ(x; a), Algorithm 3.
 
-    With `clip`, propensities below it are raised to it, and `clipped_rows` tells how many.
+    With `clip`, propensities below it are raised to it, and `clipped_rows` counts them.
     """
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
     return _corrected(data, nuisances, inverse, clipped, "aipw")
@@ -106,7 +106,7 @@ def _corrected(
     data: LoggedData, nuisances: Nuisances, inverse: FloatArray, clipped: IntArray, kind: str
 ) -> Scores:
     values = nuisances.outcome_means.copy()
-    flat, logged = values.reshape(-1), _logged_cells(data)
+    flat, logged = values.reshape(-1), _logged_places(data)
     predicted = flat[logged]
     flat[logged] = predicted + (data.rewards - predicted) * inverse
     return _scores(data, values, clipped, kind)
@@ -114,15 +114,15 @@ def _corrected(
 
 def _weighted(data: LoggedData, inverse: FloatArray, clipped: IntArray, kind: str) -> Scores:
     values = np.zeros((data.n_rows, data.n_actions))
-    values.reshape(-1)[_logged_cells(data)] = data.rewards * inverse
+    values.reshape(-1)[_logged_places(data)] = data.rewards * inverse
     return _scores(data, values, clipped, kind)
 
 
 def _of_logged_action(data: LoggedData, matrix: FloatArray) -> FloatArray:
-    return np.take(matrix.reshape(-1), _logged_cells(data))
+    return np.take(matrix.reshape(-1), _logged_places(data))
 
 
-def _logged_cells(data: LoggedData) -> IntArray:
+def _logged_places(data: LoggedData) -> IntArray:
     """Where each row's logged action stands in a flattened (n_rows, n_actions) matrix."""
     return np.arange(0, data.n_rows * data.n_actions, data.n_actions) + data.actions
 

@@ -1,5 +1,6 @@
 """Models that users plug in: anything that follows scikit-learn's conventions."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,30 +21,32 @@ def checked(model: object, option: str, kind: str, methods: tuple[str, ...]) -> 
     return model
 
 
+@dataclass(frozen=True)
+class Fit:
+    """Which of many fits of a model this is."""
+
+    where: str  # in words, for errors
+    seed: list[int]  # for random states that the user left open
+
+
 def fitted(
-    model: Any,
-    data: LoggedData,
-    rows: BoolArray,
-    targets: np.ndarray[Any, Any],
-    *,
-    where: str,
-    seed: list[int],
+    model: Any, data: LoggedData, rows: BoolArray, targets: np.ndarray[Any, Any], fit: Fit
 ) -> Any:
     """A fresh copy of the model, fitted on these rows; the one passed in is left as it was."""
     from sklearn.base import clone
 
     try:
-        fresh = _seeded(clone(model), seed)
+        fresh = _seeded(clone(model), fit.seed)
     except TypeError as error:
-        raise OptionError(f"{where}: cannot be cloned as scikit-learn does: {error}") from None
+        raise OptionError(f"{fit.where}: cannot be cloned as scikit-learn does: {error}") from None
     options = {}
     if data.weights is not None:
-        options[_weight_parameter(fresh, where)] = data.weights[rows]
+        options[_weight_parameter(fresh, fit.where)] = data.weights[rows]
     try:
         return fresh.fit(data.contexts[rows], targets[rows], **options)
     except Exception as error:
         raise ModelError(
-            f"{where}: {type(model).__name__}.fit failed on {rows.sum():,} rows: {error}"
+            f"{fit.where}: {type(model).__name__}.fit failed on {rows.sum():,} rows: {error}"
         ) from error
 
 

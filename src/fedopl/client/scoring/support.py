@@ -15,14 +15,14 @@ NUMBERS_PER_BLOCK = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What is left of the propensities once rows are scored."""
+    """A summary of the propensities: all that is kept of them once rows are scored."""
 
     chances: FloatArray  # (n_actions, n_chance_bins)  rows by how likely the action was
     effective_rows: FloatArray  # (n_actions,)
 
 
 class SupportSums:
-    """What support is made of, added up over rows that come some at a time."""
+    """Sums that support is computed from, chunk by chunk."""
 
     def __init__(self, n_actions: int) -> None:
         self._chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))

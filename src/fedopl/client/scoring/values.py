@@ -24,11 +24,11 @@ class JointEstimate:
     n_rows: int
     degrees_of_freedom: int
     means: FloatArray  # (n_columns,)
-    covariances: FloatArray  # (n_columns, n_columns), zero where one row cannot tell
+    covariances: FloatArray  # (n_columns, n_columns), zero where there is but one row
 
 
 class JointSums:
-    """What joint estimates are made of, added up over rows that come some at a time.
+    """Sums that joint estimates are computed from, chunk by chunk.
 
     Rows of a group vary together: then sums are kept by group, and their squares are summed.
     """

@@ -161,9 +161,8 @@ def _scores(
         parameters[supported, -1] = np.log(taken / taken.sum())
         return parameters
     classifier = logistic_classifier(1.0, TOLERANCE)
-    model = sklearn_models.fitted(
-        classifier, data, rows, data.actions, where="own models", seed=[0]
-    )
+    fit = sklearn_models.Fit("own models", [0])
+    model = sklearn_models.fitted(classifier, data, rows, data.actions, fit)
     scaler, regression = model[0], model[-1]
     slopes = regression.coef_ / scaler.scale_
     fitted = np.column_stack([slopes, regression.intercept_ - slopes @ scaler.mean_])
