@@ -10,6 +10,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import most_candidates
 from fedopl.messages.message import RowSplit
+from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
@@ -23,7 +24,7 @@ class Joined:
     study: Study
     data: dict
     doors: dict
-    record: object
+    record: Record
 
     @property
     def most(self):

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,12 @@ def test_spread_tells_the_median_and_both_ends(module):
 
 def test_methods_take_turns_and_the_first_turn_does_not_count(module):
     told = []
-    ways = {name: (lambda name=name: told.append(name) or name) for name in "ab"}
+
+    def note(name):
+        told.append(name)
+        return name
+
+    ways = {name: partial(note, name) for name in "ab"}
     found = module("harness").in_turns(ways, 5)
     assert told == ["a", "b"] * 6
     assert len(found["a"].seconds) == len(found["b"].cpu) == 5

@@ -25,7 +25,10 @@ from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
+from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
+from fedopl.messages.refusal import Refusal
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
@@ -161,8 +164,8 @@ AXES = {
 }
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
-    vocabulary.SumCells: {Axis.TREE_NODES: "h"},
-    vocabulary.Describe: {Axis.LINEAR_POLICIES: "1"},
+    SumCells: {Axis.TREE_NODES: "h"},
+    Describe: {Axis.LINEAR_POLICIES: "1"},
 }
 
 
@@ -175,7 +178,7 @@ def encoded(message, letters):
         elif issubclass(content, enum.Enum):
             values[name] = next(iter(content))
         else:
-            values[name] = bytes(32) if content is bytes else content(0)
+            values[name] = {bytes: bytes(32), int: 0, float: 0.0}[content]
     return codec.encode(message(**values))
 
 
@@ -191,7 +194,7 @@ def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_cli
 
 
 def test_a_refusal_has_the_bytes_that_its_formula_says():
-    assert costs.REFUSAL.n_bytes({}) == len(encoded(vocabulary.Refusal, {}))
+    assert costs.REFUSAL.n_bytes({}) == len(encoded(Refusal, {}))
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ import hashlib
 import json
 import resource
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
@@ -849,7 +850,7 @@ def test_sums_of_two_actions_do_not_differ_in_one_fold_of_many(draw):
 
 # --- it never raises ----------------------------------------------------------------------------
 
-BAD_RULES = {
+BAD_RULES: dict[str, Callable] = {
     "raises": lambda contexts: 1 / 0,
     "raises a warning": lambda contexts: np.log(np.zeros(len(contexts))),
     "recurses": lambda contexts: BAD_RULES["recurses"](contexts),

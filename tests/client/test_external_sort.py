@@ -220,7 +220,7 @@ def test_a_full_disk_is_refused_before_dealing(tmp_path, monkeypatch):
     class Usage:
         free = 100
 
-    monkeypatch.setattr(disk_array.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
     counts = np.array([1000])
     with pytest.raises(fedopl.StorageError, match="dealing rows to folds needs 52,000 bytes"):
         next(turns_on_disk(iter([]), counts, counts // 2, tmp_path))

@@ -1,5 +1,6 @@
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -65,9 +66,9 @@ def test_linear_algebra_has_one_thread_until_the_last_is_done():
 
 def check_that_algebra_has_one_thread_meanwhile():
     first, second = prefetched(int, range(9)), prefetched(int, range(9))
-    next(first)
     next(second)
-    assert set(algebra_threads()) == {1}
-    first.close()
+    with closing(first):
+        next(first)
+        assert set(algebra_threads()) == {1}
     assert set(algebra_threads()) == {1}
     assert list(second) == list(range(1, 9))

@@ -71,7 +71,7 @@ SOURCES = {
 }
 
 
-@pytest.fixture(params=SOURCES, ids=SOURCES)
+@pytest.fixture(params=list(SOURCES))
 def stored(request, tmp_path):
     """A function that stores a table in one of the ways that can be read."""
     return lambda table: SOURCES[request.param](table, tmp_path)

@@ -309,7 +309,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch
     class Usage:
         free = 100
 
-    monkeypatch.setattr(spooling.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
     needed = N_ROWS * (4 * 8 + 1 + 8)
     with pytest.raises(fedopl.StorageError, match=f"needs {needed:,} bytes of disk, 100 are free"):
         spool(path, schema(), tmp_path / "spools")

@@ -13,11 +13,11 @@ import duckdb
 import numpy as np
 import pytest
 from pyarrow import csv, parquet
-from tiny_study import STUDY, rows, write_csv
 
 from fedopl.base.errors import DataError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
 from fedopl.study.study_file import read_study
+from tiny_study import STUDY, rows, write_csv
 
 COLUMNS = "age double precision, severity double precision, living text, arm text, gain double"
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))

@@ -1,6 +1,6 @@
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -333,6 +333,7 @@ def test_a_node_says_what_its_door_says(study):
     reply = payload(asked(bundled([first, second]), files_of(study)))
     sizes = axis_sizes(agreed)
     enrolled, _ = [codec.decode(part, sizes) for part in unbundled(reply)]
+    assert isinstance(enrolled, Enrolment)
     assert enrolled.n_rows == 1680
 
 
@@ -395,9 +396,9 @@ def test_whatever_is_wrong_at_a_node_a_code_leaves_and_no_text(own, trouble):
     queries, config = queries_of(agreed), trouble(own)
     reply = payload(asked(bundled(queries), config))
     refusals = [codec.decode(part, axis_sizes(agreed)) for part in unbundled(reply)]
-    assert [(r.study, r.exchange, r.reason) for r in refusals] == [
-        (agreed.digest, 0, RefusalCode.FAILED),
-        (agreed.digest, 1, RefusalCode.FAILED),
+    assert [asdict(refusal) for refusal in refusals] == [
+        {"study": agreed.digest, "exchange": place, "reason": RefusalCode.FAILED}
+        for place in range(2)
     ]
     plain = codec.encode(Refusal(study=agreed.digest, exchange=0, reason=RefusalCode.FAILED))
     assert len(reply) == len(bundled([plain, plain]))

@@ -6,12 +6,12 @@ import stat
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_study import everything_in, write_tiny
 
 import fedopl
 from fedopl.base.errors import StorageError
 from fedopl.engines import run
 from fedopl.policies.saving import policy_json
+from tiny_study import everything_in, write_tiny
 
 FILES = (
     "run.json",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import resumable_run
-from tiny_study import write_tiny
 
 import fedopl
 from fedopl.base.errors import FederationError, StorageError
@@ -20,6 +19,7 @@ from fedopl.server.federation import run_study
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.policy_plans import Linear, TrainingPlan
 from fedopl.study.study import Study
+from tiny_study import write_tiny
 from trips import Counted, Tampered, n_trips
 
 NAMES = ("east", "north", "south")

@@ -13,7 +13,7 @@ from fedopl.server.federation import run_study
 
 NAMES = ("north", "south", "west")
 PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)
-OPTIONS = [
+OPTIONS: list[dict[str, object]] = [
     {"policy": fedopl.Linear(oracle="csoaa-exact")},
     {"policy": fedopl.Linear(oracle="csoaa-sgd", training=PLAN)},
     {"policy": fedopl.Linear(oracle="wap")},

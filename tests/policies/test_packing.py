@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedopl.policies.kinds import KINDS
+from fedopl.policies.kinds import KINDS, Policy
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.packing import POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.pairwise import PairwisePolicy
@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 STUDY = Study(actions=("stay", "go", "wait"), features=("x", "y"))
 ABOUT = (STUDY.actions, STUDY.features)
-POLICIES = {
+POLICIES: dict[str, Policy] = {
     "tree": TreePolicy(Branch(0, 0.25, Leaf(2), Leaf(0)), *ABOUT),
     "pairs": PairwisePolicy(np.arange(9.0).reshape(3, 3) - 4, *ABOUT),
     "arm": constant_policy("go", *ABOUT),

@@ -87,6 +87,7 @@ def test_contexts_are_checked():
 def test_a_saved_tree_decides_the_same_and_can_be_read(tmp_path):
     TREE.save(tmp_path / "policy.json")
     again = fedopl.load_policy(tmp_path / "policy.json")
+    assert isinstance(again, TreePolicy)
     assert (again.root, again.encoding) == (TREE.root, ENCODING)
     content = json.loads((tmp_path / "policy.json").read_text())
     assert content["tree"]["column"] == "age"

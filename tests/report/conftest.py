@@ -3,6 +3,15 @@
 from functools import cache
 
 import pytest
+
+import fedopl
+from fedopl.client.disclosure.limits import as_limits
+from fedopl.client.door import Door
+from fedopl.engines.in_process import InProcess
+from fedopl.policies.trees.tree_plan import Restriction
+from fedopl.report.page import render
+from fedopl.server.federation import run_study
+from fedopl.simulation.worlds import alike_world, outcome_shift
 from report_runs import (
     SCHEMA,
     TREE_ACTIONS,
@@ -13,15 +22,6 @@ from report_runs import (
     patients,
     severe,
 )
-
-import fedopl
-from fedopl.client.disclosure.limits import as_limits
-from fedopl.client.door import Door
-from fedopl.engines.in_process import InProcess
-from fedopl.policies.trees.tree_plan import Restriction
-from fedopl.report.page import render
-from fedopl.server.federation import run_study
-from fedopl.simulation.worlds import alike_world, outcome_shift
 
 
 @pytest.fixture(scope="session")

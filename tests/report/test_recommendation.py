@@ -1,12 +1,12 @@
 from dataclasses import replace
 
 import pytest
-from report_runs import with_gains
 
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.words.numbers import Span, alike, decimal, listed, percent, size
 from fedopl.results.value_tables import GainTable, ValueTable
 from fedopl.study.plans import EvaluationPlan
+from report_runs import with_gains
 
 CLEAR, LOSS, UNCLEAR = (0.41, 0.097), (-0.41, 0.097), (0.1, 0.1)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from report_runs import with_gains
 
 import fedopl
 from fedopl.base.estimates import Estimate
@@ -20,6 +19,7 @@ from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import with_error
 from fedopl.results.value_tables import LeafRow
+from report_runs import with_gains
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"

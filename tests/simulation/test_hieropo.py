@@ -60,9 +60,10 @@ def conditioned(clients, target, prior_mean, prior_variance, task_variance, nois
 @pytest.mark.parametrize("target", ROWS)
 @pytest.mark.parametrize("prior", [(0.0, 5.0, 1.0), (-0.7, 0.4, 2.5), (1.0, 3.0, 0.0)])
 def test_the_posterior_is_brute_force_conditioning(clients, target, prior):
+    prior_mean, variance, task_variance = prior
     fields = dict(zip(("mean", "variance", "task_variance"), prior, strict=True))
     policy = hier_opo(clients, target, noise_variances=NOISE, prior=Prior(**fields))
-    mean, covariance = conditioned(clients, target, *prior, NOISE)
+    mean, covariance = conditioned(clients, target, prior_mean, variance, task_variance, NOISE)
     np.testing.assert_allclose(policy.means.ravel(), mean, rtol=0, atol=1e-10)
     ours = np.zeros((WIDTH, WIDTH))
     for action, block in enumerate(policy.covariances):

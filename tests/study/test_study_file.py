@@ -5,7 +5,6 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_study import STUDY
 
 import fedopl
 from fedopl.base.errors import FedoplError, OptionError
@@ -13,6 +12,7 @@ from fedopl.base.toml_file import TomlFile
 from fedopl.cli.starting import template
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.study.study_file import StudyFile, read_study
+from tiny_study import STUDY
 
 
 @pytest.fixture

@@ -156,8 +156,8 @@ def test_the_best_stump_is_known_after_each_group_of_rows_that_enters(problem, m
     ends = np.array(sorted(data.draw(st.sets(st.integers(1, len(scores)), min_size=1))))
     ranks = values.T.astype(np.int32)
     n_ranks, totals = np.full(len(ranks), 50), scores.cumsum(axis=0)[ends - 1]
-    by_action = (np.ascontiguousarray(part.T) for part in (scores, totals))
-    found = best_stumps(ranks, n_ranks, *by_action, ends, minimum_leaf)
+    own_scores, own_totals = (np.ascontiguousarray(part.T) for part in (scores, totals))
+    found = best_stumps(ranks, n_ranks, own_scores, own_totals, ends, minimum_leaf)
     for end, own in zip(ends, found, strict=True):
         entered = values[:end], (False,) * len(ranks), scores[:end]
         best = brute_force(*entered, depth=1, minimum_leaf=minimum_leaf, split_cost=0.0)

@@ -13,6 +13,7 @@ from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
+from fedopl.results.diagnosis import Classifier
 from fedopl.server.diagnosis import context_classifier
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 
@@ -200,18 +201,16 @@ def test_who_tells_no_share_is_left_out_of_the_bound():
     shares = {}
     for name in (target, other):
         door = conversation.transport.doors[name]
-        shares[name] = codec.decode(
-            door.handle(codec.encode(last)), axis_sizes(conversation.study)
-        ).target_share[0]
+        sums = codec.decode(door.handle(codec.encode(last)), axis_sizes(conversation.study))
+        assert isinstance(sums, ClassifierSums)
+        shares[name] = sums.target_share[0]
     assert found.total_variation == pytest.approx(shares[target] - shares[other])
 
 
 def test_classifiers_are_plain():
     found = of_one(talk(TRIO, 400), TRIO.clients[0], equally(TRIO))
     plain = json.loads(json.dumps(asdict(found)))
-    assert (
-        context_classifier.Classifier(**{**plain, "parameters": (*plain["parameters"],)}) == found
-    )
+    assert Classifier(**{**plain, "parameters": (*plain["parameters"],)}) == found
 
 
 def test_without_rows_set_apart_there_is_a_classifier_and_no_bound():

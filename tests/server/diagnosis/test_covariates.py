@@ -187,8 +187,10 @@ def test_estimated_divergences_are_right_on_average_and_so_are_their_errors(shif
     found = []
     for _ in range(300):
         samples = scale * rng.normal(size=(400, 4)) + shift, rng.normal(size=(700, 4))
-        pair = [Moments(mean=x.mean(axis=0), covariance=np.cov(x.T, bias=True)) for x in samples]
-        found.append(estimated_kl(*pair, 400, 700))
+        first, second = (
+            Moments(mean=x.mean(axis=0), covariance=np.cov(x.T, bias=True)) for x in samples
+        )
+        found.append(estimated_kl(first, second, 400, 700))
     kl, errors = np.array(found).T
     spread = kl.std(ddof=1)
     assert kl.mean() == pytest.approx(truth, abs=0.01 + 3 * spread / np.sqrt(300))

@@ -12,6 +12,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.client_models import Models
 from fedopl.messages.diagnosis.model_shifts import ModelShifts
+from fedopl.results.diagnosis import Shift
 from fedopl.server.diagnosis import model_differences
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.conversation import Conversation
@@ -63,7 +64,7 @@ def compared(conversation):
 class Numbers:
     """A shift as arrays, NaN where nobody told."""
 
-    shift: model_differences.Shift
+    shift: Shift
 
     @property
     def estimates(self):
@@ -264,7 +265,7 @@ def test_clients_without_a_common_action_have_no_outcome_shift_to_tell():
 
 
 def test_shifts_are_plain_and_divergences_are_not_below_zero():
-    shift = model_differences.Shift(
+    shift = Shift(
         names=("a", "b", "c"),
         estimates=((0.0, -0.2, None), (0.3, 0.0, None), (None, None, 0.0)),
         standard_errors=((0.0, 0.1, None), (0.1, 0.0, None), (None, None, 0.0)),

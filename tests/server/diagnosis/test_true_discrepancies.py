@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from true_trees import true_trees
 
+from fedopl.base.estimates import Estimate
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import alike_world, outcome_shift
+from fedopl.simulation.worlds import World, alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 
 TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}
@@ -26,7 +27,7 @@ CONTEXTS = np.random.default_rng(0).standard_normal((20_000, 3))
 class TrueLinear:
     """What is true of linear policies, where clients differ in nothing but linear rewards."""
 
-    world: object
+    world: World
 
     def slopes(self, signed):
         """Those of Σ_c s_c·μ_c(x; a)."""
@@ -46,7 +47,7 @@ class TrueLinear:
 class Compared:
     """An estimate beside what is true of its policies, and of the best ones."""
 
-    estimate: object
+    estimate: Estimate
     truth: float
     supremum: float
 

@@ -261,9 +261,9 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy):
         found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=30))
         before, after = joined.record.policy, solve_for(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
-    lowered = np.array(lowered)
-    assert lowered.mean() > 3 * lowered.std(ddof=1) / np.sqrt(len(lowered))
-    assert np.mean(lowered > 0) >= 0.8
+    by = np.array(lowered)
+    assert by.mean() > 3 * by.std(ddof=1) / np.sqrt(len(by))
+    assert np.mean(by > 0) >= 0.8
 
 
 def test_an_ascent_needs_two_clients_and_a_step(join):

@@ -61,8 +61,8 @@ def test_minimax_weights_lower_the_worst_regret_in_one_world_over_many_draws(joi
             worst(joined.record.policy) - worst(solve_for(joined.statistics, found.weights))
         )
         weight.append(found.weights["client 3"] / joined.weights["client 3"])
-    lowered = np.array(lowered)
-    error = lowered.std(ddof=1) / np.sqrt(DRAWS)
-    assert lowered.mean() > 3 * error
-    assert np.mean(lowered > 0) >= 0.9
+    by = np.array(lowered)
+    error = by.std(ddof=1) / np.sqrt(DRAWS)
+    assert by.mean() > 3 * error
+    assert np.mean(by > 0) >= 0.9
     assert min(weight) > 1
