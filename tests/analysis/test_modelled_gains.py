@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.analysis.attribution import ClientShift, Part, shifts_of
+from fedopl.analysis.attribution import ClientShift, SourceShift, shifts_of
 from fedopl.analysis.modelled_gains import (
     PLAIN,
     complexity_of,
@@ -127,7 +127,7 @@ def test_the_largest_score_is_of_what_is_vouched_for(declared, clip, expected):
 
 def test_a_source_is_named_only_if_it_is_more_than_chance():
     def shift(**values):
-        parts = {name: Part(value=v, standard_error=0.1) for name, v in values.items()}
+        parts = {name: SourceShift(value=v, standard_error=0.1) for name, v in values.items()}
         return ClientShift(client="c", parts=parts, joint=None)
 
     assert shift(covariates=0.19, outcomes=0.15).largest is None

@@ -13,7 +13,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining import context, shifts
 from fedopl.report.joining.context import joining_facts
-from fedopl.report.joining.gaps import in_words
+from fedopl.report.joining.gaps import reason_in_words
 from fedopl.report.joining.joining_text import as_text
 from fedopl.report.joining.skew_paths import path_parts, shift_at
 from fedopl.report.page import render
@@ -315,7 +315,7 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     ],
 )
 def test_what_is_not_known_is_said_in_plain_words(why, said, joined):
-    assert in_words(why) == said
+    assert reason_in_words(why) == said
     diagnosis = replace(joined.diagnosis, coalitions=None, unknown={"coalitions": why})
     text = words(joining(replace(joined, diagnosis=diagnosis)).parts)
     assert f"What is not known ───────────────── - Who would learn with whom: {said}" in text

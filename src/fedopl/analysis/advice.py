@@ -12,7 +12,7 @@ from fedopl.theory.information import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]
 # To ask for more rows than this many times those at hand is no advice.
-MOST_TIMES = 1000
+_MOST_TIMES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Advice:
     def _rows(self) -> str:
         """How many rows would decide, if the gain is what it is estimated to be."""
         reach = self.interval[1] - self.gain.value
-        if abs(self.gain.value) * math.sqrt(MOST_TIMES) <= reach:
+        if abs(self.gain.value) * math.sqrt(_MOST_TIMES) <= reach:
             return "If there is a difference, it is small."
         times = (reach / abs(self.gain.value)) ** 2
         return f"About {max(times, 1.1):.2g} times as many would, if the estimate is right."

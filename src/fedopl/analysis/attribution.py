@@ -19,7 +19,7 @@ SOURCES: tuple[Source, ...] = ("covariates", "propensities", "outcomes")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class SourceShift:
     """E_{k∼λ}[√KL] of one source, and its standard error, at most."""
 
     value: float
@@ -36,7 +36,7 @@ class ClientShift:
     """How far one client is from the mixture, by source; unknown sources are left out."""
 
     client: str
-    parts: dict[Source, Part]
+    parts: dict[Source, SourceShift]
     joint: float | None  # TV(D̄_c, D̄_λ) at most, where all three sources are known
 
     @property
@@ -120,12 +120,12 @@ def _client_shift(
     return ClientShift(client=name, parts=parts, joint=joint)
 
 
-def _part(shares: FloatArray, found: _Divergences) -> Part:
+def _part(shares: FloatArray, found: _Divergences) -> SourceShift:
     """E_{k∼λ}[√KL] over the known clients, and at most its error: as if all errors were one."""
     known = np.isfinite(found.kl) & np.isfinite(found.errors)
     weights = shares[known] / shares[known].sum()
     kl, errors = found.kl[known], found.errors[known]
     slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
-    return Part(
+    return SourceShift(
         value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))
     )

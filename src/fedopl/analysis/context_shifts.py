@@ -19,12 +19,12 @@ from fedopl.theory.gaussian import (
 from fedopl.theory.inequalities import Interval
 
 # An action with scores on this share of rows has them on all, but for rounding.
-ALL_ROWS = 1 - 1e-9
+_ALL_ROWS = 1 - 1e-9
 # A feature varies if its variance is more than this part of its mean square.
-LEAST_VARIANCE = 1e-12
+_LEAST_VARIANCE = 1e-12
 # A direction counts if it has this part of the largest variance of scaled features, and if each of
 # two clients has this part of the variance they have on average.
-LEAST_SPREAD, LEAST_PART = 1e-9, 1e-6
+_LEAST_SPREAD, _LEAST_PART = 1e-9, 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,7 +147,7 @@ def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
     """The squares over all rows: those of an action that all rows have a score for."""
     if len(sums.grams) == 1:
         return np.asarray(sums.grams[0])
-    whole = np.flatnonzero(sums.shares >= ALL_ROWS)
+    whole = np.flatnonzero(sums.shares >= _ALL_ROWS)
     return np.asarray(sums.grams[whole[0]]) if whole.size else None
 
 
@@ -158,7 +158,7 @@ def _moments(sums: ScoreSums) -> Moments:
     mean = gram[-1, :-1]
     covariance = gram[:-1, :-1] - np.outer(mean, mean)
     # A constant feature has no variance, whatever rounding leaves.
-    varies = np.diagonal(covariance) > LEAST_VARIANCE * np.diagonal(gram)[:-1]
+    varies = np.diagonal(covariance) > _LEAST_VARIANCE * np.diagonal(gram)[:-1]
     return Moments(mean=mean, covariance=np.where(np.outer(varies, varies), covariance, 0.0))
 
 
@@ -171,7 +171,7 @@ def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, 
     whitening = _whitening((own.covariance + other.covariance) / 2)
     variances, directions = np.linalg.eigh(whitening.T @ own.covariance @ whitening)
     others = 2 - variances
-    both = (variances > 2 * LEAST_PART) & (others > 2 * LEAST_PART)
+    both = (variances > 2 * _LEAST_PART) & (others > 2 * _LEAST_PART)
     gap = directions.T @ (whitening.T @ (own.mean - other.mean))
     return gap[both], variances[both], others[both]
 
@@ -181,6 +181,6 @@ def _whitening(covariance: FloatArray) -> FloatArray:  # (n_features, n_directio
     variance = np.diagonal(covariance)
     scales = np.sqrt(np.where(variance > 0, variance, 1.0))
     eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
-    spanned = eigenvalues > LEAST_SPREAD * max(float(eigenvalues.max(initial=0.0)), 1e-300)
+    spanned = eigenvalues > _LEAST_SPREAD * max(float(eigenvalues.max(initial=0.0)), 1e-300)
     whitening: FloatArray = vectors[:, spanned] / np.sqrt(eigenvalues[spanned]) / scales[:, None]
     return whitening

@@ -30,7 +30,8 @@ from fedopl.theory.skew import skewness
 from fedopl.theory.variances import score_bound
 
 # A bound may fail once in twenty runs.
-DELTA = 0.05
+_DELTA = 0.05
+# Bounds without constants, to be multiplied by one of the reader's choice.
 PLAIN = UniversalConstants(entropy=1.0, confidence=1.0)
 
 
@@ -93,7 +94,7 @@ def global_bound(
         max(second_moments(record).values()),
         skewness(weights or record.mixture, record.rows),
         sum(record.rows.values()),
-        DELTA,
+        _DELTA,
         constants,
     )
 

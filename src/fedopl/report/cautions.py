@@ -9,7 +9,13 @@ from fedopl.messages.refusal import in_words
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
 from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import listed, percent, plain, plural
-from fedopl.report.words.policy_labels import Outcome, gain_over, is_arm, valued_clients, verdict
+from fedopl.report.words.policy_labels import (
+    OutcomeWords,
+    gain_over,
+    is_arm,
+    valued_clients,
+    verdict,
+)
 from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
 
@@ -41,7 +47,7 @@ def _unclear_gain(record: Record) -> list[Caution]:
     gain = gain_over(record, arm_name(record.best_arm))
     if gain is None or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return []
-    unit = Outcome.of(record.study).name
+    unit = OutcomeWords.of(record.study).name
     return [
         Caution(
             title="The gain may be nothing",
@@ -58,7 +64,7 @@ def _hidden(record: Record) -> list[Caution]:
     loss = record.tree.possible_loss(record.mixture) if record.tree else 0.0
     if gain is None or not loss or loss <= gain.value:
         return []
-    unit = Outcome.of(record.study).name
+    unit = OutcomeWords.of(record.study).name
     return [
         Caution(
             title="A better tree may have been passed over",

@@ -13,17 +13,17 @@ from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.decisions import decisions
 from fedopl.report.sections.disclosed import disclosed
+from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.report.sections.joining import joining
 from fedopl.report.sections.mixture_weights import mixture_weights
-from fedopl.report.sections.policy_values import policy_values
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
 from fedopl.report.words.glossary import GLOSSARY
 from fedopl.report.words.printable_text import printable
 from fedopl.results.record import Record
 
-SECTIONS = (
-    policy_values,
+_SECTIONS = (
+    held_out_values,
     by_client,
     joining,
     decisions,
@@ -52,7 +52,7 @@ def render(record: Record) -> str:
         undefined=StrictUndefined,
         finalize=_fit_to_show,
     )
-    sections: tuple[Section, ...] = tuple(section(record) for section in SECTIONS)
+    sections: tuple[Section, ...] = tuple(section(record) for section in _SECTIONS)
     return environment.get_template("page.html.jinja").render(
         title=record.study.name,
         recommendation=recommend(record),

@@ -7,7 +7,7 @@ from fedopl.base.labels import GLOBAL
 from fedopl.report.words.numbers import Span, count, percent
 from fedopl.report.words.policy_labels import (
     SO_FAR,
-    Outcome,
+    OutcomeWords,
     gain_over,
     is_arm,
     label,
@@ -125,14 +125,14 @@ def _who(record: Record) -> str:
 
 
 def _change(record: Record, gain: Span) -> str:
-    change = Outcome.of(record.study).change(gain)
+    change = OutcomeWords.of(record.study).change(gain)
     return f"{change} ({percent(gain.level)} interval {gain.interval})"
 
 
 def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     """(what, number, what else there is to say) for the few numbers one should know."""
     asked = len(record.rounds[0].asked) if record.rounds else len(record.rows)
-    outcome = Outcome.of(record.study)
+    outcome = OutcomeWords.of(record.study)
     figures = [
         ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
         ("Rows learned from", count(sum(record.rows.values())), ""),

@@ -7,7 +7,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.study.mixture import Weights
 
 # Gains below this are rounding errors of means over rows.
-TIE = 1e-12
+_TIE = 1e-12
 
 Members = frozenset[str]
 
@@ -23,7 +23,7 @@ class Coalition:
     @property
     def leavers(self) -> tuple[str, ...]:
         """The members that are better off alone, by the estimates on held-out rows."""
-        return tuple(name for name in self.members if self.gains[name].value < -TIE)
+        return tuple(name for name in self.members if self.gains[name].value < -_TIE)
 
     @property
     def sure_leavers(self) -> tuple[str, ...]:

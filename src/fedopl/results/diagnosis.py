@@ -11,7 +11,7 @@ from fedopl.results.mixture_search import SkewPath
 from fedopl.theory.discrepancy import Discrepancy
 
 # One number for every two clients, None where it was not reported.
-Table = tuple[tuple[float | None, ...], ...]
+PairTable = tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,8 +73,8 @@ class Shift:
     """
 
     names: tuple[str, ...]
-    estimates: Table
-    standard_errors: Table
+    estimates: PairTable
+    standard_errors: PairTable
 
     def divergences(self, client: str) -> FloatArray:  # (n_clients,)
         """Of one client from each, as bounds take them: never below 0, NaN where unknown."""

@@ -42,9 +42,9 @@ from fedopl.results.table_files import (
 )
 from fedopl.study.study import Study
 
-FORMAT, VERSION = "fedopl-run", 1
+_FORMAT, _VERSION = "fedopl-run", 1
 FAILURE = "failed.txt"
-PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
+_PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")
 
@@ -68,11 +68,11 @@ def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | Non
 def load_record(folder: Path) -> Record:
     """The record that was saved in this folder."""
     summary = _read(folder / "run.json", json.loads)
-    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
+    if not isinstance(summary, dict) or summary.get("format") != _FORMAT:
         raise StorageError(f"{folder / 'run.json'}: is not a run saved by fedopl")
-    if summary.get("version") != VERSION:
+    if summary.get("version") != _VERSION:
         raise StorageError(
-            f"{folder / 'run.json'}: expected version {VERSION}, came {summary.get('version')!r}; "
+            f"{folder / 'run.json'}: expected version {_VERSION}, came {summary.get('version')!r}; "
             "load it with the fedopl that saved it"
         )
     _check_files(folder, summary)
@@ -128,8 +128,8 @@ def _texts(record: Record) -> dict[str, str]:
 
 def _summary(record: Record, hashes: dict[str, str]) -> str:
     content = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": _FORMAT,
+        "version": _VERSION,
         "name": record.study.name,
         "study": record.study.digest.hex(),
         "seed": record.study.seed,
@@ -145,7 +145,7 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "described": sorted(record.described.by_client) if record.described else None,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in _PACKAGES},
         "files": hashes,
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -19,7 +19,7 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.study import Study
 
-Answer = TypeVar("Answer", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 class Sums(NamedTuple):
@@ -96,10 +96,10 @@ def _arrays(part: str, answers: Sequence[Message]) -> dict[str, Any]:
 def _answers(
     arrays: Mapping[str, Any],
     part: str,
-    message: type[Answer],
+    message: type[_Answer],
     study: Study,
     clients: Sequence[str],
-) -> dict[str, Answer]:
+) -> dict[str, _Answer]:
     return {
         client: message(
             study=study.digest,

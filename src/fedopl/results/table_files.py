@@ -10,14 +10,14 @@ from fedopl.base.estimates import Estimate
 from fedopl.results.round import Round
 from fedopl.results.value_tables import GainRow, GainTable, LeafRow, ValueRow, ValueTable
 
-ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
-NO_ESTIMATE = ("",) * len(ESTIMATE)
+_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
+_NO_ESTIMATE = ("",) * len(_ESTIMATE)
 
 
 def values_csv(table: ValueTable) -> str:
     """values.csv."""
     rows = ((r.policy, r.client, *astuple(r.estimate), r.level, *r.interval) for r in table.rows)
-    return _csv(("policy", "client", *ESTIMATE, "level", "low", "high"), rows)
+    return _csv(("policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
 
 
 def values_from(text: str) -> ValueTable:
@@ -38,7 +38,7 @@ def values_from(text: str) -> ValueTable:
 def gains_csv(table: GainTable) -> str:
     """gains.csv."""
     rows = ((r.against, r.client, *astuple(r.estimate), *r.interval) for r in table.rows)
-    return _csv(("against", "client", *ESTIMATE, "low", "high"), rows)
+    return _csv(("against", "client", *_ESTIMATE, "low", "high"), rows)
 
 
 def gains_from(text: str) -> GainTable:
@@ -54,10 +54,10 @@ def gains_from(text: str) -> GainTable:
 def leaves_csv(leaves: Iterable[LeafRow]) -> str:
     """leaves.csv."""
     rows = (
-        (r.leaf, r.share, r.action, *(astuple(r.estimate) if r.estimate else NO_ESTIMATE))
+        (r.leaf, r.share, r.action, *(astuple(r.estimate) if r.estimate else _NO_ESTIMATE))
         for r in leaves
     )
-    return _csv(("leaf", "share", "action", *ESTIMATE), rows)
+    return _csv(("leaf", "share", "action", *_ESTIMATE), rows)
 
 
 def leaves_from(text: str) -> tuple[LeafRow, ...]:

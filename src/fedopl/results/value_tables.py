@@ -11,7 +11,7 @@ from fedopl.base.tables import html_table, text_table
 # What policies are called in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
-Cells = tuple[list[str], list[list[str]]]  # headers and rows
+_Cells = tuple[list[str], list[list[str]]]  # headers and rows
 
 
 def arm_name(action: str) -> str:
@@ -75,7 +75,7 @@ class ValueTable:
     def _repr_html_(self) -> str:
         return html_table(*self._cells())
 
-    def _cells(self) -> Cells:
+    def _cells(self) -> _Cells:
         return _cells("value", [(row.policy, row.client, row) for row in self.rows])
 
 
@@ -97,7 +97,7 @@ class GainTable:
     def _repr_html_(self) -> str:
         return html_table(*self._cells())
 
-    def _cells(self) -> Cells:
+    def _cells(self) -> _Cells:
         return _cells("gain over", [(row.against, row.client, row) for row in self.rows])
 
 
@@ -108,7 +108,7 @@ def _cell(cells: dict[tuple[str, str], Estimate], policy: str, client: str) -> E
     return cells[policy, client]
 
 
-def _cells(what: str, rows: Iterable[tuple[str, str, ValueRow | GainRow]]) -> Cells:
+def _cells(what: str, rows: Iterable[tuple[str, str, ValueRow | GainRow]]) -> _Cells:
     headers = [what, "client", "estimate", "standard error", "interval", "held-out rows"]
     cells = []
     for policy, client, row in rows:

@@ -57,7 +57,7 @@ def talk(world, n_rows=1000, *, study=None, transport=InProcess, **options):
 
 def compared(conversation):
     models = model_differences.ask_for_models(conversation, conversation.transport.clients)
-    return model_differences.compare(conversation, models)
+    return model_differences.compare_models(conversation, models)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def test_a_client_that_does_not_compare_is_unknown_and_still_compared_with():
     conversation = Conversation(study, InProcess(doors), Journal())
     models = model_differences.ask_for_models(conversation, TRIO.clients)
     doors[silent].limits = Limits(minimum_rows=10_000)
-    found = model_differences.compare(conversation, models)
+    found = model_differences.compare_models(conversation, models)
     for shift in parts(found).values():
         assert np.isnan(shift.estimates[2, :2]).all()
         assert np.isfinite(shift.estimates[:2]).all()

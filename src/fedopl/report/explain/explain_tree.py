@@ -8,17 +8,17 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, Node
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
+    leaf_sentences,
     leaves_in_words,
     on_missing,
     second_thoughts,
-    sentences,
 )
 from fedopl.report.words.numbers import listed, plural
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED
 
-MOST_LETTERS = 84  # of values on a line
+_MOST_LETTERS = 84  # of values on a line
 
 
 def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0) -> str:
@@ -26,7 +26,7 @@ def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0
     leaves = leaves_in_words(policy, record)
     parts = [policy.drawing([_notes(leaf) for leaf in leaves])]
     if isinstance(policy.root, Leaf):
-        parts = [*sentences(policy, leaves), *parts]
+        parts = [*leaf_sentences(policy, leaves), *parts]
     parts += on_missing(policy)
     if record and any(leaf.values for leaf in leaves):
         parts.append(_legend(record))
@@ -39,12 +39,12 @@ def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0
 def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, Any]:
     """The sentences, and the tree as questions within questions."""
     leaves = leaves_in_words(policy, record)
-    words = [*sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
+    words = [*leaf_sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
     if record and is_searched(record):
         words.append(how_good(record))
     content: dict[str, Any] = {"sentences": words}
     if record:
-        outcome = Outcome.of(record.study)
+        outcome = OutcomeWords.of(record.study)
         content |= {"outcome": outcome.name, "better": outcome.better.removesuffix(" is better")}
     return {**content, "tree": _nested(policy, policy.root, iter(leaves))}
 
@@ -85,7 +85,7 @@ def _ended_early(record: Record) -> str:
 
 
 def _legend(record: Record) -> str:
-    outcome = Outcome.of(record.study)
+    outcome = OutcomeWords.of(record.study)
     return (
         f"Values are expected {outcome.name} per decision ± standard error on held-out rows; "
         f"{outcome.better}."
@@ -96,7 +96,7 @@ def _notes(leaf: LeafInWords) -> list[str]:
     """What is written beside a leaf's action, and below it."""
     lines: list[str] = []
     for value in [f"{action} {leaf.value(action)}" for action in leaf.values]:
-        if lines and len(lines[-1]) + len(value) < MOST_LETTERS:
+        if lines and len(lines[-1]) + len(value) < _MOST_LETTERS:
             lines[-1] += f", {value}"
         else:
             lines.append(value)

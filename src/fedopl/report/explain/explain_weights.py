@@ -12,8 +12,8 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.report.words.numbers import listed
 from fedopl.results.record import Record
 
-STRONG = 0.25  # of the largest effect: what is worth a word
-MOST_WORDS = 4
+_STRONG = 0.25  # of the largest effect: what is worth a word
+_MOST_WORDS = 4  # features that a sentence names
 
 Against = Literal["mean", "other", "nothing"]
 Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation of every feature
@@ -45,7 +45,9 @@ class Explanation:
         return not self.effects.any()
 
 
-def explain(policy: LinearPolicy, standardisation: Standardisation | None = None) -> Explanation:
+def explain_weights(
+    policy: LinearPolicy, standardisation: Standardisation | None = None
+) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
     pairs, effects = policy.contrasts()
     names = tuple(" over ".join(pair) for pair in pairs)
@@ -73,8 +75,8 @@ def explain(policy: LinearPolicy, standardisation: Standardisation | None = None
 
 def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
     """The sentences, then so many of the strongest features for each action."""
-    found = explain(policy, _standardisation(record))
-    words = "\n".join(sentences(found))
+    found = explain_weights(policy, _standardisation(record))
+    words = "\n".join(weight_sentences(found))
     if found.is_constant:
         return words
     rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in strongest(found, top)]
@@ -84,10 +86,10 @@ def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> st
 
 def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
     """The sentences, and all effects."""
-    found = explain(policy, _standardisation(record))
+    found = explain_weights(policy, _standardisation(record))
     effects = zip(found.names, found.effects.tolist(), strict=True)
     return {
-        "sentences": sentences(found),
+        "sentences": weight_sentences(found),
         "step": found.step,
         "effects": {name: dict(zip(found.features, own, strict=True)) for name, own in effects},
     }
@@ -97,7 +99,7 @@ def _standardisation(record: Record | None) -> Standardisation | None:
     return record.statistics.standardisation(record.mixture) if record else None
 
 
-def sentences(explanation: Explanation) -> list[str]:
+def weight_sentences(explanation: Explanation) -> list[str]:
     """One sentence for each action, or for each pair, then what else there is to say."""
     if explanation.is_constant:
         found = ["No feature plays a part: everybody gets the same."]
@@ -150,8 +152,8 @@ def _by_score(explanation: Explanation) -> list[str]:
 def _words(explanation: Explanation, place: int) -> list[str]:
     """What favours an action most, compared with the strongest effect of all."""
     effects = explanation.effects[place]
-    least = STRONG * float(np.abs(explanation.effects).max())
-    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    least = _STRONG * float(np.abs(explanation.effects).max())
+    order = np.argsort(-np.abs(effects), kind="stable")[:_MOST_WORDS]
     return [_word(explanation, f, effects[f] > 0) for f in order if abs(effects[f]) >= least]
 
 

@@ -11,7 +11,7 @@ from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Group:
+class RowGroup:
     """Rounded counts of one group's rows, by action: as the policy decides, and as logged."""
 
     feature: str
@@ -25,9 +25,9 @@ def shares_of(counts: FloatArray) -> FloatArray:  # shaped as counts
     return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
 
 
-def overall(described: Descriptions) -> Group:
+def overall(described: Descriptions) -> RowGroup:
     """Everybody: the intercept's bins hold all rows."""
-    return Group(
+    return RowGroup(
         feature="",
         name="everybody",
         decided=described.decided()[-1].sum(axis=0),
@@ -35,17 +35,17 @@ def overall(described: Descriptions) -> Group:
     )
 
 
-def groups_of(study: Study, described: Descriptions) -> dict[str, list[Group]]:
+def groups_of(study: Study, described: Descriptions) -> dict[str, list[RowGroup]]:
     """Feature or column → its groups, those without rows left out."""
     decided, taken = described.decided(), described.taken()
     columns = _columns(study)
-    found: dict[str, list[Group]] = {}
+    found: dict[str, list[RowGroup]] = {}
     for place, feature in enumerate(study.features):
         if feature in columns:
             continue
         names = bin_names(described.cuts[place])
         found[feature] = [
-            Group(feature=feature, name=name, decided=decided[place, b], taken=taken[place, b])
+            RowGroup(feature=feature, name=name, decided=decided[place, b], taken=taken[place, b])
             for b, name in names.items()
         ]
     for column, levels in _levels(study).items():
@@ -79,7 +79,7 @@ def _columns(study: Study) -> set[str]:
 
 def _level_groups(
     study: Study, described: Descriptions, column: str, levels: tuple[str, ...]
-) -> list[Group]:
+) -> list[RowGroup]:
     """The levels that have a column of ones, then the first level: whoever is left."""
     named = {level: f"{column}={level}" for level in levels[1:]}
     missing = f"{column} is missing"
@@ -93,7 +93,7 @@ def _level_groups(
     ]
     counts = {levels[0]: (rest[0], rest[1]), **ones}
     return [
-        Group(feature=column, name=name, decided=decided, taken=taken)
+        RowGroup(feature=column, name=name, decided=decided, taken=taken)
         for name, (decided, taken) in counts.items()
     ]
 
@@ -104,7 +104,7 @@ def _ones(study: Study, described: Descriptions, feature: str) -> tuple[FloatArr
     return described.decided()[place, ones], described.taken()[place, ones]
 
 
-def difference(groups: list[Group]) -> float:
+def difference(groups: list[RowGroup]) -> float:
     """How far decisions in the groups are from those for all of them: 0 alike, 1 apart."""
     counts = np.array([group.decided for group in groups])
     totals = counts.sum(axis=1)

@@ -17,15 +17,15 @@ from fedopl.report.words.numbers import (
     plural,
     with_error,
 )
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LeafRow
 
-CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a word
-CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all
-EVERYBODY = "everybody"
+_CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a word
+_CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all
+_EVERYBODY = "everybody"
 
-Answer = tuple[Branch, bool]  # a question, and whether the answer is yes
+_Answer = tuple[Branch, bool]  # a question, and whether the answer is yes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[Le
     by_leaf: dict[int, list[LeafRow]] = {}
     for row in record.leaves if record else ():
         by_leaf.setdefault(row.leaf, []).append(row)
-    sign = Outcome.of(record.study).sign if record else 1.0
+    sign = OutcomeWords.of(record.study).sign if record else 1.0
     estimates = [row.estimate for rows in by_leaf.values() for row in rows if row.estimate]
     decimals = common_decimals(estimates)
     return [
@@ -81,7 +81,7 @@ def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[Le
     ]
 
 
-def sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
+def leaf_sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
     """One sentence for each leaf."""
     if isinstance(policy.root, Leaf):
         return [f"No question is asked: everybody gets '{leaves[0].action}'."]
@@ -129,13 +129,13 @@ def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
 
 def _by_chance(compared: list[LeafInWords]) -> str:
     return (
-        f"Where two actions are as good as each other, chance alone does that in one of {CHANCE} "
+        f"Where two actions are as good as each other, chance alone does that in one of {_CHANCE} "
         f"comparisons; here there are {count(sum(len(leaf.compared) for leaf in compared))}."
     )
 
 
 def _where(leaf: LeafInWords) -> str:
-    return "Everybody" if leaf.who == EVERYBODY else f"Where {leaf.who}"
+    return "Everybody" if leaf.who == _EVERYBODY else f"Where {leaf.who}"
 
 
 def _rather(leaf: LeafInWords) -> str:
@@ -167,10 +167,10 @@ def _is_better(other: Estimate, own: Estimate | None) -> bool:
     if own is None or not (_has_rows(own) and _has_rows(other)):
         return False
     error = math.hypot(other.standard_error, own.standard_error)
-    return other.value - own.value > CLEAR * error
+    return other.value - own.value > _CLEAR * error
 
 
-def _paths(node: Node, above: tuple[Answer, ...] = ()) -> list[tuple[tuple[Answer, ...], Leaf]]:
+def _paths(node: Node, above: tuple[_Answer, ...] = ()) -> list[tuple[tuple[_Answer, ...], Leaf]]:
     """Each leaf with the answers that lead to it."""
     if isinstance(node, Leaf):
         return [(above, node)]
@@ -180,9 +180,9 @@ def _paths(node: Node, above: tuple[Answer, ...] = ()) -> list[tuple[tuple[Answe
     ]
 
 
-def _who(policy: TreePolicy, path: tuple[Answer, ...]) -> str:
+def _who(policy: TreePolicy, path: tuple[_Answer, ...]) -> str:
     """The answers in words, column by column; what follows from another answer is left out."""
-    by_column: dict[int, list[Answer]] = {}
+    by_column: dict[int, list[_Answer]] = {}
     for answer in path:
         by_column.setdefault(answer[0].column, []).append(answer)
     words = []
@@ -191,10 +191,10 @@ def _who(policy: TreePolicy, path: tuple[Answer, ...]) -> str:
         kept = _kept_of_levels(answers) if is_level else _kept_of_thresholds(answers)
         asked = [policy.asked(split, yes=yes) for split, yes in kept]
         words.append(f"{asked[0][0]} {' and '.join(relation for _, relation in asked)}")
-    return ", ".join(words) or EVERYBODY
+    return ", ".join(words) or _EVERYBODY
 
 
-def _kept_of_thresholds(answers: list[Answer]) -> list[Answer]:
+def _kept_of_thresholds(answers: list[_Answer]) -> list[_Answer]:
     """The largest number that is exceeded, and the smallest that is not."""
     noes = [answer for answer in answers if not answer[1]]
     yeses = [answer for answer in answers if answer[1]]
@@ -202,6 +202,6 @@ def _kept_of_thresholds(answers: list[Answer]) -> list[Answer]:
     return above + sorted(yeses, key=lambda answer: answer[0].cut)[:1]
 
 
-def _kept_of_levels(answers: list[Answer]) -> list[Answer]:
+def _kept_of_levels(answers: list[_Answer]) -> list[_Answer]:
     """The level, if it is known; otherwise all that it is not."""
     return [answer for answer in answers if answer[1]][:1] or answers

@@ -14,7 +14,7 @@ MOST_RARE = 0.01  # of the rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Support:
+class ActionSupport:
     """One action at one client."""
 
     client: str
@@ -38,12 +38,12 @@ class Support:
         return "thin" if self.effective_rows else "none told"
 
 
-def supports(record: Record) -> list[Support]:
+def supports(record: Record) -> list[ActionSupport]:
     """Every action at every client that answered, in order."""
     if record.described is None:
         return []
     return [
-        Support(
+        ActionSupport(
             client=client,
             action=action,
             taken=float(counts.taken[-1, :, place].sum()),

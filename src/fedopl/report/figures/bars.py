@@ -24,35 +24,36 @@ from fedopl.report.figures.drawing import (
     short,
 )
 
-ROW, HEAD, FOOT, GAP, EDGE = 0.24, 0.46, 0.32, 0.2, 0.12
-MOST_COLUMNS = 3
-LEAST_LABELLED = 0.09  # a narrower segment has no room for its number
+# In inches: the height of a bar, the room for titles and the axis, between panels and at the edge.
+_ROW, _HEAD, _FOOT, _GAP, _EDGE = 0.24, 0.46, 0.32, 0.2, 0.12
+_MOST_COLUMNS = 3
+_LEAST_LABELLED = 0.09  # a narrower segment has no room for its number
 
 
 def weights_chart(
     name: str, features: list[str], panels: list[tuple[str, FloatArray]], axis: str
 ) -> str:
     """One panel for each score, a bar for each feature; at most three panels side by side."""
-    columns = min(MOST_COLUMNS, len(panels))
+    columns = min(_MOST_COLUMNS, len(panels))
     n_rows = -(-len(panels) // columns)
     features = [short(text) for text in features]
-    left, body = label_room(features), ROW * len(features) + 0.06
-    width = (WIDTH - left - EDGE - GAP * (columns - 1)) / columns
-    block = HEAD + body + FOOT
+    left, body = label_room(features), _ROW * len(features) + 0.06
+    width = (WIDTH - left - _EDGE - _GAP * (columns - 1)) / columns
+    block = _HEAD + body + _FOOT
     height = block * n_rows + 0.22
     largest = max(float(np.abs(weights).max(initial=0.0)) for _, weights in panels) or 1.0
 
     def draw(figure: Figure) -> None:
         for position, (title, weights) in enumerate(panels):
             row, column = divmod(position, columns)
-            bottom = height - (row + 1) * block + FOOT
-            axes = axes_at(figure, left + column * (width + GAP), bottom, width, body)
+            bottom = height - (row + 1) * block + _FOOT
+            axes = axes_at(figure, left + column * (width + _GAP), bottom, width, body)
             axes.set_title(in_lines(title, int(width / 0.085)), pad=6, weight="bold")
             _weights(axes, weights, largest)
             axes.set_yticks(range(len(features)), features)
             if column:
                 axes.set_yticklabels([])
-        figure.text(1 - EDGE / WIDTH, 0.06 / height, axis, ha="right", color=QUIET)
+        figure.text(1 - _EDGE / WIDTH, 0.06 / height, axis, ha="right", color=QUIET)
 
     return drawn(name, height, draw)
 
@@ -122,7 +123,7 @@ def _stack(axes: Axes, bar: Bar, place: float) -> None:
     for share, colour in zip(bar.shares, ACTIONS, strict=False):
         if share > 0:
             axes.barh(place, share, left=start, height=0.21, color=colour, edgecolor=PAGE, lw=0.8)
-        if share >= LEAST_LABELLED:
+        if share >= _LEAST_LABELLED:
             text = f"{100 * share:.0f} %"
             axes.text(start + share / 2, place, text, ha="center", va="center", size=8.5)
         start += share

@@ -18,16 +18,16 @@ from fedopl.report.words.printable_text import printable
 
 # Narrow, so that letters can still be read where a phone shrinks the figure to its width.
 WIDTH = 5.2
-LETTER = 0.073  # inches, the width of an ordinary letter
-LONGEST_LABEL = 28
-FONT_SIZE = 9.5
+_LETTER = 0.073  # inches, the width of an ordinary letter
+LONGEST_LABEL = 28  # letters
+_FONT_SIZE = 9.5
 
 # Stand-ins: matplotlib wants colours, the page decides what they are, in the light and the dark.
 INK, QUIET, LINE, PAGE = "#010101", "#020202", "#030303", "#040404"
 BETTER, WORSE, UNCLEAR, ACCENT = "#050505", "#060606", "#070707", "#080808"
-SOURCES = ("#090909", "#0a0a0a", "#0b0b0b")  # of shift
+SOURCE_COLOURS = ("#090909", "#0a0a0a", "#0b0b0b")  # of shift
 ACTIONS = tuple(f"#1010{position:02x}" for position in range(1, 8))  # the last is for the rest
-VARIABLES = {
+_VARIABLES = {
     "#000000": "currentColor",
     INK: "currentColor",
     QUIET: "var(--quiet)",
@@ -38,30 +38,32 @@ VARIABLES = {
     UNCLEAR: "var(--unclear)",
     ACCENT: "var(--accent)",
 }
-VARIABLES |= {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
-VARIABLES |= {colour: f"var(--source-{place})" for place, colour in enumerate(SOURCES, start=1)}
+_VARIABLES |= {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
+_VARIABLES |= {
+    colour: f"var(--source-{place})" for place, colour in enumerate(SOURCE_COLOURS, start=1)
+}
 
-SETTINGS: dict[Any, Any] = {
+_SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "fedopl",
     "text.parse_math": False,
     "axes.unicode_minus": True,
-    "font.size": FONT_SIZE,
+    "font.size": _FONT_SIZE,
     "text.color": INK,
     "axes.labelcolor": QUIET,
     "axes.edgecolor": LINE,
-    "axes.titlesize": FONT_SIZE,
-    "axes.labelsize": FONT_SIZE,
+    "axes.titlesize": _FONT_SIZE,
+    "axes.labelsize": _FONT_SIZE,
     "xtick.color": LINE,
     "xtick.labelcolor": QUIET,
-    "xtick.labelsize": FONT_SIZE - 0.5,
+    "xtick.labelsize": _FONT_SIZE - 0.5,
     "ytick.color": LINE,
     "ytick.labelcolor": INK,
-    "ytick.labelsize": FONT_SIZE,
+    "ytick.labelsize": _FONT_SIZE,
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _FONT = re.compile(r"\s*font-family:[^;]*;?")
@@ -72,14 +74,14 @@ def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float
     """The SVG of what `draw` puts on a figure of this height in inches."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(SETTINGS)
+        mpl.rcParams.update(_SETTINGS)
         figure = Figure(figsize=(width, height))
         draw(figure)
         content = io.BytesIO()
         with warnings.catch_warnings():
             # Letters that matplotlib's own font lacks are drawn by the reader's browser.
             warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-            figure.savefig(content, format="svg", transparent=True, metadata=NO_METADATA)
+            figure.savefig(content, format="svg", transparent=True, metadata=_NO_METADATA)
     return _inline(content.getvalue(), name)
 
 
@@ -101,7 +103,7 @@ def axes_at(figure: Figure, left: float, bottom: float, width: float, height: fl
 
 def label_room(labels: list[str]) -> float:
     """How many inches these labels need."""
-    return 0.15 + LETTER * max(map(_width, labels), default=0)
+    return 0.15 + _LETTER * max(map(_width, labels), default=0)
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:
@@ -162,4 +164,4 @@ def _references(root: ElementTree.Element) -> set[str]:
 def _rewritten(value: str, name: str) -> str:
     if value.startswith(("#", "url(#")):
         return _REFERENCE.sub(rf"#{name}-\1", value)
-    return _FONT.sub("", _COLOUR.sub(lambda found: VARIABLES[found.group()], value))
+    return _FONT.sub("", _COLOUR.sub(lambda found: _VARIABLES[found.group()], value))

@@ -27,13 +27,14 @@ from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 from fedopl.report.words.policy_labels import verdict
 
-ROW, HEAD, FOOT, GAP, EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
-MOST_BESIDE = 18  # letters of a label beside several panels
-FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
+# In inches: the height of a row, the room for titles and the axis, between panels and at the edge.
+_ROW, _HEAD, _FOOT, _GAP, _EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
+_MOST_BESIDE = 18  # letters of a label beside several panels
+_FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
 # Shapes differ as well, for readers who do not see colours apart.
-MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}
-KEYS = (
+_MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}
+GAIN_KEYS = (
     Key(colour="better", text="better: the whole interval is to the right", mark="●"),
     Key(colour="worse", text="worse: the whole interval is to the left", mark="■"),
     Key(colour="unclear", text="no clear difference", mark="○"),
@@ -60,22 +61,22 @@ def gains_forest(name: str, labels: list[str], panels: list[Panel], axis: str) -
 
 def _mark_of(span: Span) -> tuple[str, str]:
     found = verdict(span)
-    return MARKS["unclear" if found == "same" else found]
+    return _MARKS["unclear" if found == "same" else found]
 
 
 def _forest(
     name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
 ) -> str:
     """With a line at zero, marks say on which side of it an interval lies."""
-    labels = [short(text, LONGEST_LABEL if len(panels) == 1 else MOST_BESIDE) for text in labels]
-    left, head = label_room(labels), HEAD if any(p.title for p in panels) else 0.06
-    body = ROW * len(labels) + 0.08
-    width = (WIDTH - left - EDGE - GAP * (len(panels) - 1)) / len(panels)
+    labels = [short(text, LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE) for text in labels]
+    left, head = label_room(labels), _HEAD if any(p.title for p in panels) else 0.06
+    body = _ROW * len(labels) + 0.08
+    width = (WIDTH - left - _EDGE - _GAP * (len(panels) - 1)) / len(panels)
     low, high = _limits(panels, zero=zero)
 
     def draw(figure: Figure) -> None:
         for position, panel in enumerate(panels):
-            axes = axes_at(figure, left + position * (width + GAP), FOOT, width, body)
+            axes = axes_at(figure, left + position * (width + _GAP), _FOOT, width, body)
             _style(axes, len(labels), (low, high), ticks=5 if len(panels) == 1 else 2)
             axes.set_title(in_lines(panel.title, int(width / 0.08)), color=QUIET, pad=7)
             axes.set_yticks(range(len(labels)), labels)
@@ -86,9 +87,9 @@ def _forest(
             for row, span in enumerate(panel.spans):
                 if span:
                     _point(axes, row, span, _mark_of(span) if zero else (INK, "o"))
-        figure.text(1 - EDGE / WIDTH, 0.09 / (head + body + FOOT), axis, ha="right", color=QUIET)
+        figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
-    return drawn(name, head + body + FOOT, draw)
+    return drawn(name, head + body + _FOOT, draw)
 
 
 def _style(axes: Axes, n_rows: int, limits: tuple[float, float], ticks: int) -> None:
@@ -129,6 +130,6 @@ def _reach(known: list[Span]) -> tuple[float, float]:
     """The ends, but no further than a few ordinary reaches: one tiny client must not squash all."""
     if not known:
         return np.inf, -np.inf
-    furthest = FURTHEST * float(np.median([(span.high - span.low) / 2 for span in known]))
+    furthest = _FURTHEST * float(np.median([(span.high - span.low) / 2 for span in known]))
     low = max(min(s.low for s in known), min(s.value for s in known) - furthest)
     return low, min(max(s.high for s in known), max(s.value for s in known) + furthest)

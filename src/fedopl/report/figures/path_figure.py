@@ -19,11 +19,12 @@ from fedopl.report.figures.drawing import (
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
-HEIGHT, FOOT, HEAD, LEFT, BETWEEN, RIGHT = 2.55, 0.5, 0.32, 0.55, 0.62, 0.15
-APART = 0.012  # of the axis: so that intervals at the same α do not cover each other
-VALUES = "value on held-out rows"
-AXIS = "α: share of the others' weight moved"
-SHIFT = Key(colour="action-2", text="shift", mark="■")
+# In inches: the figure's height, and the room around and between the two panels.
+_HEIGHT, _FOOT, _HEAD, _LEFT, _BETWEEN, _RIGHT = 2.55, 0.5, 0.32, 0.55, 0.62, 0.15
+_APART = 0.012  # of the axis: so that intervals at the same α do not cover each other
+_VALUES = "value on held-out rows"
+_AXIS = "α: share of the others' weight moved"
+_SHIFT = Key(colour="action-2", text="shift", mark="■")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +43,21 @@ def keys(target: str, *, shift: bool) -> tuple[Key, ...]:
     return (
         Key(colour="accent", text=f"value at {target}", mark="●"),
         Key(colour="quiet", text="value in all together (n̄)", mark="□"),
-        *((SHIFT,) if shift else ()),
+        *((_SHIFT,) if shift else ()),
         Key(colour="action-1", text="regret bound for the mixture", mark="■"),
     )
 
 
 def path_chart(name: str, points: list[Along], constant: float) -> str:
     """Two panels over the same α."""
-    width = (WIDTH - LEFT - BETWEEN - RIGHT) / 2
+    width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
 
     def draw(figure: Figure) -> None:
-        values = axes_at(figure, LEFT, FOOT, width, HEIGHT - FOOT - HEAD)
-        bounds = axes_at(figure, LEFT + width + BETWEEN, FOOT, width, HEIGHT - FOOT - HEAD)
+        values = axes_at(figure, _LEFT, _FOOT, width, _HEIGHT - _FOOT - _HEAD)
+        bounds = axes_at(figure, _LEFT + width + _BETWEEN, _FOOT, width, _HEIGHT - _FOOT - _HEAD)
         _values(values, points)
         _bounds(bounds, points)
-        for axes, title in ((values, VALUES), (bounds, f"bound at constant {constant:g}")):
+        for axes, title in ((values, _VALUES), (bounds, f"bound at constant {constant:g}")):
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -65,14 +66,14 @@ def path_chart(name: str, points: list[Along], constant: float) -> str:
             axes.tick_params(axis="y", labelcolor=QUIET)
             axes.grid(axis="y", color=LINE, linewidth=0.6)
             axes.set_axisbelow(True)
-        figure.text(1 - RIGHT / WIDTH, 0.09 / HEIGHT, AXIS, ha="right", color=QUIET)
+        figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
-    return drawn(name, HEIGHT, draw)
+    return drawn(name, _HEIGHT, draw)
 
 
 def _values(axes: Axes, points: list[Along]) -> None:
-    _series(axes, points, [point.in_base for point in points], APART, (QUIET, "s", "--"))
-    _series(axes, points, [point.at_target for point in points], -APART, (ACCENT, "o", "-"))
+    _series(axes, points, [point.in_base for point in points], _APART, (QUIET, "s", "--"))
+    _series(axes, points, [point.at_target for point in points], -_APART, (ACCENT, "o", "-"))
 
 
 def _series(

@@ -11,7 +11,7 @@ from fedopl.report.figures.drawing import (
     INK,
     LINE,
     QUIET,
-    SOURCES,
+    SOURCE_COLOURS,
     WIDTH,
     axes_at,
     drawn,
@@ -21,13 +21,14 @@ from fedopl.report.figures.drawing import (
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
-ROW, BETWEEN, FOOT, HEAD = 0.17, 0.16, 0.5, 0.26
-MOST_LETTERS = 20
-LEAST = 0.1  # differences below this do not fill the figure
-AXIS = "E[√KL] from the mixture; 0 is no difference"
+# In inches: the height of a dot's row, the room between clients, for the axis and for the title.
+_ROW, _BETWEEN, _FOOT, _HEAD = 0.17, 0.16, 0.5, 0.26
+_MOST_LETTERS = 20
+_LEAST = 0.1  # differences below this do not fill the figure
+_AXIS = "E[√KL] from the mixture; 0 is no difference"
 # Shapes differ as well, for readers who do not see colours apart.
-MARKS = tuple(zip(SOURCES, "osD", strict=True))
-KEYS = (
+_MARKS = tuple(zip(SOURCE_COLOURS, "osD", strict=True))
+SOURCE_KEYS = (
     Key(colour="source-1", text="covariates: whom a client sees", mark="●"),
     Key(colour="source-2", text="propensities: how it decided", mark="■"),
     Key(colour="source-3", text="outcomes: what comes of it", mark="◆"),
@@ -45,16 +46,16 @@ class Dots:
 
 def shift_dots(name: str, items: list[Dots], places: list[int]) -> str:
     """Every client's sources below each other; `places` says which marks they have."""
-    labels = [short(item.label, MOST_LETTERS) for item in items]
+    labels = [short(item.label, _MOST_LETTERS) for item in items]
     notes = [item.note for item in items]
     left, right = label_room(labels), label_room(notes) if any(notes) else 0.15
-    head = HEAD if any(notes) else 0.06
-    width, group = WIDTH - left - right, ROW * len(places) + BETWEEN
+    head = _HEAD if any(notes) else 0.06
+    width, group = WIDTH - left - right, _ROW * len(places) + _BETWEEN
     body = group * len(items)
-    furthest = max([span.high for item in items for span in item.spans if span] + [LEAST])
+    furthest = max([span.high for item in items for span in item.spans if span] + [_LEAST])
 
     def draw(figure: Figure) -> None:
-        axes = axes_at(figure, left, FOOT, width, body)
+        axes = axes_at(figure, left, _FOOT, width, body)
         _style(axes, body, furthest)
         beside = axes.get_yaxis_transform()  # across in widths of the axes, down in inches
         for place, item in enumerate(items):
@@ -65,12 +66,12 @@ def shift_dots(name: str, items: list[Dots], places: list[int]) -> str:
             axes.text(-0.08 / width, top + group / 2, labels[place], ha="right", **at)
             axes.text(1 + 0.08 / width, top + group / 2, item.note, **at)
             for row, (span, mark) in enumerate(zip(item.spans, places, strict=True)):
-                _dot(axes, top + BETWEEN / 2 + ROW * (row + 0.5), span, MARKS[mark])
+                _dot(axes, top + _BETWEEN / 2 + _ROW * (row + 0.5), span, _MARKS[mark])
         if any(notes):
             axes.text(1 + 0.08 / width, -0.08, "largest", color=QUIET, transform=beside)
-        figure.text(1 - 0.12 / WIDTH, 0.09 / (head + body + FOOT), AXIS, ha="right", color=QUIET)
+        figure.text(1 - 0.12 / WIDTH, 0.09 / (head + body + _FOOT), _AXIS, ha="right", color=QUIET)
 
-    return drawn(name, head + body + FOOT, draw)
+    return drawn(name, head + body + _FOOT, draw)
 
 
 def _style(axes: Axes, body: float, furthest: float) -> None:

@@ -21,11 +21,13 @@ from fedopl.report.figures.drawing import (
     short,
 )
 
-GAP, EDGE = 0.38, 0.04  # between levels, and around everything
-LINE_HEIGHT, MARGIN, APART = 0.165, 0.09, 0.12
-MOST_LETTERS, MOST_LETTERS_DEEP = 24, 18  # of a line; fewer where there are many levels
-DEEP = 3
-MOST_ROOMY = 16  # leaves with a second line
+# In inches: between levels and around everything; a line of text, the margin around it, and between
+# leaves.
+_GAP, _EDGE = 0.38, 0.04
+_LINE_HEIGHT, _MARGIN, _APART = 0.165, 0.09, 0.12
+_MOST_LETTERS, _MOST_LETTERS_DEEP = 24, 18  # of a line; fewer where there are many levels
+_DEEP = 3  # levels, above which boxes get narrower
+_MOST_ROOMY = 16  # leaves with a second line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +60,9 @@ def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> tuple[st
     root = _box(policy.root, policy, enumerate(endings), 0)
     boxes = list(root.all())
     starts, widths = _columns(boxes)
-    slot = APART + max(_height(box) for box in boxes if not box.below)
-    width = max(WIDTH, starts[-1] + widths[-1] + EDGE)
-    height = slot * len(endings) + 2 * EDGE
+    slot = _APART + max(_height(box) for box in boxes if not box.below)
+    width = max(WIDTH, starts[-1] + widths[-1] + _EDGE)
+    height = slot * len(endings) + 2 * _EDGE
 
     def draw(figure: Figure) -> None:
         axes = axes_at(figure, 0, 0, width, height)
@@ -68,21 +70,21 @@ def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> tuple[st
         axes.set_xlim(0, width)
         axes.set_ylim(height, 0)
         for box in boxes:
-            middle = EDGE + slot * (box.down + 0.5)
+            middle = _EDGE + slot * (box.down + 0.5)
             _draw_box(axes, box, starts[box.level], middle, widths[box.level])
             for answer, child in zip(("yes", "no"), box.below, strict=False):
                 start = starts[box.level] + widths[box.level], middle
-                end = starts[child.level], EDGE + slot * (child.down + 0.5)
+                end = starts[child.level], _EDGE + slot * (child.down + 0.5)
                 _draw_branch(axes, start, end, answer)
 
     return drawn(name, height, draw, width), width
 
 
 def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], level: int) -> _Box:
-    most = MOST_LETTERS if policy.depth <= DEEP else MOST_LETTERS_DEEP
+    most = _MOST_LETTERS if policy.depth <= _DEEP else _MOST_LETTERS_DEEP
     if isinstance(node, Leaf):
         down, ending = next(endings)
-        joint = "\n" if len(policy.leaves()) <= MOST_ROOMY else "  "
+        joint = "\n" if len(policy.leaves()) <= _MOST_ROOMY else "  "
         text = f"{short(ending.action, most)}{joint}{ending.note}".rstrip()
         return _Box(level=level, down=down, text=text, colour=ACTIONS[ending.colour])
     yes, no = (_box(child, policy, endings, level + 1) for child in (node.yes, node.no))
@@ -109,12 +111,12 @@ def _columns(boxes: list[_Box]) -> tuple[list[float], list[float]]:
         label_room([line for box in boxes if box.level == level for line in box.text.split("\n")])
         for level in range(levels)
     ]
-    starts = [EDGE + sum(widths[:level]) + GAP * level for level in range(levels)]
+    starts = [_EDGE + sum(widths[:level]) + _GAP * level for level in range(levels)]
     return starts, widths
 
 
 def _height(box: _Box) -> float:
-    return LINE_HEIGHT * len(box.text.split("\n")) + MARGIN
+    return _LINE_HEIGHT * len(box.text.split("\n")) + _MARGIN
 
 
 def _draw_box(axes: Axes, box: _Box, left: float, middle: float, width: float) -> None:

@@ -6,25 +6,26 @@ from fedopl.analysis.modelled_gains import global_bound
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 
-MOST_SHOWN, MOST_WORDED = 30, 12
+# Clients before the table is folded; with more than the second, only clear advice is put in words.
+_MOST_SHOWN, MOST_WORDED = 30, 12
 IN_WORDS: dict[Source, str] = {
     "covariates": "whom it sees",
     "propensities": "how it decided so far",
     "outcomes": "what comes of its decisions",
 }
-MEASURED = (
+_MEASURED = (
     "This was measured: each client's held-out rows say what the shared policy is worth there, and "
     "what the policy of its own rows alone is worth, decision by decision."
 )
-MODELLED = (
+_MODELLED = (
     "The regret bounds are a second opinion. They hold what few rows of its own leave open "
     "(alone) against what all rows leave open (together), and against how far the client lies "
     "from the others (shift). What remains is the value of information, 𝒱 = alone − together − "
     "shift: by the bounds joining pays where it is above 0."
 )
-HOW_TO_KNOW_MORE = (
+_HOW_TO_KNOW_MORE = (
     "More can be known: how far each client's values lie from everybody's and why, what more "
     "weight for it would bring, and who would learn with whom. Clients are asked about it if the "
     "study says diagnose = true under [joining], or with learn(diagnose=True)."
@@ -40,13 +41,13 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
     points = tuple(_in_words(facts, one) for one in worded)
     return (
-        Text(text=f"{in_short(advice)} {MEASURED}"),
+        Text(text=f"{advice_in_short(advice)} {_MEASURED}"),
         *((Points(items=points),) if points else ()),
         *((Text(text=_no_values(silent)),) if silent else ()),
-        *((Text(text=MODELLED),) if facts.modelled else ()),
+        *((Text(text=_MODELLED),) if facts.modelled else ()),
         folded(_table(facts, advice)),
         Text(text=_about_bounds(facts), quiet=True),
-        *((Text(text=HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
+        *((Text(text=_HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
     )
 
 
@@ -54,7 +55,7 @@ def _no_values(names: list[str]) -> str:
     return f"{listed(names)} told no values of held-out rows, so there is no advice."
 
 
-def in_short(advice: list[Advice]) -> str:
+def advice_in_short(advice: list[Advice]) -> str:
     """For whom joining pays, whom it costs, and for whom that is undecided."""
     of = {
         decision: [one.client for one in advice if one.decision == decision]
@@ -91,7 +92,7 @@ def _by_source(shift: ClientShift) -> str:
 
 
 def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
-    unit = Outcome.of(facts.record.study).name
+    unit = OutcomeWords.of(facts.record.study).name
     headers = ["Client", "Advice", "Measured gain", "95 % interval"]
     caption = f"Gain by joining in {unit} per decision (positive is better)"
     if facts.modelled:
@@ -124,7 +125,7 @@ def _about_bounds(facts: JoiningFacts) -> str:
     proven = global_bound(facts.record).total
     measured = max(abs(one.gain.value) for one in facts.advice.values())
     useless = "bounds that large decide nothing, and " if proven > measured else ""
-    unit = Outcome.of(facts.record.study).name
+    unit = OutcomeWords.of(facts.record.study).name
     large = (
         "With the constants of the proofs, the bound on the shared policy's regret is "
         f"{decimal(proven)} {unit} per decision, while the largest difference measured above is "
@@ -152,5 +153,5 @@ def _which_shift(facts: JoiningFacts) -> str:
 def folded(table: Table) -> Part:
     """The table, shown when asked for if it is long."""
     return folded_if_long(
-        table, MOST_SHOWN, f"{table.caption}: {plural(len(table.rows), 'client')}"
+        table, _MOST_SHOWN, f"{table.caption}: {plural(len(table.rows), 'client')}"
     )

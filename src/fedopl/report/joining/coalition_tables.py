@@ -5,17 +5,18 @@ from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, common_decimals, decimal, listed, plural, with_error
-from fedopl.report.words.policy_labels import Outcome, verdict
+from fedopl.report.words.policy_labels import OutcomeWords, verdict
 from fedopl.results.coalitions import Coalition, Coalitions
 
-MOST_COMPARED, MOST_SHOWN, MOST_LISTED, MOST_NAMED = 26, 12, 6, 3
-WORTH = {
+# Coalitions in the table, in it before it is folded, and named in a sentence; members left out.
+_MOST_COMPARED, _MOST_SHOWN, _MOST_LISTED, _MOST_NAMED = 26, 12, 6, 3
+_WORTH = {
     "better": "all together need its rows",
     "worse": "all together would do better without",
     "unclear": "no clear difference",
     "same": "no difference",
 }
-LEARNED = {
+_HOW_LEARNED = {
     "linear": "by csoaa-exact, whatever the oracle",
     "tree": "by the same search for a tree",
     "finite": "as the best of the candidates",
@@ -30,7 +31,7 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     about = _about(facts, coalitions)
     return (
         Heading(text="Who would learn with whom"),
-        Text(text=in_short(coalitions)),
+        Text(text=coalitions_in_short(coalitions)),
         *_pairs(facts, coalitions),
         _table(facts, coalitions, about),
         *_worth(facts, coalitions),
@@ -38,7 +39,7 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     )
 
 
-def in_short(coalitions: Coalitions) -> str:
+def coalitions_in_short(coalitions: Coalitions) -> str:
     """Which coalitions nobody prefers to leave, by the held-out rows."""
     stable = list(coalitions.stable)
     maybe = [one for one in coalitions.compared if one.may_be_stable and not one.is_stable]
@@ -62,10 +63,10 @@ def in_short(coalitions: Coalitions) -> str:
 
 def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
     names = [name_of(coalitions, one) for one in some]
-    if len(names) <= MOST_LISTED:
-        return listed(names, MOST_LISTED)
+    if len(names) <= _MOST_LISTED:
+        return listed(names, _MOST_LISTED)
     n_all = len(coalitions.compared)
-    return f"{len(names):,} of {n_all:,} coalitions, such as {listed(names[:MOST_NAMED])}"
+    return f"{len(names):,} of {n_all:,} coalitions, such as {listed(names[:_MOST_NAMED])}"
 
 
 def name_of(coalitions: Coalitions, coalition: Coalition) -> str:
@@ -73,7 +74,7 @@ def name_of(coalitions: Coalitions, coalition: Coalition) -> str:
     missing = [name for name in coalitions.clients if name not in coalition.members]
     if not missing:
         return "everybody together" if len(coalitions.clients) > 2 else _joined(coalition)
-    if len(missing) < min(MOST_NAMED, len(coalition.members)) and len(coalition.members) > 2:
+    if len(missing) < min(_MOST_NAMED, len(coalition.members)) and len(coalition.members) > 2:
         return f"all but {listed(missing)}"
     return _joined(coalition)
 
@@ -109,7 +110,7 @@ def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
         for one in coalitions.compared
         if facts.is_about_all or set(one.members) & set(facts.clients)
     ]
-    if len(compared) <= MOST_COMPARED:
+    if len(compared) <= _MOST_COMPARED:
         return compared
     everybody = len(coalitions.clients)
     ranked = sorted(
@@ -121,11 +122,11 @@ def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
             -len(one.members),
         ),
     )
-    return ranked[:MOST_COMPARED]
+    return ranked[:_MOST_COMPARED]
 
 
 def _table(facts: JoiningFacts, coalitions: Coalitions, about: list[Coalition]) -> Part:
-    unit = Outcome.of(facts.record.study).name
+    unit = OutcomeWords.of(facts.record.study).name
     n_all = len(coalitions.compared)
     some = "" if len(about) == n_all else f"; {len(about)} of {n_all:,} coalitions"
     decimals = common_decimals([gain for one in about for gain in one.gains.values()])
@@ -137,7 +138,7 @@ def _table(facts: JoiningFacts, coalitions: Coalitions, about: list[Coalition]) 
         text_columns=(1,),
     )
     summary = f"{plural(len(about), 'coalition')}, member by member"
-    return folded_if_long(table, MOST_SHOWN, summary)
+    return folded_if_long(table, _MOST_SHOWN, summary)
 
 
 def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
@@ -160,13 +161,14 @@ def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     if not worth:
         return ()
     spans = {name: Span.of(estimate) for name, estimate in worth.items()}
-    unit = Outcome.of(facts.record.study).name
+    unit = OutcomeWords.of(facts.record.study).name
     table = Table(
         caption=f"Worth of each client's data: what all together lose without it, in {unit} per "
         "decision",
         headers=("Without", "Loss", "95 % interval", "In words"),
         rows=tuple(
-            (name, span.number, span.interval, WORTH[verdict(span)]) for name, span in spans.items()
+            (name, span.number, span.interval, _WORTH[verdict(span)])
+            for name, span in spans.items()
         ),
         text_columns=(3,),
     )
@@ -182,5 +184,5 @@ def _how(facts: JoiningFacts) -> str:
     )
     return (
         "A coalition's policy is learned from its members' sums alone, every row counting the "
-        f"same (n̄ among the members), {LEARNED[study.policy.kind]}.{shared}"
+        f"same (n̄ among the members), {_HOW_LEARNED[study.policy.kind]}.{shared}"
     )

@@ -5,7 +5,7 @@ from fedopl.report.joining.advising import folded
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Part, Table, Text
 from fedopl.report.words.numbers import Span, decimal
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.diagnosis import Classifier, Diagnosis
 
 NOT_REPORTED = "not told"
@@ -20,9 +20,9 @@ def distances(facts: JoiningFacts) -> tuple[Part, ...]:
     clients = [name for name in facts.clients if any(name in cells for cells in shown.values())]
     if not clients:
         return ()
+    unit = OutcomeWords.of(facts.record.study).name
     table = Table(
-        caption=f"How far apart: discrepancies in {Outcome.of(facts.record.study).name} per "
-        "decision with 95 % intervals",
+        caption=f"How far apart: discrepancies in {unit} per decision with 95 % intervals",
         headers=("Client", *shown),
         rows=tuple(
             (name, *(cells.get(name, NOT_REPORTED) for cells in shown.values())) for name in clients

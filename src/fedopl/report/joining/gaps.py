@@ -5,7 +5,7 @@ import re
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points
 
-PARTS = {
+_PARTS = {
     "everything": "Where clients differ",
     "discrepancies": "How far clients' values lie from the mixture's",
     "from_rows": "How far clients' values lie from those of all rows together",
@@ -16,7 +16,7 @@ PARTS = {
     "moments": "How large scores are at most",
 }
 # What an error says → what it says to those who do not know the code.
-REASONS = (
+_REASONS = (
     (r"values: none told by (.+), who count here", r"\1 did not tell what some policies are worth"),
     (r"coalitions: no values of (.+); .*", r"\1 did not tell what some policies are worth"),
     (r"coalitions: of 2 to (\d+) clients, came (\d+)", r"they are compared for up to \1 clients"),
@@ -39,13 +39,15 @@ def gap_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     reasons = dict(diagnosis.unknown) if diagnosis else {}
     if not reasons:
         return ()
-    items = tuple(f"{PARTS.get(part, part)}: {in_words(why)}" for part, why in reasons.items())
+    items = tuple(
+        f"{_PARTS.get(part, part)}: {reason_in_words(why)}" for part, why in reasons.items()
+    )
     return (Heading(text="What is not known"), Points(items=items))
 
 
-def in_words(why: str) -> str:
+def reason_in_words(why: str) -> str:
     """The reason as a sentence without names of the code."""
-    for pattern, words in REASONS:
+    for pattern, words in _REASONS:
         if re.fullmatch(pattern, why):
             return f"not known, as {re.sub(pattern, words, why)}."
     return f"not known. {why.rstrip('.')}."

@@ -6,7 +6,7 @@ from fedopl.base.tables import text_table
 from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text
 from fedopl.report.words.printable_text import printable
 
-WIDTH = 100
+_WIDTH = 100  # letters on a line
 
 
 def as_text(parts: tuple[Part, ...]) -> str:
@@ -36,5 +36,5 @@ def _table(table: Table) -> str:
 
 def _wrapped(text: str, mark: str = "") -> str:
     return textwrap.fill(
-        printable(text), WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark)
+        printable(text), _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark)
     )

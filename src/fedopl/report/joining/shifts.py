@@ -2,21 +2,21 @@
 
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
 from fedopl.analysis.context_shifts import why_unknown
-from fedopl.report.figures.shift_figure import KEYS, Dots, shift_dots
+from fedopl.report.figures.shift_figure import SOURCE_KEYS, Dots, shift_dots
 from fedopl.report.joining.advising import IN_WORDS, folded
 from fedopl.report.joining.context import MOST_APART, JoiningFacts
 from fedopl.report.joining.distance_tables import NOT_REPORTED, distances
 from fedopl.report.parts import Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, decimal, plural
 
-MOST_DRAWN = 12
-CHANCE = "no more than chance"
-WHAT = (
+_MOST_DRAWN = 12  # clients in the figure
+_CHANCE = "no more than chance"
+_WHAT = (
     "Clients may differ in whom they see (covariates), in how they decided so far (propensities) "
     "and in what comes of decisions (outcomes). Each is measured against all others in the "
     "mixture, as the mean square root of a divergence, E[√KL] of Theorem 3; 0 is no difference."
 )
-GAUSSIAN = "Contexts are taken for Gaussians with the means and covariances they have."
+_GAUSSIAN = "Contexts are taken for Gaussians with the means and covariances they have."
 
 
 def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
@@ -29,7 +29,7 @@ def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     parts: tuple[Part, ...] = ()
     if known:
         sources = _asked_about(facts, known)
-        text = Text(text=f"{WHAT} {_why_not(facts)}")
+        text = Text(text=f"{_WHAT} {_why_not(facts)}")
         parts = (text, _drawn(known, sources), _table(known, sources))
     return (*_head(), *parts, *apart)
 
@@ -47,7 +47,7 @@ def _why_not(facts: JoiningFacts) -> str:
             f"would have to be compared, which is done for up to {MOST_APART}."
         )
     unknown = why_unknown(facts.record.statistics)
-    said = GAUSSIAN if unknown is None else f"How contexts differ is not known. {unknown}"
+    said = _GAUSSIAN if unknown is None else f"How contexts differ is not known. {unknown}"
     if facts.record.diagnosis is None:
         return f"{said} The other two were not asked about."
     return said
@@ -63,11 +63,11 @@ def _asked_about(facts: JoiningFacts, shifts: list[ClientShift]) -> list[Source]
 def _largest(shift: ClientShift) -> str:
     if len(shift.parts) < len(SOURCES):
         return "not all told"
-    return shift.largest or CHANCE
+    return shift.largest or _CHANCE
 
 
 def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
-    drawn = _furthest(shifts)[:MOST_DRAWN]
+    drawn = _furthest(shifts)[:_MOST_DRAWN]
     items = [
         Dots(
             label=one.client,
@@ -83,20 +83,20 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
     )
     if len(sources) == len(SOURCES):
         caption += " On the right: the largest source, if it is more than chance would show."
-    if len(shifts) > MOST_DRAWN:
-        caption += f" Drawn are the {MOST_DRAWN} of {len(shifts)} that differ most."
+    if len(shifts) > _MOST_DRAWN:
+        caption += f" Drawn are the {_MOST_DRAWN} of {len(shifts)} that differ most."
     return Picture(
         name="shifts",
         svg=shift_dots("shifts", items, [SOURCES.index(source) for source in sources]),
         label=f"Shift from the mixture by source. {words}.",
         caption=caption,
-        keys=tuple(KEYS[SOURCES.index(source)] for source in sources),
+        keys=tuple(SOURCE_KEYS[SOURCES.index(source)] for source in sources),
     )
 
 
 def _furthest(shifts: list[ClientShift]) -> list[ClientShift]:
     """As they are named; where there are too many, those that differ most first."""
-    if len(shifts) <= MOST_DRAWN:
+    if len(shifts) <= _MOST_DRAWN:
         return shifts
     return sorted(shifts, key=lambda one: (-sum(p.value for p in one.parts.values()), one.client))
 
@@ -117,7 +117,7 @@ def _most_of(shift: ClientShift) -> str:
     )
     if len(shift.parts) < len(SOURCES):
         return f"{numbers}, the rest is not told"
-    largest = f"most in {IN_WORDS[shift.largest]}" if shift.largest else CHANCE
+    largest = f"most in {IN_WORDS[shift.largest]}" if shift.largest else _CHANCE
     return f"{largest} ({numbers})"
 
 

@@ -5,11 +5,11 @@ from fedopl.report.figures.path_figure import Along, keys, path_chart
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.study.mixture import Path, Skewed
 
-WHAT = (
+_WHAT = (
     "A policy for all together may serve one client less well than a policy for it alone, but "
     "rests on more rows. Between the two lie mixtures that move a share α of the others' weight to "
     "it: at 0 every row counts the same (n̄), at 1 only its own do."
@@ -26,7 +26,7 @@ def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     others = [name for name in sorted(shown) if name != first]
     parts = (
         Heading(text="More weight for one client"),
-        Text(text=WHAT),
+        Text(text=_WHAT),
         *_path(facts, shown[first], "path"),
     )
     if not others:
@@ -70,7 +70,7 @@ def _path(facts: JoiningFacts, path: SkewPath, name: str) -> tuple[Part, ...]:
 
 
 def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
-    outcome = Outcome.of(facts.record.study)
+    outcome = OutcomeWords.of(facts.record.study)
     points = [
         Along(
             alpha=point.alpha,
@@ -97,7 +97,7 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
 
 
 def _table(facts: JoiningFacts, path: SkewPath) -> Table:
-    outcome = Outcome.of(facts.record.study)
+    outcome = OutcomeWords.of(facts.record.study)
     values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = []

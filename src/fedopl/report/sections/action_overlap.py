@@ -2,13 +2,13 @@
 
 from itertools import pairwise
 
-from fedopl.report.explain.support_levels import FAIR, THIN, Support, chance_names, supports
+from fedopl.report.explain.support_levels import FAIR, THIN, ActionSupport, chance_names, supports
 from fedopl.report.figures.strips import Strip, strips
 from fedopl.report.parts import Folded, Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import count, listed, percent, plural
 from fedopl.results.record import Record
 
-MOST_DRAWN = 24
+_MOST_DRAWN = 24  # strips in the figure
 
 
 def action_overlap(record: Record) -> Section:
@@ -29,7 +29,7 @@ def _intro() -> str:
     )
 
 
-def _words(found: list[Support]) -> str:
+def _words(found: list[ActionSupport]) -> str:
     thin = [f"'{s.action}' at {s.client}" for s in found if s.effective_rows < THIN]
     least = min(found, key=lambda s: s.effective_rows)
     if not thin:
@@ -41,8 +41,8 @@ def _words(found: list[Support]) -> str:
     return f"{how_many} thin: {listed(thin)}. There the estimates lean on models and on others."
 
 
-def _picture(found: list[Support]) -> Picture:
-    weakest = sorted(found, key=lambda s: s.effective_rows)[:MOST_DRAWN]
+def _picture(found: list[ActionSupport]) -> Picture:
+    weakest = sorted(found, key=lambda s: s.effective_rows)[:_MOST_DRAWN]
     drawn = [s for s in found if s in weakest]
     headings = [
         drawn[0].client,
@@ -63,7 +63,7 @@ def _picture(found: list[Support]) -> Picture:
     return Picture(name="overlap", svg=svg, label=f"{caption} {_words(found)}", caption=caption)
 
 
-def _table(found: list[Support]) -> Part:
+def _table(found: list[ActionSupport]) -> Part:
     rows = [
         (
             s.client,
@@ -81,4 +81,4 @@ def _table(found: list[Support]) -> Part:
         rows=tuple(rows),
         text_columns=(1, 5),
     )
-    return table if len(rows) <= MOST_DRAWN else Folded(summary="All as a table", parts=(table,))
+    return table if len(rows) <= _MOST_DRAWN else Folded(summary="All as a table", parts=(table,))

@@ -1,14 +1,20 @@
 """Who gains and who loses: the learned policy at each client, beside what that client had."""
 
-from fedopl.report.figures.forest import KEYS, Panel, gains_forest, is_cut
+from fedopl.report.figures.forest import GAIN_KEYS, Panel, gains_forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
-from fedopl.report.words.policy_labels import SO_FAR, Outcome, gain_over, valued_clients, verdict
+from fedopl.report.words.policy_labels import (
+    SO_FAR,
+    OutcomeWords,
+    gain_over,
+    valued_clients,
+    verdict,
+)
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
 
-MOST_DRAWN = 30
-WORDS = {
+_MOST_DRAWN = 30  # clients in the figure
+_WORDS = {
     "better": "gains",
     "worse": "loses",
     "unclear": "no clear difference",
@@ -61,7 +67,7 @@ def _drawn(record: Record, clients: list[str]) -> tuple[Part, ...]:
         Panel(title=title, spans=[gain_over(record, name, client) for client in shown])
         for title, name in _comparisons(record).items()
     ]
-    unit = Outcome.of(record.study).name
+    unit = OutcomeWords.of(record.study).name
     svg = gains_forest(
         "clients", shown, panels, f"gain in {unit} per decision; right of the line is better"
     )
@@ -74,12 +80,12 @@ def _drawn(record: Record, clients: list[str]) -> tuple[Part, ...]:
     if is_cut([span for panel in panels for span in panel.spans]):
         caption += " Lines that reach the edge go on beyond it."
     label = f"{caption} {_tally(record, clients)}"
-    return (Picture(name="clients", svg=svg, label=label, caption=caption, keys=KEYS),)
+    return (Picture(name="clients", svg=svg, label=label, caption=caption, keys=GAIN_KEYS),)
 
 
 def _extremes(record: Record, clients: list[str]) -> list[str]:
     """Everybody, or those who gain least and most over their own policy."""
-    if len(clients) <= MOST_DRAWN:
+    if len(clients) <= _MOST_DRAWN:
         return clients
 
     def gain(client: str) -> float:
@@ -87,7 +93,7 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
         return span.value if span else 0.0
 
     ranked = sorted(clients, key=lambda client: (-gain(client), client))
-    return [*ranked[: MOST_DRAWN // 2], *ranked[-MOST_DRAWN // 2 :]]
+    return [*ranked[: _MOST_DRAWN // 2], *ranked[-_MOST_DRAWN // 2 :]]
 
 
 def _table(record: Record, clients: list[str]) -> Table:
@@ -100,7 +106,7 @@ def _table(record: Record, clients: list[str]) -> Table:
             span = gain_over(record, name, client)
             cells.append(_word(span) + (f"\n{span.number} ({span.interval})" if span else ""))
         rows.append(tuple(cells))
-    unit = Outcome.of(record.study).name
+    unit = OutcomeWords.of(record.study).name
     return Table(
         caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
         "(positive is better)",
@@ -125,4 +131,4 @@ def _tally(record: Record, clients: list[str]) -> str:
 
 
 def _word(span: Span | None) -> str:
-    return WORDS[verdict(span) if span else "unknown"]
+    return _WORDS[verdict(span) if span else "unknown"]

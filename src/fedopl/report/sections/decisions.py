@@ -2,7 +2,7 @@
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
-from fedopl.report.explain.groups import Group, difference, groups_of, overall, shares_of
+from fedopl.report.explain.groups import RowGroup, difference, groups_of, overall, shares_of
 from fedopl.report.figures.bars import Bar, stacked
 from fedopl.report.figures.drawing import ACTIONS
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
@@ -11,7 +11,7 @@ from fedopl.report.words.numbers import count, listed, whole_percent
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 
-MOST_DRAWN = 6  # features, and actions in words
+_MOST_DRAWN = 6  # features, and actions in words
 
 
 def decisions(record: Record) -> Section:
@@ -44,12 +44,12 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     words = [
         f"'{actions[a]}' {whole_percent(shares_of(everybody.decided)[a])} "
         f"(so far {whole_percent(shares_of(everybody.taken)[a])})"
-        for a in order[:MOST_DRAWN]
+        for a in order[:_MOST_DRAWN]
     ]
     picture = Picture(
         name="split",
         svg=stacked("split", bars),
-        label=f"Share of each action overall: {listed(words, MOST_DRAWN)}.",
+        label=f"Share of each action overall: {listed(words, _MOST_DRAWN)}.",
         caption="Share of each action: what the learned policy would do, and what was done.",
         keys=_keys(actions, order),
     )
@@ -73,7 +73,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
     if not groups:
         return ()
     ranked = sorted(groups, key=lambda feature: -difference(groups[feature]))
-    shown = [feature for feature in groups if feature in ranked[:MOST_DRAWN]]
+    shown = [feature for feature in groups if feature in ranked[:_MOST_DRAWN]]
     order = action_order(record)
     bars = [
         Bar(
@@ -100,7 +100,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
     return (picture, Folded(summary="All groups as a table", parts=(_table(record, groups),)))
 
 
-def _table(record: Record, groups: dict[str, list[Group]]) -> Table:
+def _table(record: Record, groups: dict[str, list[RowGroup]]) -> Table:
     rows = [
         (
             f"{feature}: {group.name}",

@@ -5,7 +5,7 @@ from fedopl.report.words.message_names import axes_of, content_of, title_of
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
 
-MOST_SHOWN = 30
+_MOST_SHOWN = 30  # clients before the table is folded
 
 
 def disclosed(record: Record) -> Section:
@@ -47,7 +47,7 @@ def _by_client(record: Record, queries: list[str]) -> Part:
         headers=("Client", *(title_of(query) for query in queries), "In all"),
         rows=rows,
     )
-    return folded_if_long(table, MOST_SHOWN, "All clients")
+    return folded_if_long(table, _MOST_SHOWN, "All clients")
 
 
 def _cell(record: Record, name: str, query: str) -> str:

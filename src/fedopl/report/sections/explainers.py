@@ -21,7 +21,7 @@ class Explainer(NamedTuple):
 
 
 # By what policies say of themselves: `explained_by`.
-EXPLAINERS = {
+_EXPLAINERS = {
     "weights": Explainer(weights_as_text, weights_as_json, weight_parts),
     "tree": Explainer(tree_as_text, tree_as_json, tree_parts),
 }
@@ -29,7 +29,7 @@ EXPLAINERS = {
 
 def explainer_of(policy: Policy) -> Explainer:
     """What explains this policy."""
-    return EXPLAINERS[policy.explained_by]
+    return _EXPLAINERS[policy.explained_by]
 
 
 def policy_parts(record: Record) -> tuple[Part, ...]:

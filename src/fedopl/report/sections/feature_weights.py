@@ -4,7 +4,12 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.linear import LinearPolicy
-from fedopl.report.explain.explain_weights import Against, Explanation, explain, sentences
+from fedopl.report.explain.explain_weights import (
+    Against,
+    Explanation,
+    explain_weights,
+    weight_sentences,
+)
 from fedopl.report.figures.bars import weights_chart
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
 from fedopl.report.words.numbers import decimal
@@ -12,8 +17,9 @@ from fedopl.report.words.policy_labels import is_arm
 from fedopl.results.record import Record
 
 WEIGHTS_TITLE = "What speaks for each action"
-MOST_FEATURES, MOST_PANELS, MOST_SENTENCES = 8, 6, 12
-READINGS: dict[Against, str] = {
+# Features and scores that are drawn, and sentences that are written out.
+_MOST_FEATURES, _MOST_PANELS, _MOST_SENTENCES = 8, 6, 12
+_READINGS: dict[Against, str] = {
     "other": "The policy compares actions in pairs. A weight says how much one step up in a "
     "feature speaks for the first of a pair and against the second.",
     "nothing": "The policy adds up a score for each action, from features that belong to that "
@@ -22,7 +28,7 @@ READINGS: dict[Against, str] = {
     "between scores matter, so each weight is held against the mean over all actions: no action "
     "has to serve as the yardstick, and what raises all scores alike drops out.",
 }
-KEYS = (
+_KEYS = (
     Key(colour="better", text="speaks for the action"),
     Key(colour="worse", text="speaks against it"),
 )
@@ -33,9 +39,9 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     head = Heading(text=WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text(text="Everybody gets the same, so no feature plays a part."))
-    explanation = explain(policy, record.statistics.standardisation(record.mixture))
+    explanation = explain_weights(policy, record.statistics.standardisation(record.mixture))
     if explanation.is_constant:
-        return (head, Points(items=tuple(sentences(explanation))))
+        return (head, Points(items=tuple(weight_sentences(explanation))))
     return (
         head,
         Text(text=_reading(explanation)),
@@ -47,21 +53,21 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
 
 def _reading(explanation: Explanation) -> str:
     unit = "One step is one standard deviation of the feature, so that features can be compared."
-    return f"{READINGS[explanation.against]} {unit}"
+    return f"{_READINGS[explanation.against]} {unit}"
 
 
 def _few_sentences(explanation: Explanation) -> tuple[str, ...]:
-    found = sentences(explanation)
-    if len(found) <= MOST_SENTENCES:
+    found = weight_sentences(explanation)
+    if len(found) <= _MOST_SENTENCES:
         return tuple(found)
-    rest = len(found) - MOST_SENTENCES
-    return (*found[:MOST_SENTENCES], f"{rest} more can be read from the table.")
+    rest = len(found) - _MOST_SENTENCES
+    return (*found[:_MOST_SENTENCES], f"{rest} more can be read from the table.")
 
 
 def _chart(explanation: Explanation) -> Picture:
     strength = np.abs(explanation.effects)
-    features = np.sort(np.argsort(-strength.max(axis=0), kind="stable")[:MOST_FEATURES])
-    scores = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:MOST_PANELS])
+    features = np.sort(np.argsort(-strength.max(axis=0), kind="stable")[:_MOST_FEATURES])
+    scores = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_PANELS])
     names = [explanation.features[place] for place in features]
     panels: list[tuple[str, FloatArray]] = [
         (explanation.names[place], explanation.effects[place, features]) for place in scores
@@ -78,7 +84,7 @@ def _chart(explanation: Explanation) -> Picture:
         svg=weights_chart("weights", names, panels, axis),
         label=f"{caption} {' '.join(_few_sentences(explanation)[:4])}",
         caption=caption,
-        keys=KEYS,
+        keys=_KEYS,
     )
 
 

@@ -7,16 +7,16 @@ from fedopl.results.record import Record
 from fedopl.study.mixture import renormalised
 from fedopl.theory.skew import skewness
 
-MOST_SHOWN = 30
-AGREED = "How much each client counts was agreed before anything ran"
-TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
-KINDS = {
-    "empirical": f"{AGREED}: every row counts the same, wherever it lies.",
-    "uniform": f"{AGREED}: every client counts the same, however many rows it has.",
-    "given": f"{AGREED}: the weights were decided on beforehand.",
-    "skewed": f"{AGREED}: part of everybody's weight was moved to one client.",
-    "path": f"{TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
-    "minimax": f"{TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
+_MOST_SHOWN = 30  # clients before the table is folded
+_AGREED = "How much each client counts was agreed before anything ran"
+_TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
+_KINDS = {
+    "empirical": f"{_AGREED}: every row counts the same, wherever it lies.",
+    "uniform": f"{_AGREED}: every client counts the same, however many rows it has.",
+    "given": f"{_AGREED}: the weights were decided on beforehand.",
+    "skewed": f"{_AGREED}: part of everybody's weight was moved to one client.",
+    "path": f"{_TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
+    "minimax": f"{_TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
 }
 
 
@@ -25,7 +25,7 @@ def mixture_weights(record: Record) -> Section:
     total = sum(record.rows.values())
     skew = skewness(record.mixture, record.rows)
     parts: tuple[Part, ...] = (
-        Text(text=KINDS[record.study.mixture.kind]),
+        Text(text=_KINDS[record.study.mixture.kind]),
         Text(text=_meaning(skew, total)),
         _table(record, total),
         *weights_found(record),
@@ -55,7 +55,7 @@ def _table(record: Record, total: int) -> Part:
         headers=("Client", "Rows learned from", "Share of rows (n̄)", "Weight (λ)"),
         rows=rows,
     )
-    return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+    return table if len(rows) <= _MOST_SHOWN else Folded(summary="All clients", parts=(table,))
 
 
 def _share(share: float) -> str:

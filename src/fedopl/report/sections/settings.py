@@ -8,7 +8,7 @@ from typing import Any
 from fedopl.report.parts import Code, Folded, Part, Section, Table, Text
 from fedopl.results.record import Record
 
-PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
+_PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 
 
 def settings(record: Record) -> Section:
@@ -52,7 +52,7 @@ def _versions(record: Record) -> Table:
         ("Hash of the study", record.study.digest.hex()),
         ("Seed", str(record.study.seed)),
         ("Python", platform.python_version()),
-        *((package, version(package)) for package in PACKAGES),
+        *((package, version(package)) for package in _PACKAGES),
     ]
     return Table(
         caption="The study's hash, and the versions this report was written with",

@@ -10,7 +10,7 @@ from fedopl.report.words.numbers import count, decimal, plural, size
 from fedopl.results.record import Record
 from fedopl.results.round import Round
 
-ORACLES = {
+_ORACLES = {
     "csoaa-exact": "The policy was solved at once and exactly from the clients' sums: no rounds of "
     "training were needed, and it is the policy that pooled scores would have given.",
     "csoaa-sgd": "The policy was trained in rounds: each client improves it on its own rows, and "
@@ -21,7 +21,7 @@ ORACLES = {
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
 }
-TREES = {
+_TREES = {
     "exact": "Clients told sums of scores over the cells of a public grid, all at once. The tree "
     "was searched for in the mixture of these sums, exactly: no rounds of training were needed.",
     "ahead": "Clients told sums of scores over the cells of a public grid, level by level. At "
@@ -29,28 +29,28 @@ TREES = {
     "the first question stayed, and both answers were looked into on the next level.",
     "observed": "There is one client, and it searched for the tree in its own rows, exactly.",
 }
-FINITE = "Nothing was trained: the best of the named candidates was picked on training rows."
+_FINITE = "Nothing was trained: the best of the named candidates was picked on training rows."
 
 
 def training(record: Record) -> Section:
     """The section."""
-    parts = (Text(text=HOW[record.study.policy.kind](record)), *_curve(record), _exchanges(record))
+    parts = (Text(text=_HOW[record.study.policy.kind](record)), *_curve(record), _exchanges(record))
     return Section(name="learning", title="How it was learned", parts=parts)
 
 
 def _how_a_tree(record: Record) -> str:
     if record.tree is None:
-        return TREES["observed"]
-    return TREES["exact" if record.tree.is_exact else "ahead"]
+        return _TREES["observed"]
+    return _TREES["exact" if record.tree.is_exact else "ahead"]
 
 
 # By the kind of policy that the study wants; an oracle without a sentence is named.
-HOW: dict[str, Callable[[Record], str]] = {
-    "linear": lambda record: ORACLES.get(
+_HOW: dict[str, Callable[[Record], str]] = {
+    "linear": lambda record: _ORACLES.get(
         record.study.linear.oracle, f"The policy was found by {record.study.linear.oracle}."
     ),
     "tree": _how_a_tree,
-    "finite": lambda _: FINITE,
+    "finite": lambda _: _FINITE,
 }
 
 

@@ -5,23 +5,23 @@ from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
+    leaf_sentences,
     leaves_in_words,
     on_missing,
     second_thoughts,
-    sentences,
 )
 from fedopl.report.figures.drawing import WIDTH
 from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text, folded_if_long
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import count, percent, whole_percent
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 
-MOST_ACTIONS = 4  # with a column each; more are in a table of their own
-MOST_SHOWN = 16
-MOST_WORDED = 8
-NO_VALUE = "–"
+_MOST_ACTIONS = 4  # with a column each; more are in a table of their own
+_MOST_SHOWN = 16  # leaves before the table is folded
+_MOST_WORDED = 8  # leaves read out to those who do not see the figure
+_NO_VALUE = "–"
 
 
 def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
@@ -39,7 +39,7 @@ def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
 
 def _reading(policy: TreePolicy, leaves: list[LeafInWords]) -> str:
     if isinstance(policy.root, Leaf):
-        return " ".join(sentences(policy, leaves))
+        return " ".join(leaf_sentences(policy, leaves))
     asks = "one question. It ends"
     if policy.depth > 1:
         asks = f"{policy.depth} questions at most, one after the other. They end"
@@ -61,13 +61,15 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
     )
     caption = "The questions from left to right; each leaf has the colour of its action"
     caption += ", and its share of people." if leaves[0].share is not None else "."
-    words = sentences(policy, leaves)
-    more = f" {len(words) - MOST_WORDED} more leaves are in the table." * (len(words) > MOST_WORDED)
+    words = leaf_sentences(policy, leaves)
+    more = f" {len(words) - _MOST_WORDED} more leaves are in the table." * (
+        len(words) > _MOST_WORDED
+    )
     return (
         Picture(
             name="tree",
             svg=svg,
-            label=f"A tree of questions. {' '.join(words[:MOST_WORDED])}{more}",
+            label=f"A tree of questions. {' '.join(words[:_MOST_WORDED])}{more}",
             caption=caption + " What is cut off is written out in the table." * ("…" in svg),
             width=round(width, 2) if width > WIDTH else None,
         ),
@@ -82,7 +84,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     if leaves[0].share is None:
         why = Text(text=f"Nobody told how people divide between the leaves{_why_not(record)}.")
         return (why, _folded(_plain_table(leaves)))
-    few = record.study.n_actions <= MOST_ACTIONS
+    few = record.study.n_actions <= _MOST_ACTIONS
     parts: list[Part] = [_folded(_table(record, leaves, every_action=few))]
     if not few:
         whole = _table(record, leaves, every_action=True)
@@ -90,7 +92,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     note = Text(
         text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
         "people are weighed by the mixture; what a client hid because it was small is divided "
-        f"by rounded counts. {NO_VALUE} stands where nobody could tell a value, and ? where rows "
+        f"by rounded counts. {_NO_VALUE} stands where nobody could tell a value, and ? where rows "
         "are too few, or too alike, to tell its error.",
         quiet=True,
     )
@@ -104,7 +106,7 @@ def _why_not(record: Record) -> str:
 
 
 def _folded(table: Table) -> Part:
-    return folded_if_long(table, MOST_SHOWN, f"All {len(table.rows)} leaves as a table")
+    return folded_if_long(table, _MOST_SHOWN, f"All {len(table.rows)} leaves as a table")
 
 
 def _plain_table(leaves: list[LeafInWords]) -> Table:
@@ -118,7 +120,7 @@ def _plain_table(leaves: list[LeafInWords]) -> Table:
 
 
 def _table(record: Record, leaves: list[LeafInWords], *, every_action: bool) -> Table:
-    outcome, actions = Outcome.of(record.study), record.study.actions
+    outcome, actions = OutcomeWords.of(record.study), record.study.actions
     columns = actions if every_action else ("Its value", "Best other")
     rows = [
         (
@@ -146,12 +148,12 @@ def _unbroken(who: str) -> str:
 
 
 def _value(leaf: LeafInWords, action: str) -> str:
-    return leaf.value(action) if action in leaf.values else NO_VALUE
+    return leaf.value(action) if action in leaf.values else _NO_VALUE
 
 
 def _chosen_and_other(leaf: LeafInWords) -> tuple[str, str]:
     other = next((action for action in leaf.values if action != leaf.action), None)
-    best = NO_VALUE if other is None else f"{other}\n{_value(leaf, other)}"
+    best = _NO_VALUE if other is None else f"{other}\n{_value(leaf, other)}"
     return _value(leaf, leaf.action), best
 
 

@@ -4,7 +4,7 @@ from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.explain.explain_tree import how_good, is_searched
 from fedopl.report.parts import Folded, Heading, Part, Points, Table
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import renormalised
@@ -50,7 +50,7 @@ def _cut(tree: TreeStatistics) -> list[tuple[tuple[float, ...], bool]]:
 
 
 def _rules(study: Study) -> list[str]:
-    plan, unit = study.tree, Outcome.of(study).name
+    plan, unit = study.tree, OutcomeWords.of(study).name
     rules = []
     if plan.columns:
         rules.append(f"It may ask about {listed(list(plan.columns), joint='or')} only.")
@@ -81,8 +81,8 @@ def _lost(record: Record, tree: TreeStatistics) -> list[str]:
         return []
     return [
         "Clients hid cells with few rows. In the mixture, that can move what any tree seems worth "
-        f"by at most {plain(loss, 3)} {Outcome.of(record.study).name} per decision, so a better "
-        "tree may have been passed over. Values on held-out rows are not touched by it."
+        f"by at most {plain(loss, 3)} {OutcomeWords.of(record.study).name} per decision, so a "
+        "better tree may have been passed over. Values on held-out rows are not touched by it."
     ]
 
 
@@ -93,7 +93,7 @@ def _lost_by_client(record: Record) -> tuple[Part, ...]:
     weights = renormalised(record.mixture, lost.keys())
     table = Table(
         caption="How far hiding small cells can move what any tree seems worth, in "
-        f"{Outcome.of(record.study).name} per decision",
+        f"{OutcomeWords.of(record.study).name} per decision",
         headers=("Client", "Weight (λ)", "At most"),
         rows=tuple(
             (name, percent(weights[name]), plain(lost[name], 3) if lost[name] else "nothing")

@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from fedopl.report.figures.over_steps import KEYS, ascent_chart
+from fedopl.report.figures.over_steps import ASCENT_KEYS, ascent_chart
 from fedopl.report.figures.strips import Strip, strips
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
-from fedopl.report.words.policy_labels import Outcome
+from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.record import Record
 
-MOST_SHOWN, MOST_STRIPS, MOST_COLUMNS = 30, 10, 8
+# Clients before a table is folded, clients in the figure, and steps in it.
+_MOST_SHOWN, _MOST_STRIPS, _MOST_COLUMNS = 30, 10, 8
 
 
 def weights_found(record: Record) -> tuple[Part, ...]:
@@ -62,7 +63,7 @@ def _chosen(path: SkewPath) -> str:
 
 
 def _tried(record: Record, path: SkewPath) -> Table:
-    outcome = Outcome.of(record.study)
+    outcome = OutcomeWords.of(record.study)
     values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = tuple(
@@ -99,7 +100,7 @@ def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
 
 
 def _ascended(record: Record, found: MinimaxSearch) -> str:
-    first, unit = found.trace[0], Outcome.of(record.study).name
+    first, unit = found.trace[0], OutcomeWords.of(record.study).name
     steps = plural(len(found.trace), "step")
     ended = (
         f"It converged after {steps}."
@@ -117,7 +118,7 @@ def _ascended(record: Record, found: MinimaxSearch) -> str:
 
 
 def _trace(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
-    unit = Outcome.of(record.study).name
+    unit = OutcomeWords.of(record.study).name
     largest = [step.largest for step in found.trace]
     caption = (
         f"Largest regret of any client, and the game's gap, after each of {len(largest)} steps. "
@@ -129,17 +130,17 @@ def _trace(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
         svg=ascent_chart("ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"),
         label=f"{caption} {words}",
         caption=caption,
-        keys=KEYS,
+        keys=ASCENT_KEYS,
     )
     return (drawn, *_weights_by_step(found))
 
 
 def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     names = sorted(found.weights)
-    if len(names) > MOST_STRIPS:
+    if len(names) > _MOST_STRIPS:
         return ()
     last = len(found.trace) - 1
-    steps = np.unique(np.linspace(0, last, min(MOST_COLUMNS, last + 1)).round().astype(int))
+    steps = np.unique(np.linspace(0, last, min(_MOST_COLUMNS, last + 1)).round().astype(int))
     items = [
         Strip(
             label=name,
@@ -180,8 +181,8 @@ def _regrets(record: Record, found: MinimaxSearch) -> Part:
         for name in sorted(found.weights)
     )
     table = Table(
-        caption=f"Regret on training rows in {Outcome.of(record.study).name} per decision, and "
-        "weights, at first and as found",
+        caption=f"Regret on training rows in {OutcomeWords.of(record.study).name} per decision, "
+        "and weights, at first and as found",
         headers=(
             "Client",
             "Regret at first",
@@ -191,7 +192,7 @@ def _regrets(record: Record, found: MinimaxSearch) -> Part:
         ),
         rows=rows,
     )
-    return table if len(rows) <= MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+    return table if len(rows) <= _MOST_SHOWN else Folded(summary="All clients", parts=(table,))
 
 
 def _at_least(record: Record, found: MinimaxSearch) -> str:

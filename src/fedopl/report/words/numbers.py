@@ -6,8 +6,8 @@ from statistics import median
 
 from fedopl.base.estimates import Estimate
 
-MOST_DECIMALS = 6
-UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_MOST_DECIMALS = 6
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +63,10 @@ class Span:
             return None
         least = 1 - math.floor(math.log10(reach))
         ends = [end for end in (self.low, self.high) if end]
-        for decimals in range(least, MOST_DECIMALS):
+        for decimals in range(least, _MOST_DECIMALS):
             if all(round(end, decimals) for end in ends):
                 return decimals
-        return max(least, MOST_DECIMALS)
+        return max(least, _MOST_DECIMALS)
 
 
 def alike(spans: list[Span]) -> list[Span]:
@@ -84,7 +84,7 @@ def decimal(value: float, decimals: int | None = None) -> str:
         size = math.floor(math.log10(abs(value))) if value else 0
         decimals = max(0, 2 - size)
     rounded = round(value, decimals)
-    text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= MOST_DECIMALS else f"{value:.3g}"
+    text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.3g}"
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")
@@ -136,8 +136,8 @@ def count(number: float) -> str:
 def size(n_bytes: int) -> str:
     """A number of bytes."""
     amount = float(n_bytes)
-    for unit in UNITS:
-        if amount < 1000 or unit == UNITS[-1]:
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
             break
         amount /= 1000
     return f"{n_bytes:,} bytes" if unit == "bytes" else f"{amount:.3g} {unit}"

@@ -9,11 +9,11 @@ from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
 from fedopl.study.study import Study
 
 SO_FAR = "what was done so far"
-OWN = "each client's own policy"
+_OWN = "each client's own policy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class OutcomeWords:
     """What decisions are made for: its name, and whether less of it is better.
 
     Where less is better, rewards were negated on reading; values are shown as they were logged,
@@ -24,7 +24,7 @@ class Outcome:
     lower_is_better: bool
 
     @classmethod
-    def of(cls, study: Study) -> "Outcome":
+    def of(cls, study: Study) -> "OutcomeWords":
         """The reward of the study's table, or just 'reward'."""
         if study.table is None:
             return cls(name="reward", lower_is_better=False)
@@ -65,7 +65,7 @@ def is_arm(study: Study, name: str) -> bool:
 
 def label(study: Study, name: str) -> str:
     """What a policy of the tables is called on the page."""
-    known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: OWN}
+    known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: _OWN}
     known |= {arm_name(action): f"everybody gets '{action}'" for action in study.actions}
     return known.get(name, f"'{name}'")
 
@@ -87,7 +87,7 @@ def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
     """What a policy is worth in the outcome's own units; None where not reported."""
     for row in record.values.rows:
         if (row.policy, row.client) == (policy, client):
-            return Span.of(row.estimate, row.level, Outcome.of(record.study).sign)
+            return Span.of(row.estimate, row.level, OutcomeWords.of(record.study).sign)
     return None
 
 

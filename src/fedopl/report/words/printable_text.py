@@ -3,7 +3,7 @@
 import unicodedata
 
 # They turn the direction of what follows them, and so make a name read as another.
-TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def printable(text: str) -> str:
@@ -14,4 +14,4 @@ def printable(text: str) -> str:
 def _is_read(letter: str) -> bool:
     if letter in "\n\t":
         return True
-    return unicodedata.category(letter) not in ("Cc", "Cs") and letter not in TURNING
+    return unicodedata.category(letter) not in ("Cc", "Cs") and letter not in _TURNING

@@ -17,7 +17,7 @@ from fedopl.base.labels import quoted
 from fedopl.study.mixture import Weights
 
 # Weights carry rounding errors: a contrast smaller than this is none.
-NOTHING = 1e-12
+_NOTHING = 1e-12
 
 
 def contrast_with_mixture(weights: Weights, target: str) -> Weights:
@@ -25,7 +25,7 @@ def contrast_with_mixture(weights: Weights, target: str) -> Weights:
     if target not in weights:
         raise OptionError(f"target: '{target}' is not one of {quoted(sorted(weights))}")
     signed = {name: (name == target) - weights[name] for name in sorted(weights)}
-    return {name: sign if abs(sign) > NOTHING else 0.0 for name, sign in signed.items()}
+    return {name: sign if abs(sign) > _NOTHING else 0.0 for name, sign in signed.items()}
 
 
 def negative(signed: Weights) -> Weights:

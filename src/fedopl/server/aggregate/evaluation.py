@@ -14,7 +14,7 @@ from fedopl.results.value_tables import GainRow, GainTable, ValueRow, ValueTable
 from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate without any noise.
-BOUNDLESS = 1_000_000
+_BOUNDLESS = 1_000_000
 
 
 def mixture_estimate(
@@ -39,7 +39,7 @@ def mixture_estimate(
         value=value,
         standard_error=math.sqrt(total),
         n_rows=sum(a.n_rows for a in answers.values()),
-        degrees_of_freedom=int(total**2 / freedom) if freedom > 0 else BOUNDLESS,
+        degrees_of_freedom=int(total**2 / freedom) if freedom > 0 else _BOUNDLESS,
     )
 
 
@@ -73,7 +73,7 @@ def _freedom(variances: list[float], freedoms: list[int]) -> int:
     if min(freedoms, default=1) < 1:
         return 0
     spread = math.fsum(v**2 / free for v, free in zip(variances, freedoms, strict=True))
-    return int(math.fsum(variances) ** 2 / spread) if spread > 0 else BOUNDLESS
+    return int(math.fsum(variances) ** 2 / spread) if spread > 0 else _BOUNDLESS
 
 
 def value_table(

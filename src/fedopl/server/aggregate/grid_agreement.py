@@ -13,7 +13,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Empirical
 
 # The first bins reach this many standard deviations to either side of the mean.
-REACH = 4.0
+_REACH = 4.0
 # Rows are counted a second time where the first bins were too coarse.
 MOST_COUNTS = 2
 
@@ -34,7 +34,7 @@ def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[f
     by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
     centre, scale = setting.statistics.standardisation(by_rows)
     features = [column.feature for column in study.cut_columns]
-    steps = np.linspace(-REACH, REACH, N_FINE_BINS - 1)
+    steps = np.linspace(-_REACH, _REACH, N_FINE_BINS - 1)
     cuts = _rounded(centre[features, None] + scale[features, None] * steps)
     counts = _ask(setting, conversation, cuts)
     finer = [_finer(*one, study.tree.bins) for one in zip(cuts, counts, strict=True)]

@@ -13,7 +13,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers
 
 # A feature is cut at its mean and one standard deviation to either side, unless it is 0 or 1.
-CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
+_CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
 
 
 def describing(setting: Setting, fields: Mapping[str, Any]) -> Describe:
@@ -33,7 +33,7 @@ def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
     for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
         # Of a feature that is 0 or 1, E[x²] = E[x].
         is_binary = math.isclose(middle**2 + spread**2, middle, rel_tol=1e-9)
-        raw = [middle + step * spread for step in CUTS_IN_DEVIATIONS]
+        raw = [middle + step * spread for step in _CUTS_IN_DEVIATIONS]
         cuts[feature] = BINARY_CUTS if is_binary else [_round_number(c, spread) for c in raw]
     return cuts
 

@@ -16,7 +16,7 @@ from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study.mixture import Empirical, Weights
 
 # Of more clients than this, only all together and all but one are compared; beyond, nothing is.
-MOST_CLIENTS, MOST_LEFT_OUT = 10, 100
+MOST_EXHAUSTIVE, _MOST_LEFT_OUT = 10, 100
 
 
 def compare_coalitions(
@@ -27,8 +27,8 @@ def compare_coalitions(
     The grand coalition's policy comes first in every query, so that the others are paired with it.
     """
     clients = tuple(sorted(rows))
-    if not 2 <= len(clients) <= MOST_LEFT_OUT:
-        raise OptionError(f"coalitions: of 2 to {MOST_LEFT_OUT} clients, came {len(clients)}")
+    if not 2 <= len(clients) <= _MOST_LEFT_OUT:
+        raise OptionError(f"coalitions: of 2 to {_MOST_LEFT_OUT} clients, came {len(clients)}")
     together = _subsets(clients)
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve_for(statistics, weights) for weights in shares]
@@ -50,7 +50,7 @@ def compare_coalitions(
 def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Everybody first, then ever fewer; at least all but one, who may be alone."""
     everybody = len(clients)
-    fewest = 2 if everybody <= MOST_CLIENTS else everybody - 1
+    fewest = 2 if everybody <= MOST_EXHAUSTIVE else everybody - 1
     sizes = range(everybody, min(fewest, everybody - 1) - 1, -1)
     return [part for size in sizes for part in combinations(clients, size)]
 

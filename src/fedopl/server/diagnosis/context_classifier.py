@@ -24,7 +24,7 @@ from fedopl.study.mixture import Weights, renormalised
 # With one more query about held-out rows, as many as a client answers by default.
 MOST_ROUNDS = 7
 # A step that would lower the loss by less than half its square changes nothing that can be seen.
-SMALLEST_STEP = 1e-4
+_SMALLEST_STEP = 1e-4
 # Keeps parameters finite where contexts can be separated perfectly.
 RIDGE = 1e-3
 
@@ -57,7 +57,7 @@ def fit_classifiers(
         name: Classifier(
             parameters=tuple(search.parameters.tolist()),
             n_steps=search.n_steps,
-            converged=search.size < SMALLEST_STEP,
+            converged=search.size < _SMALLEST_STEP,
             total_variation=bounds[name][0],
             standard_error=bounds[name][1],
         )
@@ -97,7 +97,7 @@ class _Search:
         step, self.size = _newton_step(
             gradient + self._penalty * self.parameters, hessian + np.diag(self._penalty)
         )
-        self.goes_on = self.size >= SMALLEST_STEP
+        self.goes_on = self.size >= _SMALLEST_STEP
         self.following = self.parameters + step / max(1.0, self.size)
         self._rounds += 1
 

@@ -16,11 +16,10 @@ from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift
 from fedopl.results.mixture_search import SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.diagnosis import compare_coalitions as joint
-from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.diagnosis.compare_coalitions import MOST_EXHAUSTIVE, compare_coalitions
 from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, fit_classifiers
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
-from fedopl.server.diagnosis.model_differences import ask_for_models, compare
+from fedopl.server.diagnosis.model_differences import ask_for_models, compare_models
 from fedopl.server.diagnosis.second_moments import ask_for_moments
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.mixture_paths import ALPHAS, skew_paths
@@ -29,12 +28,12 @@ from fedopl.study.mixture import Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
 # With more clients than these, paths lead to those that differ most, and models are not compared.
-MOST_PATHS, MOST_COMPARED, MOST_DISCREPANCIES = 10, 100, 200
+_MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 200
 # By default a client values at most one policy per two held-out rows. Whatever its rows, a query
 # holds this many policies: fewer cannot be compared.
-USUAL_SHARE, FEWEST = 0.5, 4
+_USUAL_SHARE, _FEWEST = 0.5, 4
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -48,7 +47,7 @@ class _Diagnosis:
     values: ValueQueries
     unknown: dict[str, str] = field(default_factory=dict)
 
-    def part(self, name: str, found: Callable[[], Found], otherwise: Found) -> Found:
+    def part(self, name: str, found: Callable[[], _Found], otherwise: _Found) -> _Found:
         """What is found; where that fails, the reason is kept."""
         try:
             return found()
@@ -57,8 +56,8 @@ class _Diagnosis:
             return otherwise
 
     def discrepancies(self, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
-        if len(weights) > MOST_DISCREPANCIES:
-            raise OptionError(f"discrepancies: of at most {MOST_DISCREPANCIES} clients")
+        if len(weights) > _MOST_DISCREPANCIES:
+            raise OptionError(f"discrepancies: of at most {_MOST_DISCREPANCIES} clients")
         return measure_discrepancies(self.statistics, weights, self.values)
 
     def paths(self, targets: Sequence[str]) -> dict[str, SkewPath]:
@@ -68,9 +67,9 @@ class _Diagnosis:
         return compare_coalitions(self.statistics, self.rows, self.values)
 
     def models(self) -> ModelShift:
-        if len(self.rows) > MOST_COMPARED:
-            raise OptionError(f"models: those of at most {MOST_COMPARED} clients are compared")
-        return compare(self.conversation, ask_for_models(self.conversation, self.rows))
+        if len(self.rows) > _MOST_COMPARED:
+            raise OptionError(f"models: those of at most {_MOST_COMPARED} clients are compared")
+        return compare_models(self.conversation, ask_for_models(self.conversation, self.rows))
 
 
 def diagnose(
@@ -104,7 +103,7 @@ def diagnose(
         clients=clients,
         discrepancies=measured,
         from_rows=from_rows,
-        paths=on.part("paths", lambda: on.paths(furthest[:MOST_PATHS]), {}),
+        paths=on.part("paths", lambda: on.paths(furthest[:_MOST_PATHS]), {}),
         coalitions=on.part("coalitions", on.coalitions, None),
         models=on.part("models", on.models, None),
         classifiers=on.part(
@@ -126,8 +125,8 @@ def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepan
 def _room(study: Study, answers: Mapping[str, Values]) -> int:
     """How many policies fit in one query, by clients' rows and the default limits."""
     fewest = min(values.n_rows for values in answers.values())
-    usual = int(USUAL_SHARE * fewest) - N_OWN_CANDIDATES
-    return max(min(most_candidates(study), usual), FEWEST)
+    usual = int(_USUAL_SHARE * fewest) - N_OWN_CANDIDATES
+    return max(min(most_candidates(study), usual), _FEWEST)
 
 
 def diagnosing_exchanges(study: Study, n_clients: int) -> int:
@@ -138,10 +137,10 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     if study.policy.compares_candidates:
         return about_models
     room = most_candidates(study)
-    few = n_clients <= joint.MOST_CLIENTS
+    few = n_clients <= MOST_EXHAUSTIVE
     n_coalitions = (1 << n_clients) - n_clients if few else n_clients + 1
-    n_on_paths = min(n_clients, MOST_PATHS) * len(ALPHAS)
-    per_query = [2 * min(n_clients, MOST_DISCREPANCIES), n_on_paths, n_coalitions]
+    n_on_paths = min(n_clients, _MOST_PATHS) * len(ALPHAS)
+    per_query = [2 * min(n_clients, _MOST_DISCREPANCIES), n_on_paths, n_coalitions]
     if study.mixture.kind != "empirical":
         per_query.append(per_query[0])
     return about_models + sum(ceil(n_policies / (room - 1)) for n_policies in per_query)

@@ -13,7 +13,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.diagnosis.client_models import Models, TellModels
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS, CompareModels, ModelShifts
-from fedopl.results.diagnosis import ModelShift, Shift, Table
+from fedopl.results.diagnosis import ModelShift, PairTable, Shift
 from fedopl.server.exchange.conversation import Answers, Conversation
 
 
@@ -22,7 +22,7 @@ def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answer
     return conversation.each(TellModels(), clients)
 
 
-def compare(conversation: Conversation, models: Answers[Models]) -> ModelShift:
+def compare_models(conversation: Conversation, models: Answers[Models]) -> ModelShift:
     """Have every client compare all models with its own; None where a client does not answer."""
     names = tuple(sorted(models))
     if not 1 < len(names) <= MOST_CLIENTS:
@@ -60,7 +60,7 @@ def _assembled(
     return Shift(names=names, estimates=_table(estimates), standard_errors=_table(errors))
 
 
-def _table(numbers: FloatArray) -> Table:
+def _table(numbers: FloatArray) -> PairTable:
     return tuple(
         tuple(None if np.isnan(number) else float(number) for number in row) for row in numbers
     )

@@ -23,7 +23,7 @@ Askable = Policy | str
 Ask = Callable[[Sequence[Askable]], Mapping[str, Values]]
 # Where in an answer about held-out rows a client's local policy stands. On other rows there is
 # none, and the logging policy takes its place.
-LOCAL_PLACE = -1
+_LOCAL_PLACE = -1
 # Where the policy stands that comes first in every query, for the others to be compared with.
 ANCHOR = 0
 
@@ -45,7 +45,7 @@ class Valued:
 
     def gain_over_local(self, client: str) -> Estimate:
         """What a client gains by this policy over its local one."""
-        return self.gain({client: 1.0}, LOCAL_PLACE)
+        return self.gain({client: 1.0}, _LOCAL_PLACE)
 
     def _unit(self, place: int) -> FloatArray:  # (n_candidates,)
         unit = np.zeros(len(next(iter(self.answers.values())).means))

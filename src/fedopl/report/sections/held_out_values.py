@@ -1,11 +1,11 @@
 """What it is worth: values of policies beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
-from fedopl.report.figures.forest import KEYS, Panel, gains_forest, values_forest
+from fedopl.report.figures.forest import GAIN_KEYS, Panel, gains_forest, values_forest
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, percent
 from fedopl.report.words.policy_labels import (
-    Outcome,
+    OutcomeWords,
     gain_over,
     is_arm,
     label,
@@ -15,8 +15,8 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.results.record import Record
 
-MOST_DRAWN = 30
-WORDS = {
+_MOST_DRAWN = 30  # policies in a figure
+_WORDS = {
     "better": "better",
     "worse": "worse",
     "same": "the same decisions, or nearly",
@@ -24,7 +24,7 @@ WORDS = {
 }
 
 
-def policy_values(record: Record) -> Section:
+def held_out_values(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     parts: tuple[Part, ...] = (_nothing(record),)
     if record.values.rows:
@@ -39,7 +39,7 @@ def _nothing(record: Record) -> Text:
 
 
 def _values(record: Record) -> tuple[Part, ...]:
-    outcome, names = Outcome.of(record.study), _ordered(record)
+    outcome, names = OutcomeWords.of(record.study), _ordered(record)
     spans = _alike({name: span for name in names if (span := value_of(record, name))})
     labels = [opened(label(record.study, name)) for name in spans]
     held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
@@ -52,7 +52,7 @@ def _values(record: Record) -> tuple[Part, ...]:
         "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "
         f"are {level} intervals{together}."
     )
-    drawn = list(spans)[:MOST_DRAWN]
+    drawn = list(spans)[:_MOST_DRAWN]
     svg = values_forest(
         "values",
         labels[: len(drawn)],
@@ -73,7 +73,7 @@ def _values(record: Record) -> tuple[Part, ...]:
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
-    outcome = Outcome.of(record.study)
+    outcome = OutcomeWords.of(record.study)
     names = [name for name in _ordered(record) if name != record.chosen]
     spans = _alike({name: span for name in names if (span := gain_over(record, name))})
     labels = [opened(label(record.study, name)) for name in spans]
@@ -82,7 +82,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
         text=f"What {what} gains over each of the others, decision by decision on the same rows: "
         "that is more precise than comparing the lines above. Positive is better."
     )
-    drawn = list(spans.values())[:MOST_DRAWN]
+    drawn = list(spans.values())[:_MOST_DRAWN]
     svg = gains_forest(
         "gains",
         labels[: len(drawn)],
@@ -90,7 +90,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
         f"gain in {outcome.name} per decision; right of the line is better",
     )
     rows = [
-        (text, span.number, span.interval, WORDS[verdict(span)])
+        (text, span.number, span.interval, _WORDS[verdict(span)])
         for text, span in zip(labels, spans.values(), strict=True)
     ]
     table = Table(
@@ -107,13 +107,13 @@ def _gains(record: Record) -> tuple[Part, ...]:
 
 def _picture(name: str, svg: str, what: str, spans: list[Span], labels: list[str]) -> Picture:
     words = "; ".join(f"{text}: {span}" for text, span in zip(labels[:5], spans[:5], strict=True))
-    left_out = f" The first {MOST_DRAWN} are drawn." if len(spans) > MOST_DRAWN else ""
+    left_out = f" The first {_MOST_DRAWN} are drawn." if len(spans) > _MOST_DRAWN else ""
     return Picture(
         name=name,
         svg=svg,
         label=f"{what}, with intervals. {words}.",
         caption=f"{what}, with intervals.{left_out}",
-        keys=KEYS if name == "gains" else (),
+        keys=GAIN_KEYS if name == "gains" else (),
     )
 
 
