@@ -12,7 +12,7 @@ import fedopl
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app_folder import write_flower_app
+from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 
 NAMES = ["west", "north", "south"]
 
@@ -23,7 +23,9 @@ def study(tmp_path):
 
 
 def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):
-    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", deadline=30)
+    write_flower_app(
+        tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds(deadline=30)
+    )
     content = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
     assert content["tool"]["flwr"]["app"]["config"] == {
         "clients": "north,south,west",
@@ -35,20 +37,20 @@ def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):
 
 
 def test_an_app_carries_the_study_as_it_was_agreed_on(study, tmp_path):
-    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
     assert (tmp_path / "app" / "study.toml").read_bytes() == study.read_bytes()
 
 
 def test_an_app_is_never_written_over_another(study, tmp_path):
-    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
     with pytest.raises(StorageError, match="is not empty"):
-        write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
+        write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
 
 
 @pytest.mark.parametrize("names", [[], [""], ["north wing"], ['n"orth'], ["nörth"], ["a,b"]])
 def test_a_name_that_a_node_cannot_have_is_refused(study, tmp_path, names):
     with pytest.raises(OptionError, match="clients"):
-        write_flower_app(tmp_path / "app", study, names, out=tmp_path / "run")
+        write_flower_app(tmp_path / "app", study, names, out=tmp_path / "run", wait=WaitSeconds())
     assert not (tmp_path / "app").exists()
 
 

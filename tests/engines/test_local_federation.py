@@ -18,7 +18,7 @@ from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app_folder import write_flower_app
+from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.local_federation import LocalFederation
 from fedopl.engines.run import open_clients
@@ -181,7 +181,9 @@ def story(tmp_path_factory):
     study = write_study(told.folder / "federated")
     shutil.copytree(study.parent, told.folder / "untouched")
     app = told.folder / "app"
-    write_flower_app(app, study, [*GOOD, *ODD], out=told.out, arrival=1, deadline=DEADLINE)
+    write_flower_app(
+        app, study, [*GOOD, *ODD], out=told.out, wait=WaitSeconds(arrival=1, deadline=DEADLINE)
+    )
     folders = {name: told.clients / name for name in GOOD}
     with LocalFederation(told.folder / "flower", folders, study) as federation:
         told.federation = federation

@@ -374,6 +374,14 @@ MISTAKES = {
         edited('"marginal"', '"known"'),
         "line 17: nuisances.propensity: ",
     ),
+    "a path for a tree": (
+        STUDY + '[policy]\nkind = "tree"\n[mixture]\nkind = "path"\ntoward = "north"\n',
+        "line 20: mixture: a path is tried with linear and finite policies",
+    ),
+    "sums that no message holds": (
+        edited('age = "number"', f"age = {[str(n) for n in range(3700)]}"),
+        "line 16: nuisances: federated outcome models take squares of 3,701 features",
+    ),
     "candidates without a choice": (
         STUDY + '[policy]\ncandidates = { a = "a.json" }\n',
         'line 19: candidates: only kind = "finite" chooses among candidates',

@@ -32,10 +32,11 @@ def write_app(
     as_json: AsJson = False,
 ) -> None:
     """Write a Flower App that `flwr run` accepts."""
-    from fedopl.engines.flower_app_folder import write_flower_app
+    from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
-    written = write_flower_app(folder, study, names, out=out, arrival=arrival, deadline=deadline)
+    wait = WaitSeconds(arrival=arrival, deadline=deadline)
+    written = write_flower_app(folder, study, names, out=out, wait=wait)
     say_paths(written, as_json=as_json)
 
 
@@ -84,6 +85,7 @@ def up(
 
     need("flwr", "flower")
     from fedopl.client.client_file import read_clients
+    from fedopl.engines.flower_app_folder import WaitSeconds
     from fedopl.engines.flower_up import run_over_flower
     from fedopl.engines.run import check_folder
     from fedopl.report.page import write_report
@@ -96,9 +98,8 @@ def up(
     taking_part = read_clients(clients)
     trips = expected_trips(agreed, len(taking_part))
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
-    record = run_over_flower(
-        study, taking_part, out=out, arrival=arrival, deadline=deadline, tell=note
-    )
+    wait = WaitSeconds(arrival=arrival, deadline=deadline)
+    record = run_over_flower(study, taking_part, out=out, wait=wait, tell=note)
     say_run(record, write_report(record, out / "report.html"), as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """A Flower App folder that `flwr run` accepts: our two apps, the study, and how to run it."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -73,14 +74,16 @@ fedopl's docs/deployment.md has the whole story.
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitSeconds:
+    """How long a server waits."""
+
+    arrival: float = 120.0  # for everybody to be there
+    deadline: float = 120.0  # for answers, on each trip
+
+
 def write_flower_app(
-    folder: Path,
-    study: Path,
-    clients: Sequence[str],
-    *,
-    out: Path,
-    arrival: float = 120.0,
-    deadline: float = 120.0,
+    folder: Path, study: Path, clients: Sequence[str], *, out: Path, wait: WaitSeconds
 ) -> list[Path]:
     """Write the folder; nothing that is there is written over."""
     agreed, candidates = read_study(study)
@@ -94,7 +97,7 @@ def write_flower_app(
         check_node_name(name)
     if folder.exists() and any(folder.iterdir()):
         raise StorageError(f"{folder}: is not empty; name another folder")
-    settings = {"clients": ",".join(sorted(clients)), "arrival": arrival, "deadline": deadline}
+    settings = {"clients": ",".join(sorted(clients)), **asdict(wait)}
     place = out.resolve().as_posix()
     files = {
         "pyproject.toml": PYPROJECT.format(version=version("fedopl"), out=place, **settings),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
-from fedopl.engines.flower_app_folder import write_flower_app
+from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, is_finished, load_record
@@ -20,14 +20,13 @@ def run_over_flower(
     clients: Mapping[str, Client],
     *,
     out: Path,
-    arrival: float,
-    deadline: float,
+    wait: WaitSeconds,
     tell: Teller,
 ) -> Record:
     """Start everything, run the study, stop everything; the record says how it went."""
     work = out / "flower"
     app = work / f"app-{int(time.time())}"
-    write_flower_app(app, study, list(clients), out=out, arrival=arrival, deadline=deadline)
+    write_flower_app(app, study, list(clients), out=out, wait=wait)
     folders = {name: client.path.parent for name, client in clients.items()}
     for ending in ("run.json", FAILURE):  # of a run that is gone on with: it ends anew
         (out / ending).unlink(missing_ok=True)

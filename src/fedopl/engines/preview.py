@@ -23,7 +23,7 @@ from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.results.round import Round
 from fedopl.server.federation import run_study
-from fedopl.study.mixture import FOUND, AnyMixture, Empirical, Minimax, Path
+from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
 from fedopl.study.study import Study
 
 
@@ -94,7 +94,7 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
     """A mixture that asks the same and names nobody else."""
-    if isinstance(mixture, Path):
+    if isinstance(mixture, BestSkew):
         return mixture.model_copy(update={"toward": client.name})
     return mixture if isinstance(mixture, Minimax) else Empirical()
 

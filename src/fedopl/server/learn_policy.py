@@ -23,7 +23,7 @@ from fedopl.server.mixtures.weight_search import (
 from fedopl.server.oracles import tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
-from fedopl.study.mixture import Minimax, Path
+from fedopl.study.mixture import BestSkew, Minimax
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ def _linear(task: Task) -> Learned:
     """By the study's oracle, for the weights that were agreed or found."""
     setting, conversation, plan = task.setting, task.conversation, task.setting.study.mixture
     search: Search | None = None
-    if isinstance(plan, Path):
+    if isinstance(plan, BestSkew):
         search = follow_linear_path(setting, conversation, plan)
     elif isinstance(plan, Minimax):
         search = climb_linear(setting, conversation, plan)
@@ -118,7 +118,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
         return climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
-    if not isinstance(plan, Path):
+    if not isinstance(plan, BestSkew):
         return None
     names = candidates.names()
     fitting = FiniteStatistics.of_answers(

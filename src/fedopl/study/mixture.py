@@ -12,6 +12,7 @@ from fedopl.base.validation import Checked
 from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.mixture`
 
 Weights = dict[str, float]
+ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 class Empirical(Checked):
@@ -82,13 +83,13 @@ class Skewed(Checked):
         }
 
 
-class Path(Checked):
+class BestSkew(Checked):
     """λ = n̄ + ε̄ with the α that serves the target best, on rows kept back for that choice."""
 
     kind: Literal["path"] = "path"
     toward: str = Field(description="the target client")
     alphas: tuple[float, ...] = Field(
-        default=(0.1, 0.25, 0.5, 0.75, 1.0),
+        default=ALPHAS,
         min_length=1,
         max_length=100,
         description="those to choose among; 0 is always one of them",
@@ -116,7 +117,7 @@ class Minimax(Checked):
         return Empirical().weights(rows)
 
 
-AnyMixture = Empirical | Uniform | Given | Skewed | Path | Minimax
+AnyMixture = Empirical | Uniform | Given | Skewed | BestSkew | Minimax
 Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
 # Those whose weights are found while a study runs.
 FOUND = ("path", "minimax")
@@ -142,9 +143,11 @@ def skewed(toward: str, alpha: float) -> Skewed:
     return Skewed(toward=toward, alpha=alpha)
 
 
-def path(toward: str, alphas: Sequence[float] = Path.model_fields["alphas"].default) -> Path:
+def path(
+    toward: str, alphas: Sequence[float] = BestSkew.model_fields["alphas"].default
+) -> BestSkew:
     """λ = n̄ + ε̄, with α chosen among these by what the policy is worth to one client."""
-    return Path(toward=toward, alphas=tuple(alphas))
+    return BestSkew(toward=toward, alphas=tuple(alphas))
 
 
 def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:

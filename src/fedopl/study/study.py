@@ -1,4 +1,4 @@
-"""The study: what every party agrees on before anything runs. It is hashed; messages carry that."""
+"""The study: what every party agrees on before anything runs. Every message carries its hash."""
 
 import hashlib
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ MOST_NUMBERS = (1 << 27) - 1024
 
 
 class Study(Checked):
-    """Actions, features, policy class, oracle, nuisances, evaluation and seed: one agreed thing."""
+    """The actions and features there are, and the plans for what is done with them."""
 
     name: str = "study"
     actions: tuple[str, ...] = Field(min_length=2)
@@ -49,13 +49,17 @@ class Study(Checked):
     table: Schema | None = Field(default=None, description="what the columns of tables mean")
     policy: PolicyPlan = Linear()
     nuisances: NuisanceSetting = NuisancePlan()
-    mixture: Mixture = Empirical()
+    mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     evaluation: EvaluationSetting = EvaluationPlan()
     joining: JoiningSetting = JoiningPlan()
-    declared: Declared = Declared()
-    requires: Grants = Grants()
-    quorum: float = Field(default=0.5, gt=0, le=1, description="of all clients, by number")
-    seed: int = 0
+    declared: Declared = Field(default=Declared(), description="what is true of every row")
+    requires: Grants = Field(
+        default=Grants(), description="what every client's limits must at least allow"
+    )
+    quorum: float = Field(
+        default=0.5, gt=0, le=1, description="the share of clients that must answer"
+    )
+    seed: int = Field(default=0, description="decides folds, held-out rows and batches")
 
     # Settings in the flat form that this kind of policy has no use for; the hash covers them.
     _unused: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -246,5 +250,5 @@ class Study(Checked):
 
     @cached_property
     def digest(self) -> bytes:
-        """What every message carries, so that nobody answers for another study."""
+        """The hash that every message carries, so that no client answers for another study."""
         return hashlib.sha256(self.model_dump_json().encode()).digest()

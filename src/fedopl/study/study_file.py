@@ -1,4 +1,4 @@
-"""`study.toml`: what every party agrees on, as people write it."""
+"""`study.toml`: the study as people write it. Its sections take their fields from the plans."""
 
 import json
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
 from fedopl.policies.kinds import Policy, load_policy, misfit
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.study.mixture import Empirical, Mixture
+from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, OracleName, TrainingPlan
 from fedopl.study.study import Study
@@ -99,10 +99,8 @@ class StudyFile(Checked):
     """The whole file."""
 
     name: str = Field(min_length=1, description="what the study is called")
-    seed: int = Field(default=0, description="decides folds, held-out rows and batches")
-    quorum: float = Field(
-        default=0.5, gt=0, le=1, description="the share of clients that must answer"
-    )
+    seed: int = same_as(Study, "seed")
+    quorum: float = same_as(Study, "quorum")
     outcome: Outcome
     action: Action
     features: dict[str, Feature] = Field(
@@ -111,15 +109,13 @@ class StudyFile(Checked):
     rows: Rows = Rows()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
-    plan: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
-    mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
+    plan: TrainingPlan = same_as(Linear, "training")
+    mixture: Mixture = same_as(Study, "mixture")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: EvaluationPlan = EvaluationPlan()
     joining: JoiningPlan = JoiningPlan()
-    declared: Declared = Field(default=Declared(), description="what is true of every row")
-    requires: Grants = Field(
-        default=Grants(), description="what every client's limits must at least allow"
-    )
+    declared: Declared = same_as(Study, "declared")
+    requires: Grants = same_as(Study, "requires")
 
     @model_validator(mode="after")
     def _is_a_study(self) -> Self:
@@ -170,10 +166,10 @@ class StudyFile(Checked):
         return Study.model_validate_json(json.dumps(flat))
 
 
+# Sections and keys that stand in the flat form of a study as they stand in the file.
 _SAME_IN_FLAT_FORM = (
     *("name", "seed", "quorum", "tree", "plan", "mixture", "nuisances", "declared", "requires"),
 )
-
 # Where the file says what has another place in a study; everything else has the same in both.
 _PLACES = {
     ("table", "action"): ("action", "column"),

@@ -15,7 +15,7 @@ MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each op
 
 
 class Restriction(Checked):
-    """A group, given by a level or a threshold of one column, that may get some actions only."""
+    """Who may get some of the actions only: told by a level, or by a threshold, of one column."""
 
     column: str = Field(description="the column that tells who")
     level: Label | None = Field(default=None, description="those of this level")

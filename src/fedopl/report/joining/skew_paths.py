@@ -7,7 +7,7 @@ from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.mixture_search import PathPoint, SkewPath
-from fedopl.study.mixture import Path, Skewed
+from fedopl.study.mixture import BestSkew, Skewed
 
 _WHAT = (
     "A policy for all together may serve one client less well than a policy for it alone, but "
@@ -41,7 +41,7 @@ def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 def target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
     """The client the mixture names, else the one whose values differ most from everybody's."""
     plan = facts.record.study.mixture
-    if isinstance(plan, Skewed | Path) and plan.toward in paths:
+    if isinstance(plan, Skewed | BestSkew) and plan.toward in paths:
         return plan.toward
     return max(sorted(paths), key=lambda name: gap_from_rows(facts, name) or 0.0)
 

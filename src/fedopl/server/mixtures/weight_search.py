@@ -14,18 +14,18 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.minimax import Ascent, Regrets, minimax_weights, regrets_by_asking
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries, asking
-from fedopl.study.mixture import Minimax, Path
+from fedopl.study.mixture import BestSkew, Minimax
 
 
 def follow_path(
-    setting: Setting, plan: Path, fitting: Statistics, values: ValueQueries
+    setting: Setting, plan: BestSkew, fitting: Statistics, values: ValueQueries
 ) -> SkewPath:
     """The path of policies fitted without the first fold, valued on the first fold."""
     rows = {name: setting.rows[name] for name in setting.weights}
     return skew_paths(fitting, rows, [plan.toward], values, plan.alphas)[plan.toward]
 
 
-def follow_linear_path(setting: Setting, conversation: Conversation, plan: Path) -> SkewPath:
+def follow_linear_path(setting: Setting, conversation: Conversation, plan: BestSkew) -> SkewPath:
     """The path of linear policies: sums over the other folds, then values on the first."""
     study = setting.study
     sums = conversation.require_quorum(conversation.each(SumFitting(), setting.weights))
