@@ -26,7 +26,7 @@ from costs import passes as passes_of
 
 from fedopl.base.files import write_between
 from fedopl.policies.trees.tree_plan import MOST_CELLS
-from fedopl.study.study import MOST_NUMBERS
+from fedopl.study.policy_plans import MOST_NUMBERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 UNITS = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))

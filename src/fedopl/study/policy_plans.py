@@ -7,8 +7,12 @@ from pydantic import BeforeValidator, Field, field_serializer, field_validator, 
 from pydantic_core import PydanticKnownError
 
 from fedopl.base.validation import Checked, PlacedError, same_as
-from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.policies.columns import Column
+from fedopl.policies.trees.growing import n_levels
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 
+# A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
+MOST_NUMBERS = (1 << 27) - 1024
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
@@ -37,6 +41,7 @@ class KindOfPlan(Checked):
     local_kind: ClassVar[str] = "linear"  # of the policy that every client learns alone
     has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
     compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once
+    is_best_for_weights: ClassVar[bool] = True  # of its kind, on the rows it was learned from
 
     @property
     def on_grid(self) -> bool:
@@ -52,6 +57,12 @@ class KindOfPlan(Checked):
     def can_be_resolved(self) -> bool:
         """Whether clients' score sums alone give the same policy again, for any mixture."""
         return False
+
+    def check_mixture(self, _kind: str) -> None:
+        """A PlacedError, unless this kind of mixture can be found or used."""
+
+    def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
+        """A PlacedError, unless the policy can be learned for these columns and actions."""
 
     @property
     def linear(self) -> "Linear":
@@ -81,6 +92,8 @@ class KindOfPlan(Checked):
 
 class Linear(KindOfPlan):
     """A linear policy, π(x) = argmax_a φ(x, a)ᵀθ_a, and how it is found."""
+
+    is_best_for_weights: ClassVar[bool] = False  # least squares stand in for the value itself
 
     kind: Literal["linear"] = "linear"
     features: Literal["shared", "blocks"] = Field(
@@ -135,6 +148,46 @@ class Tree(TreePlan, KindOfPlan):
     def tree(self) -> TreePlan:
         """The plan itself."""
         return self
+
+    def check_mixture(self, kind: str) -> None:
+        """A path is not tried, and minimax solves again for every step."""
+        if kind == "path":
+            message = (
+                "a path is tried with linear and finite policies; for a tree use kind = "
+                '"skewed" with an alpha'
+            )
+            raise PlacedError("mixture", message, ("mixture",))
+        if kind == "minimax" and (self.depth > LOOK_AHEAD or self.thresholds == "observed"):
+            message = (
+                f"minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
+                "at most, and thresholds on a grid"
+            )
+            raise PlacedError("mixture", message, ("mixture",))
+
+    def check_columns(self, columns: tuple[Column, ...], actions: tuple[str, ...]) -> None:
+        """What the plan names is there, and the sums over its grid fit into a message."""
+        try:
+            self.check(columns, actions)
+        except PlacedError as error:
+            raise error.within("policy", "tree") from None
+        if self.thresholds == "observed":
+            return
+        most_cells = self.most_cells(columns)
+        if most_cells > MOST_CELLS:
+            message = (
+                f"its grid has up to {most_cells:,} cells, at most {MOST_CELLS:,} are "
+                "told; name the columns it may ask about, or lower bins"
+            )
+            raise PlacedError("tree", message, ("policy", "tree"))
+        n_open = 2 ** (n_levels(self.depth) - 1)
+        n_numbers = n_open * most_cells * (2 + len(actions))
+        if n_numbers > MOST_NUMBERS:
+            message = (
+                f"its grid has up to {most_cells:,} cells in {n_open} "
+                f"node{'s' * (n_open > 1)} at once, {n_numbers:,} numbers of which a message holds "
+                f"{MOST_NUMBERS:,}; name the columns it may ask about, or lower bins or depth"
+            )
+            raise PlacedError("tree", message, ("policy", "tree"))
 
 
 class Finite(KindOfPlan):

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import combinations
 from typing import Any, Self
 
 from pydantic import (
@@ -18,10 +17,8 @@ from pydantic import (
 
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
-from fedopl.policies.trees.growing import n_levels
-from fedopl.policies.trees.plan_checks import check_plan
-from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
+from fedopl.policies.columns import Column, NumberColumn, tree_columns
+from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.mixture import Empirical, Mixture
 from fedopl.study.plans import (
@@ -34,10 +31,7 @@ from fedopl.study.plans import (
     NuisancePlan,
     NuisanceSetting,
 )
-from fedopl.study.policy_plans import Linear, PolicyPlan
-
-# A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
-MOST_NUMBERS = (1 << 27) - 1024
+from fedopl.study.policy_plans import MOST_NUMBERS, Linear, PolicyPlan
 
 
 class Study(Checked):
@@ -98,21 +92,7 @@ class Study(Checked):
 
     @model_validator(mode="after")
     def _can_find_its_mixture(self) -> Self:
-        kind, tree = self.mixture.kind, self.tree
-        if self.policy.kind != "tree":
-            return self
-        if kind == "path":
-            message = (
-                "a path is tried with linear and finite policies; for a tree use kind = "
-                '"skewed" with an alpha'
-            )
-            raise PlacedError("mixture", message, ("mixture",))
-        if kind == "minimax" and (tree.depth > LOOK_AHEAD or tree.thresholds == "observed"):
-            message = (
-                f"minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
-                "at most, and thresholds on a grid"
-            )
-            raise PlacedError("mixture", message, ("mixture",))
+        self.policy.check_mixture(self.mixture.kind)
         return self
 
     @model_validator(mode="after")
@@ -138,30 +118,8 @@ class Study(Checked):
         return self
 
     @model_validator(mode="after")
-    def _can_search_its_tree(self) -> Self:
-        if self.policy.kind != "tree":
-            return self
-        try:
-            check_plan(self.tree, self.columns, self.actions)
-        except PlacedError as error:
-            raise error.within("policy", "tree") from None
-        if self.tree.thresholds == "observed":
-            return self
-        if self.most_cells > MOST_CELLS:
-            message = (
-                f"its grid has up to {self.most_cells:,} cells, at most {MOST_CELLS:,} are "
-                "told; name the columns it may ask about, or lower bins"
-            )
-            raise PlacedError("tree", message, ("policy", "tree"))
-        n_open = 2 ** (n_levels(self.tree.depth) - 1)
-        n_numbers = n_open * self.most_cells * (2 + self.n_actions)
-        if n_numbers > MOST_NUMBERS:
-            message = (
-                f"its grid has up to {self.most_cells:,} cells in {n_open} "
-                f"node{'s' * (n_open > 1)} at once, {n_numbers:,} numbers of which a message holds "
-                f"{MOST_NUMBERS:,}; name the columns it may ask about, or lower bins or depth"
-            )
-            raise PlacedError("tree", message, ("policy", "tree"))
+    def _can_learn_its_policy(self) -> Self:
+        self.policy.check_columns(self.columns, self.actions)
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -204,14 +162,7 @@ class Study(Checked):
     @property
     def cut_columns(self) -> tuple[NumberColumn, ...]:
         """The numbers that a tree may ask about and whose thresholds have yet to be agreed."""
-        plan = self.tree
-        return tuple(
-            column
-            for column in self.columns
-            if isinstance(column, NumberColumn)
-            and column.name not in plan.cuts
-            and (not plan.columns or column.name in plan.columns)
-        )
+        return self.tree.uncut(self.columns)
 
     @property
     def values_leaves(self) -> bool:
@@ -221,17 +172,7 @@ class Study(Checked):
     @property
     def most_cells(self) -> int:
         """How many cells a grid for this study may have."""
-        bins = [self._most_bins(column) for column in self.columns]
-        return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
-
-    def _most_bins(self, column: Column) -> int:
-        if self.tree.columns and column.name not in self.tree.columns:
-            return 1
-        if isinstance(column, LevelColumn):
-            return len(column.levels)
-        own = len(self.tree.cuts.get(column.name, ())) + 1
-        groups = sum(group.column == column.name for group in self.tree.allowed)
-        return max(own, self.tree.bins) + groups
+        return self.tree.most_cells(self.columns)
 
     @property
     def n_actions(self) -> int:

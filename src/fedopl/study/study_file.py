@@ -86,10 +86,12 @@ class PolicySection(Checked):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         linear = Linear.model_validate(self.model_dump(include={"features", "oracle", "precision"}))
-        if self.kind == "tree" and linear.oracle != "csoaa-exact":
+        if self.kind != "tree":
+            return self
+        if linear.oracle != "csoaa-exact":
             message = "a tree is searched for; an oracle is for linear policies"
             raise PlacedError("oracle", message, ("oracle",))
-        if self.kind == "tree" and linear != Linear():
+        if linear != Linear():
             message = "a tree has neither blocks of features nor precision"
             raise PlacedError("policy", message, ("kind",))
         return self

@@ -19,7 +19,6 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
-from fedopl.policies.trees.plan_checks import check_plan
 from fedopl.policies.trees.search import WEIGHT, Cells
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
@@ -63,7 +62,7 @@ def search_tree(
     check_finite(rows.contexts, "contexts", features)
     plan, columns = plan or TreePlan(), tree_columns(features, None)
     try:
-        check_plan(plan, columns, actions)
+        plan.check(columns, actions)
     except ValueError as error:
         raise OptionError(str(error)) from None
     if plan.thresholds == "observed":

@@ -1,11 +1,15 @@
 """The plan for a tree: how deep it is, where it may split, and what it has to keep to."""
 
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from fedopl.base.labels import quoted
 from fedopl.base.schema import Label
-from fedopl.base.validation import Checked
+from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.columns import Column, LevelColumn, NumberColumn
 from fedopl.policies.trees.nodes import MOST_DEPTH
 
 # Trees are searched for exactly up to this depth, and so many levels at a time beyond it.
@@ -79,3 +83,60 @@ class TreePlan(Checked):
                 "groups; use the grid"
             )
         return self
+
+    def check(self, columns: Sequence[Column], actions: Sequence[str]) -> None:
+        """A PlacedError, unless all that the plan names is there and is of the right kind."""
+        known = {column.name: column for column in columns}
+        for name in (*self.cuts, *self.columns):
+            if name not in known:
+                message = f"there is no column '{name}'; there are {quoted(list(known))}"
+                raise PlacedError("tree", message, ())
+        levels = [name for name in self.cuts if isinstance(known[name], LevelColumn)]
+        if levels:
+            message = f"'{levels[0]}' has levels, and is split at each of them"
+            raise PlacedError("tree.cuts", message, ("cuts",))
+        for group in self.allowed:
+            _check_group(group, known, actions)
+
+    def uncut(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
+        """The numbers that may be asked about and whose thresholds have yet to be agreed."""
+        return tuple(
+            column
+            for column in columns
+            if isinstance(column, NumberColumn)
+            and column.name not in self.cuts
+            and (not self.columns or column.name in self.columns)
+        )
+
+    def most_cells(self, columns: Sequence[Column]) -> int:
+        """How many cells a grid by this plan may have: a table for every two columns, and lines."""
+        bins = [self._most_bins(column) for column in columns]
+        return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
+
+    def _most_bins(self, column: Column) -> int:
+        if self.columns and column.name not in self.columns:
+            return 1
+        if isinstance(column, LevelColumn):
+            return len(column.levels)
+        own = len(self.cuts.get(column.name, ())) + 1
+        groups = sum(group.column == column.name for group in self.allowed)
+        return max(own, self.bins) + groups
+
+
+def _check_group(group: Restriction, columns: Mapping[str, Column], actions: Sequence[str]) -> None:
+    column = columns.get(group.column)
+    if column is None:
+        raise _of_groups(f"there is no column '{group.column}'")
+    if isinstance(column, LevelColumn):
+        expected = [level for level in column.levels if level is not None]
+        if group.level not in expected:
+            raise _of_groups(f"'{column.name}' has no such level; it has {quoted(expected)}")
+    elif group.level is not None:
+        raise _of_groups(f"'{column.name}' is a number; say at_most or above")
+    unknown = [action for action in group.actions if action not in actions]
+    if unknown:
+        raise _of_groups(f"{quoted(unknown)} are not actions of the study")
+
+
+def _of_groups(message: str) -> PlacedError:
+    return PlacedError("tree.allowed", message, ("allowed",))

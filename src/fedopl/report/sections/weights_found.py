@@ -207,7 +207,7 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
         )
     caveat = (
         " Policies by least squares are not quite the best for their weights: so it is roughly."
-        if record.study.policy.kind == "linear"
+        if not record.study.policy.is_best_for_weights
         else ""
     )
     return (
