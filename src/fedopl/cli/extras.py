@@ -1,4 +1,4 @@
-"""Verbs that need an optional package say so before they start."""
+"""Checks that the optional package of a verb is installed, before the verb starts."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""What is said of a run once it is over, to people or to programs."""
+"""The summary of a finished run, for people or as JSON."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

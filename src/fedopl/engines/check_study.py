@@ -1,4 +1,4 @@
-"""Before anything is learned: whether tables fit the study, and who would refuse what."""
+"""Checks before a run: whether clients' tables fit the study, and which queries they refuse."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def check(study: str | Path, clients: str | Path) -> Readiness:
 def check_clients(
     study: Study, clients: Mapping[str, Client], candidates: Mapping[str, Policy]
 ) -> Readiness:
-    """Examine every client by itself, then side by side, then rehearse."""
+    """Inspect every client's table, compare the clients, then rehearse the study."""
     examined = {name: examine(client, study) for name, client in sorted(clients.items())}
     refusals, failure = _rehearsal(study, examined, clients, candidates)
     never = _never_taken(study, examined)

@@ -1,4 +1,4 @@
-"""Flower carries our bytes: a ClientApp that hands them to the door, a transport over its Grid.
+"""Flower as transport: a ClientApp that passes bytes to the door, and a transport over its Grid.
 
 This is the only file that imports flwr. Flower is the road, not the algorithm: payloads are our
 encoded messages, and the server's loop is the one that runs in process.
@@ -54,7 +54,7 @@ def client_app() -> ClientApp:
 
 
 def _answer(message: Message, context: Context) -> bytes:
-    """What the door says; whatever goes wrong before it, a code leaves and no text."""
+    """The door's answer; if anything fails before the door, a code is sent and no text."""
     try:
         return _door(context).handle(_unpacked(message))
     except (Exception, SystemExit):
@@ -64,7 +64,7 @@ def _answer(message: Message, context: Context) -> bytes:
 
 
 def _refused(content: bytes) -> bytes:
-    """A refusal of each query; there is no study at hand, so they are read for their labels."""
+    """A refusal of each query; decoded in any size, as no study is at hand."""
     try:
         asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
     except WireError:
@@ -143,7 +143,7 @@ def _tell(latest: Round) -> None:
 
 @dataclass(frozen=True)
 class _Node:
-    """A node as it is now; one that was started anew is another, and has to be asked again."""
+    """A running node; after a restart it is a new one, which has to be asked again."""
 
     name: str
     number: int
@@ -166,11 +166,11 @@ class FlowerTransport:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Everybody who was invited, there or not."""
+        """All invited clients, connected or not."""
         return self.names
 
     def wait_for_all(self, seconds: float) -> None:
-        """Wait until everybody is there, or until the time is over."""
+        """Wait until all clients are connected, or until the deadline."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and {node.name for node in self._online()} < set(self.names):
             time.sleep(POLL_SECONDS)
@@ -220,7 +220,7 @@ class FlowerTransport:
         return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
 
     def _replies(self, waiting: dict[str, _Node]) -> Iterator[tuple[_Node, Message]]:
-        """What has come; a reply that is an error takes its node off the list, to be asked anew."""
+        """Replies so far; a node that replied with an error is dropped, to be asked again."""
         if not waiting:
             return
         for reply in self.grid.pull_messages(list(waiting)):
@@ -236,7 +236,7 @@ def _packed(content: bytes) -> RecordDict:
 
 
 def _unpacked(message: Message) -> bytes:
-    """Our bytes, or none: whoever sends something else is no client of ours."""
+    """The answer's bytes, or none if the reply is not of our format."""
     record: Mapping[str, object] = message.content.config_records.get(RECORD, {})
     content = record.get(PAYLOAD)
     return content if isinstance(content, bytes) else b""

@@ -1,4 +1,4 @@
-"""The five-minute proof: the study run by a real federation of processes on this machine."""
+"""Runs a study by a real Flower federation of processes on this machine."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def run_over_flower(
     wait: WaitSeconds,
     tell: Teller,
 ) -> Record:
-    """Start everything, run the study, stop everything; the record says how it went."""
+    """Start a federation, run the study, stop the federation, and return the record."""
     work = out / "flower"
     app = work / f"app-{int(time.time())}"
     write_flower_app(app, study, list(clients), out=out, wait=wait)
@@ -39,7 +39,7 @@ def run_over_flower(
 
 
 def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller) -> None:
-    """Until the run's folder is finished, or Flower says that the run is over without one."""
+    """Wait until the run's folder is finished, or Flower reports that the run ended without one."""
     trips, asked, status = 0, time.monotonic(), ""
     while not is_finished(out):
         done = len(list((out / "exchanges").glob("*.bin")))

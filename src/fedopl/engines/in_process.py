@@ -1,4 +1,4 @@
-"""All clients in one process. Every query and answer is encoded and decoded for real."""
+"""Transport to clients in this process; every query and answer is still encoded and decoded."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ class InProcess:
 
 
 def check_packages(study: Study) -> None:
-    """Refuse a study that needs a package that is not here."""
+    """Refuse a study that needs a package that is not installed."""
     if study.linear.oracle == "csoaa-vw" and find_spec("vowpalwabbit") is None:
         raise OptionError("oracle: csoaa-vw needs Vowpal Wabbit; pip install 'fedopl[vw]'")
     if study.tree.thresholds == "observed" and find_spec("numba") is None:
@@ -46,7 +46,7 @@ def check_packages(study: Study) -> None:
 
 
 def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
-    """How to get what the only party learned by itself; nothing where there are more."""
+    """Access to the local policy if there is only one client, else None."""
     if len(doors) != 1:
         return None
     (door,) = doors.values()

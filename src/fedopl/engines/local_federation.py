@@ -101,7 +101,7 @@ class LocalFederation:
     def start_node(
         self, name: str, *, study: Path | None = None, ca: Path | None = None, **environment: str
     ) -> None:
-        """Start a client's node; its files are named to it alone."""
+        """Start a client's node, which alone gets the paths of its files."""
         config = (
             f'client="{self.clients[name].resolve()}" study="{(study or self.study).resolve()}"'
         )
@@ -116,7 +116,7 @@ class LocalFederation:
         )
 
     def kill(self, part: str) -> None:
-        """End one part at once, with everything it started, as a power cut would."""
+        """Kill one part with all its descendants, as a power cut would."""
         process = self._processes.pop(part)
         for pid in [process.pid, *_children_of(process.pid)]:
             with suppress(ProcessLookupError):
@@ -124,7 +124,7 @@ class LocalFederation:
         process.wait()
 
     def end(self, part: str) -> None:
-        """End one part as whoever looks after it would, in order."""
+        """Stop one part gracefully."""
         process = self._processes.pop(part)
         process.terminate()
         process.wait(STOP_SECONDS)
@@ -160,7 +160,7 @@ class LocalFederation:
         return dict(content)
 
     def stop(self) -> None:
-        """End what we started, and what that started; nothing else."""
+        """Stop every process that we started, and their descendants; no others."""
         for process in self._processes.values():
             with suppress(ProcessLookupError):
                 process.terminate()
@@ -250,7 +250,7 @@ def _program(name: str) -> str:
 
 
 def _marked(token: str) -> list[int]:
-    """The processes that carry our mark, whoever started them; Linux tells, others do not."""
+    """Processes with our mark in their environment; only Linux shows it."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -260,7 +260,7 @@ def _marked(token: str) -> list[int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    """Children, and theirs."""
+    """All descendants of a process."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):

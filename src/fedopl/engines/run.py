@@ -1,4 +1,4 @@
-"""Clients in folders, all in one process: run a study with them, value policies, or look first."""
+"""Runs studies and evaluates policies with clients in folders, all in this process."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -110,7 +110,7 @@ def run(
 
 
 def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
-    """Refuse to write over what is there, unless it is to be gone on with."""
+    """Refuse to write over an earlier run, unless it is to be resumed."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
     if not resume and folder.is_dir() and any(folder.iterdir()):

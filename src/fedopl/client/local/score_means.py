@@ -114,7 +114,7 @@ def means_of(
     *,
     complete: bool,
 ) -> ScoreMeans:
-    """The means over all training rows, which come with their scores some at a time."""
+    """The means over all training rows, accumulated over scored chunks."""
     shape = (rows.given.n_actions, rows.given.n_features)
     totals = ScoreTotals(*shape, columns, complete=complete)
     # Of many chunks only the first adds squares: they are of all.

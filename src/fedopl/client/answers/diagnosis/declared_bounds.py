@@ -1,4 +1,4 @@
-"""Whether rows are as the study declares all of them to be."""
+"""Checks the rows against the bounds that the study declares for every row."""
 
 import numpy as np
 
