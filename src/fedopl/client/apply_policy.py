@@ -79,7 +79,7 @@ def decide_table(
         encoding: of a CSV file that is read.
         undecided: what to do about rows with a value that is missing, not a finite number, or a
             label the policy does not know: refuse the table, or leave the new column empty there.
-        progress: is told how many rows are done, after each batch.
+        progress: called after each batch with how many rows are done.
 
     """
     source, out = Path(source), Path(out)

@@ -84,8 +84,8 @@ def _numbers(run: Run) -> dict[str, Any]:
         "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
     }
-    told = {name: _estimate(estimate) for name, estimate in found.items()}
-    return {"verdict": run.verdict, "best_arm": run.best_arm, **told}
+    estimates = {name: _estimate(estimate) for name, estimate in found.items()}
+    return {"verdict": run.verdict, "best_arm": run.best_arm, **estimates}
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, float] | None:

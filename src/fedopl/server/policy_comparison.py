@@ -81,15 +81,15 @@ class Candidates:
         if not queries:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
         found = conversation.together(setting.weights, *queries.values())
-        told = dict(zip(queries, found, strict=True))
-        answers = told.get("values")
+        replies = dict(zip(queries, found, strict=True))
+        answers = replies.get("values")
         values, gains = self._tables(setting, conversation, answers, chosen)
         return Evaluated(
             values=values,
             gains=gains,
             answers=answers,
-            described=described(setting, told.get("described")),
-            leaves=leaf_rows(tree, told.get("leaves"), setting.weights),
+            described=described(setting, replies.get("described")),
+            leaves=leaf_rows(tree, replies.get("leaves"), setting.weights),
         )
 
     def _tables(

@@ -70,13 +70,13 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
 
 def _fault_in_means(answer: ClassifierSums, parameters: Array) -> str | None:
     """The mean of σ lies between 0 and 1, and that of σ(1 − σ) below its largest."""
-    told = answer.told > 0
-    chances, curvatures = answer.pulls[told, -1], answer.hessian[told, -1, -1]
+    released = answer.told > 0
+    chances, curvatures = answer.pulls[released, -1], answer.hessian[released, -1, -1]
     if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():
         return "the mean chance of a classifier is outside 0 to 1"
     if (curvatures > chances * (1 - chances) + CORNER_TOLERANCE).any():
         return "the mean curvature of a classifier is above that of its mean chance"
-    undecided = ~parameters[told].any(axis=1)
+    undecided = ~parameters[released].any(axis=1)
     if (np.abs(chances[undecided] - 0.5) > CORNER_TOLERANCE).any():
         return "the mean of one half is not one half"
     return fault_in_squares(answer.hessian)

@@ -228,11 +228,11 @@ class Conversation:
             reasons += [f"{name}: {why}" for name, why in sorted(latest.rejected.items())]
             reasons += [f"{name}: no answer" for name in latest.silent]
             needed = f"; the quorum is {share:.0%}" if share else ""
-            told = "".join(f"\n  {reason}" for reason in reasons[:MOST_REASONS])
-            told += "\n  …" if len(reasons) > MOST_REASONS else ""
+            listed = "".join(f"\n  {reason}" for reason in reasons[:MOST_REASONS])
+            listed += "\n  …" if len(reasons) > MOST_REASONS else ""
             raise FederationError(
                 f"{latest.query}: {len(answers)} of {n_clients} clients gave an answer that can be "
-                f"used{needed}{told}"
+                f"used{needed}{listed}"
             )
         return answers
 
