@@ -396,3 +396,18 @@ def test_relative_links_lead_to_files(page):
         if not re.match(r"[a-z]+:", target):
             path = target.partition("#")[0]
             assert (page.parent / path).exists(), f"{title(page)}: {target}"
+
+
+def test_files_that_a_page_names_are_there():
+    """A path may start at the root, at the package, or be a file's name alone."""
+    files = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/*.py")]
+    made = {  # by the exercises
+        "src/fedopl/messages/learning/context_sums.py",
+        "src/fedopl/client/answers/learning/sum_contexts.py",
+        "src/fedopl/policies/gated.py",
+        "src/fedopl/server/oracles/solve_gate.py",
+    }
+    for page in LINKED:
+        for named in re.findall(r"`([\w./-]+\.py)\b", page.read_text(encoding="utf-8")):
+            found = any(f"/{path}".endswith(f"/{named}") for path in files)
+            assert found or named in made, f"{title(page)}: {named}"
