@@ -10,7 +10,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.secondary_suppression import has_small_cut, suppressed_cells
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.policies.columns import LevelColumn, NumberColumn
+from fedopl.policies.tree_columns import LevelColumn, NumberColumn
 from fedopl.policies.trees.grid import grid_of
 from fedopl.policies.trees.growing import DONE, EVERYBODY
 from fedopl.policies.trees.nodes import Branch, Leaf

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.base.errors import DataError, PolicyError
 from fedopl.base.schema import Encoding
-from fedopl.policies.columns import LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.tree_columns import LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.trees.nodes import (
     MOST_NODES,
     Branch,

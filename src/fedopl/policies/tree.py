@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.schema import Encoding
-from fedopl.policies.columns import Column, LevelColumn, tree_columns
 from fedopl.policies.domain import Domain, checked_contexts
 from fedopl.policies.saving import save_policy
+from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
 from fedopl.policies.trees.nodes import (
     MOST_DEPTH,
     MOST_NODES,

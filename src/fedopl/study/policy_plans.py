@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, field_serializer, field_validator, 
 from pydantic_core import PydanticKnownError
 
 from fedopl.base.validation import Checked, PlacedError, same_as
-from fedopl.policies.columns import Column
+from fedopl.policies.tree_columns import Column
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.policies.columns import Column, NumberColumn, tree_columns
+from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.mixture import Empirical, Mixture

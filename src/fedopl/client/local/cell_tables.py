@@ -18,7 +18,7 @@ from scipy.sparse import csc_array
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.policies.columns import Column
+from fedopl.policies.tree_columns import Column
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE, EVERYBODY
 from fedopl.policies.trees.nodes import Leaf, Node, leaf_positions, nodes_of

@@ -13,8 +13,8 @@ from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.table.checked_arrays import checked_weights
-from fedopl.policies.columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.tree_columns import Column, LevelColumn, NumberColumn, tree_columns
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.columns import Column, LevelColumn
+from fedopl.policies.tree_columns import Column, LevelColumn
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.policies.columns import Column, LevelColumn
+from fedopl.policies.tree_columns import Column, LevelColumn
 from fedopl.policies.trees.grid import Grid, grid_of
 from fedopl.policies.trees.tree_plan import Restriction, TreePlan
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.policies.columns import Column, LevelColumn
+from fedopl.policies.tree_columns import Column, LevelColumn
 
 # A node in an array: column, cut, and where yes and no lead. A leaf has its action for a cut.
 NODE_NUMBERS = 4

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Label
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.policies.columns import Column, LevelColumn, NumberColumn
+from fedopl.policies.tree_columns import Column, LevelColumn, NumberColumn
 from fedopl.policies.trees.nodes import MOST_DEPTH
 
 # Trees are searched for exactly up to this depth, and so many levels at a time beyond it.

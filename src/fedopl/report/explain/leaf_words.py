@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 from fedopl.base.estimates import Estimate
-from fedopl.policies.columns import LevelColumn
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.tree_columns import LevelColumn
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, nodes_of
 from fedopl.report.explain.support_levels import THIN
 from fedopl.report.words.numbers import (

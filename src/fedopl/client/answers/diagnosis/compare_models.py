@@ -5,6 +5,7 @@ tells how much that is: it is subtracted, and it gives the standard error.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     theirs = _models_of(query)
     space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
     rows = Rows(space)
-    chances, means = rows.chances(own.propensities), rows.means(own.outcomes)
-    found = [_compared(rows, own, chances, means, others, space.rows_needed) for others in theirs]
+    ours = _said(own, rows)
+    found = [_compared(rows, ours, _said(others, rows), space.rows_needed) for others in theirs]
     fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}
     return ModelShifts(**fields)
 
@@ -92,33 +93,38 @@ def _models_of(query: CompareModels) -> list[OwnModels]:
     ]
 
 
-def _compared(
-    rows: Rows,
-    own: OwnModels,
-    chances: FloatArray,
-    means: FloatArray,
-    theirs: OwnModels,
-    needed: int,
-) -> dict[str, float]:
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """One client's models, and what they say of our rows."""
+
+    models: OwnModels
+    chances: FloatArray  # (n_repeats, n_rows, n_actions)
+    means: FloatArray  # (n_repeats, n_rows, n_actions)
+
+
+def _said(models: OwnModels, rows: Rows) -> _Said:
+    return _Said(models, rows.chances(models.propensities), rows.means(models.outcomes))
+
+
+def _compared(rows: Rows, own: _Said, theirs: _Said, needed: int) -> dict[str, float]:
     """One client's models against ours."""
-    their_chances, their_means = rows.chances(theirs.propensities), rows.means(theirs.outcomes)
-    both = own.supported & theirs.supported
+    both = own.models.supported & theirs.models.supported
 
     def of_propensities(ours: int, other: int) -> FloatArray:
-        return discrete.kl(chances[ours], their_chances[other])
+        return discrete.kl(own.chances[ours], theirs.chances[other])
 
     def of_outcomes(ours: int, other: int) -> FloatArray:
         if not both.any():
             return np.zeros(len(rows.weights))
         return gaussian_outcome_kl(
-            means[ours][:, both],
-            their_means[other][:, both],
-            own.variances[ours, both],
-            theirs.variances[other, both],
+            own.means[ours][:, both],
+            theirs.means[other][:, both],
+            own.models.variances[ours, both],
+            theirs.models.variances[other, both],
         )
 
     behind = np.column_stack([of_propensities(WHOLE, WHOLE), of_outcomes(WHOLE, WHOLE)])
-    tv, tv_variance = _total_variation(rows, chances, their_chances)
+    tv, tv_variance = _total_variation(rows, own.chances, theirs.chances)
     found = {
         "compared": 1.0,
         **_named("propensity_kl", _without_noise(rows, of_propensities)),
@@ -127,7 +133,7 @@ def _compared(
         **_named("outcome_kl", _without_noise(rows, of_outcomes)),
     }
     few = effective_rows_behind(behind * rows.weights[:, None]) < needed
-    steep = needed > 1 and rows.steepness(theirs.propensities) > STEEPEST
+    steep = needed > 1 and rows.steepness(theirs.models.propensities) > STEEPEST
     return dict.fromkeys(found, 0.0) if few or steep else found
 
 
