@@ -24,8 +24,8 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     """Algorithm 1, on standardised features; a mean over rounds is kept.
 
     A single round's parameters carry the noise of their last batches; their average does not
-    (Polyak & Juditsky 1992). How much of the way there has to be left out depends on how far it
-    was, and the loss tells.
+    (Polyak & Juditsky 1992). How many early rounds to leave out depends on how far the way was, so
+    there are several means, and the one of least loss is kept.
     """
     study, plan = setting.study, setting.study.linear.training
     centre, scale = setting.statistics.standardisation(setting.weights)

@@ -25,7 +25,7 @@ def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> SumCells:
 
 @dataclass(eq=False)
 class _Asking:
-    """Cells as clients tell them, level by level; what they tell first is kept."""
+    """Sums over cells as clients report them, level by level; those of the first level are kept."""
 
     setting: Setting
     conversation: Conversation
@@ -34,7 +34,7 @@ class _Asking:
     lost: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, partition: Node) -> list[Cells] | None:
-        """The mixture's cells of every open node; nothing if too few tell them below the first."""
+        """The mixture's cells of every open node; None if too few report those of a lower level."""
         setting, n_open = self.setting, 1 + _last_open(partition)
         if partition == EVERYBODY and setting.cells is not None:
             answers = setting.cells
