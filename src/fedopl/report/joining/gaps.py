@@ -27,7 +27,7 @@ _REASONS = (
     ),
     (
         r"tree: only trees of depth 1 and 2 .*",
-        "deeper trees were grown by asking again, and cannot be facts for other weights",
+        "deeper trees were grown by asking again, and cannot be found for other weights",
     ),
     (r"values: no client told any", "no client told what the policies for it are worth"),
 )
