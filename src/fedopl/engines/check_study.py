@@ -135,7 +135,7 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
 
 
 def _feature_differences(name: str, by_client: Mapping[str, FeatureSummary]) -> list[str]:
-    """A level that some never saw, and numbers that look like other units."""
+    """Levels that some clients never have, and numbers that may be in another unit somewhere."""
     constant = [client for client, found in by_client.items() if found.is_constant]
     if constant and len(constant) < len(by_client):
         return [f"feature '{name}' varies, but not at {', '.join(constant)}"]

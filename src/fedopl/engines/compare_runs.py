@@ -1,4 +1,4 @@
-"""Runs side by side: what was set differently, what each is worth."""
+"""Comparison of finished runs: which settings differ, and the values of their policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -112,7 +112,7 @@ def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
     try:
         save_record(_record(grid, study, folder, config), folder)
     except FedoplError as error:
-        # Flower's own exit codes do not tell: whoever waits for the run reads it here.
+        # Flower exits with 0 even if a run fails, so that whoever waits for it reads this file.
         write_atomically(folder / FAILURE, f"{error}\n".encode())
         raise
 

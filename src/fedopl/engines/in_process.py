@@ -15,7 +15,7 @@ MOST_THREADS = 1000
 
 
 class InProcess:
-    """A transport to doors in this process, in turns or in threads; the result is the same."""
+    """Hands queries to the clients' doors, in turn or in threads, with the same result."""
 
     def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
@@ -23,11 +23,11 @@ class InProcess:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The names of all doors."""
+        """The names of all clients, sorted."""
         return tuple(sorted(self.doors))
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        """Put each query through its door."""
+        """Let each client's door answer its query."""
         if self.threads == 1:
             for name, query in queries.items():
                 yield name, self.doors[name].handle(query)
@@ -54,5 +54,5 @@ def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
 
 
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
-    """Changes with anybody's rows, so that a journal is not replayed for others."""
+    """A hash of all clients' rows: a journal is replayed only for the rows it was written with."""
     return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))

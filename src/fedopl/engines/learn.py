@@ -1,4 +1,4 @@
-"""One call: several clients' data in, a policy and its honest value out."""
+"""`learn`: a study with clients whose rows are all in this process, in one call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ def _run(
 
 
 def _common_schema(clients: Mapping[str, LoggedData]) -> Schema | None:
-    """What everybody's table means, if all were read with the same schema."""
+    """The schema of all clients' tables, if they were read with the same one."""
     first, *others = (data.schema for data in clients.values())
     return first if all(other == first for other in others) else None
 

@@ -93,7 +93,7 @@ class LocalFederation:
         self._until(lambda: _listens(self.port), "superlink")
 
     def register(self, name: str) -> None:
-        """Tell the server which key belongs to which name."""
+        """Register each client's public key at the server, under its name."""
         self.flwr(
             "supernode", "register", str(self.keys / f"{name}.pub"), CONNECTION, "--name", name
         )

@@ -23,7 +23,7 @@ _NOW = {
 
 
 def refuse_moved(given: Mapping[str, object], called: str) -> None:
-    """Say where each of these arguments has gone; nothing is wrong where there are none."""
+    """Refuse arguments of earlier versions, naming for each the plan that holds it now."""
     unknown = [name for name in given if name not in _NOW]
     if unknown:
         raise TypeError(f"{called} got an unexpected keyword argument '{unknown[0]}'")

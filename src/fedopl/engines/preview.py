@@ -1,4 +1,4 @@
-"""Rehearsals: what would leave a client, and who would refuse what; nothing is written down."""
+"""Rehearsals of a study: what clients would release or refuse. No ledger or score is kept."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
 
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
-    """A mixture that asks the same and names nobody else."""
+    """A mixture that needs the same queries as the study's, but names no other client."""
     if isinstance(mixture, BestSkew):
         return mixture.model_copy(update={"toward": client.name})
     return mixture if isinstance(mixture, Minimax) else Empirical()

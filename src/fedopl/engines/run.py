@@ -32,7 +32,7 @@ def _nobody_watches(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clients:
-    """The study's clients with their rows and doors; ledgers and scores lie in their folders."""
+    """The clients of a study with their rows read; ledgers and scores are kept in their folders."""
 
     data: dict[str, LoggedData]
     doors: dict[str, Door]

@@ -1,4 +1,4 @@
-"""Runs: what learning returns, what a folder keeps of it, and the way back."""
+"""`Run`: the record of a run in one process with its ledgers, and its folder."""
 
 import json
 from collections.abc import Mapping
