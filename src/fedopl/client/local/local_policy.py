@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.local_tree import tree_alone
+from fedopl.client.local.local_tree import best_local_tree
 from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
@@ -54,4 +54,4 @@ def _tree(rows: StudyRows, study: Study, parts: Parts) -> FloatArray:  # (n_node
     if not rows.is_on_disk:
         whole = list(scored())  # scored once, and gone through for every level
         found = lambda: iter(whole)  # noqa: E731
-    return as_array(tree_alone(found, study.tree, study.columns, study.actions))
+    return as_array(best_local_tree(found, study.tree, study.columns, study.actions))

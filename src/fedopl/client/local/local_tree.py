@@ -1,4 +1,4 @@
-"""The tree that one party learns from its own scores."""
+"""The local tree: what one party learns from its own scores, by itself."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -24,7 +24,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
 # The rows, some at a time; called once for every pass.
 Parts = Callable[[], Iterable[ScoredRows]]
-# Of rows that come in parts, one in so many decides on quantiles.
+# Of rows that come in parts, quantiles are taken of one in so many.
 SPREAD = 16
 
 
@@ -91,7 +91,7 @@ def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | No
     )
 
 
-def tree_alone(
+def best_local_tree(
     parts: Parts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
 ) -> Node:
     """The best tree on these rows, on a grid of their own quantiles or on all they have."""
@@ -182,7 +182,7 @@ def _close_to(
 
 
 def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:
-    """Actions that some row lacks a score for cannot be weighed up here, and are not chosen."""
+    """The best tree over all observed thresholds; it takes only actions that every row scores."""
     contexts, scores = rows.contexts[rows.usable], rows.scores[rows.usable]
     known = np.flatnonzero(np.isfinite(scores).all(axis=0))
     if not len(known):

@@ -1,4 +1,4 @@
-"""Sums over a client's training rows that policies are solved from."""
+"""Means over a client's training rows: all that oracles need which take no local steps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.pairwise import action_pairs
 
+# Enough that calls do not count, few enough that a block stays in a core's cache.
 ROWS_PER_BLOCK = 8192
 
 
