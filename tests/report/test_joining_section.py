@@ -312,6 +312,11 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
             "not known, as they are compared for up to 100 clients.",
         ),
         ("something else went wrong", "not known. something else went wrong."),
+        (
+            "tree: only trees of depth 1 and 2 can be solved again for other weights",
+            "not known, as deeper trees were grown by asking again, and cannot be found for other "
+            "weights.",
+        ),
     ],
 )
 def test_what_is_not_known_is_said_in_plain_words(why, said, joined):
