@@ -21,7 +21,7 @@ from fedopl.server.exchange.conversation import Progress
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
-from fedopl.study.policy_plans import Finite, Linear, Tree
+from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Tree
 from fedopl.study.study import Study
 
 
@@ -76,7 +76,7 @@ def learn(
     _check_clients(clients)
     study = _study_of(
         clients,
-        policy=policy if isinstance(policy, str) else policy.by_name,
+        policy=policy.by_name if isinstance(policy, KindOfPlan) else policy,
         mixture=as_mixture(mixture),
         nuisances=nuisances,
         evaluation=evaluation,
@@ -85,7 +85,7 @@ def learn(
         quorum=quorum,
         seed=seed,
     )
-    candidates = {} if isinstance(policy, str) else policy.named
+    candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     return _run(study, clients, candidates, as_limits(limits), running or Running())
 
 
