@@ -20,8 +20,9 @@ from pyarrow import parquet
 import fedopl
 from fedopl.client import door as doors
 from fedopl.client import workspace
-from fedopl.client.answers.learning import improve_policy, slope_of_value, sum_pairs
+from fedopl.client.answers.learning import slope_of_value, sum_pairs
 from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.local import local_training
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
@@ -509,7 +510,7 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         def counted(*given, **named):
             visits[name] += 1
             if name == "improve":
-                visits["rows"] += given[4].size  # picks
+                visits["rows"] += given[3].picks.size
             return function(*given, **named)
 
         monkeypatch.setattr(module, name, counted)
@@ -517,8 +518,8 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
     for module, name in (
         (sum_pairs, "pair_means"),
         (slope_of_value, "value_slope"),
-        (improve_policy, "improve"),
-        (workspace, "examples"),
+        (local_training, "improve"),
+        (local_training, "examples"),
     ):
         counting(module, name)
     plan = fedopl.TrainingPlan(rounds=6, local_steps=3, batch_size=16)

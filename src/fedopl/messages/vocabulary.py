@@ -22,23 +22,24 @@ from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.study.study import Study
 
+# In the order of their codes; a new one comes last.
 QUERIES: tuple[type[Query[Any]], ...] = (
     Enrol,
     SumOutcomes,
     SumScores,
-    SumFitting,
     SumPairs,
     ImprovePolicy,
     SlopeOfValue,
-    CountBins,
-    SumCells,
     EstimateValues,
     Describe,
+    CountBins,
+    SumCells,
     ValueLeaves,
     TellModels,
     CompareModels,
     ClassifyContexts,
     TellMoments,
+    SumFitting,
 )
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
