@@ -1,6 +1,7 @@
 """One demo and one small run, shared by everybody who only looks."""
 
 import pytest
+
 from tiny_study import installed, write_tiny
 
 

@@ -1,6 +1,7 @@
 """Every fault a table can have, through `check` and through `run`: one clear word, or a caution."""
 
 import pytest
+
 from tiny_study import NAMES, rows, write_csv
 
 N_ROWS = 160

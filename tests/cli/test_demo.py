@@ -5,13 +5,13 @@ import sys
 
 import pandas as pd
 import pytest
-from tiny_study import everything_in, fedopl, installed
 
 from fedopl.client.client_file import read_client
 from fedopl.demo.rand_hie import SITES
 from fedopl.demo.writing import write_demo
 from fedopl.engines.runs import load_run
 from fedopl.study.study_file import read_study
+from tiny_study import everything_in, fedopl, installed
 
 SAME = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "report.html")
 

@@ -1,4 +1,5 @@
 import pytest
+
 from tiny_study import installed
 
 

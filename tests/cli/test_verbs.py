@@ -10,6 +10,12 @@ import sys
 import pandas as pd
 import pytest
 from pyarrow import parquet
+
+from fedopl.cli.app import app
+from fedopl.cli.starting import template
+from fedopl.client.client_file import ClientFile, read_client
+from fedopl.engines.runs import load_run
+from fedopl.study.study_file import StudyFile
 from tiny_study import (
     CLIENT,
     FEDOPL,
@@ -21,12 +27,6 @@ from tiny_study import (
     write_csv,
     write_tiny,
 )
-
-from fedopl.cli.app import app
-from fedopl.cli.starting import template
-from fedopl.client.client_file import ClientFile, read_client
-from fedopl.engines.runs import load_run
-from fedopl.study.study_file import StudyFile
 
 VERBS = sorted(command.callback.__name__ for command in app.registered_commands)
 HEAVY = (

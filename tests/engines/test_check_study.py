@@ -1,11 +1,11 @@
 """What `check` finds between clients, and what it foretells, is what a run meets."""
 
 import pytest
-from tiny_study import NAMES, rows, write_csv, write_tiny
 
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.engines import run
+from tiny_study import NAMES, rows, write_csv, write_tiny
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import contextlib
 
 import numpy as np
 import pytest
-from tiny_study import everything_in, write_tiny
 
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_client, read_clients
@@ -14,6 +13,7 @@ from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
+from tiny_study import everything_in, write_tiny
 from trips import Listening
 
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_runs import with_gains
 
 from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
 from fedopl.report.words.message_names import axes_of
+from report_runs import with_gains
 
 
 def titles(record):
