@@ -3,7 +3,6 @@
 import io
 import sys
 import warnings
-from typing import TextIO
 
 import typer
 
@@ -55,15 +54,9 @@ def about(
 
 
 def _say_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], *_where: object, **_how: object
 ) -> None:
     """Our own warnings are for the user, in one line; those of libraries are not."""
-    del filename, lineno, file, line
     if issubclass(category, FedoplWarning):
         typer.echo(f"fedopl: note: {message}", err=True)
 
