@@ -13,8 +13,8 @@ from fedopl import Linear
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
-from fedopl.messages.learning.score_sums import ScoreSums, SumScores
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 
@@ -59,20 +59,18 @@ class Federation:
         }
         self.conversation = Conversation(self.study, InProcess(doors), Journal())
         none = np.empty((0, N_ACTIONS, N_FEATURES + 1))
-        self.conversation.ask(SumScores, self.data, ScoreSums, models=none, supported=none[..., 0])
+        self.conversation.each(SumScores(models=none, supported=none[..., 0]), self.data)
         self.scores = {name: door._space.scores for name, door in doors.items()}
 
     def through_doors(self, parameters: np.ndarray) -> np.ndarray:
         """One round of Algorithm 1."""
-        answers = self.conversation.ask(
-            ImprovePolicy,
-            self.data,
-            ImprovedPolicy,
+        query = ImprovePolicy(
             round=0,
             parameters=parameters,
             centre=np.zeros(N_FEATURES + 1),
             scale=np.ones(N_FEATURES + 1),
         )
+        answers = self.conversation.each(query, self.data)
         return sum(answers[name].parameters for name in sorted(answers)) / len(answers)
 
     def plain(self, parameters: np.ndarray) -> np.ndarray:

@@ -49,8 +49,8 @@ if any("flwr-clientapp" in part for part in sys.orig_argv):
     Path({mark!r}).touch()
 """
 ANOTHER_VERSION = """
-    import fedopl.messages.vocabulary
-    fedopl.messages.vocabulary.VERSION = 2
+    import fedopl.messages.message
+    fedopl.messages.message.VERSION = 2
 """
 NO_FITS = """
     from fedopl.client import workspace
