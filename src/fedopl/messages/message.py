@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
 
 VERSION = 1
 Array = FloatArray
-Declared = TypeVar("Declared")
+MessageClass = TypeVar("MessageClass")
 
 
 class Axis(enum.Enum):
@@ -65,7 +65,7 @@ class RowSplit(enum.Enum):
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
-def message(declared: type[Declared]) -> type[Declared]:
+def message(declared: type[MessageClass]) -> type[MessageClass]:
     """Make a frozen record of a class that declares a message's fields."""
     return dataclass(frozen=True, eq=False, kw_only=True)(declared)
 

@@ -9,7 +9,7 @@ CORNER_TOLERANCE = 1e-9
 CELL_TOLERANCE = 1e-6
 SYMMETRY_TOLERANCE = 1e-6
 # Larger stacks of matrices are looked at part by part.
-NUMBERS_AT_ONCE = 1 << 16
+_NUMBERS_AT_ONCE = 1 << 16
 # Small counts may be rounded up to a client's base, so they can add up to more than its rows.
 MOST_BY_ROUNDING, SLACK = 2, 100
 
@@ -17,7 +17,7 @@ MOST_BY_ROUNDING, SLACK = 2, 100
 def fault_in_squares(matrices: FloatArray) -> str | None:
     """Sums of squares (…, n, n) are symmetric and have no negative diagonal."""
     most = SYMMETRY_TOLERANCE * largest_size(matrices)
-    apart = matrices.ndim > 2 and matrices.size > NUMBERS_AT_ONCE
+    apart = matrices.ndim > 2 and matrices.size > _NUMBERS_AT_ONCE
     for part in matrices if apart else (matrices,):
         if (part - np.swapaxes(part, -1, -2)).max(initial=0.0) > most:
             return "a matrix of squares is not symmetric"

@@ -12,7 +12,7 @@ from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrolment
-from fedopl.messages.message import Message, Query
+from fedopl.messages.message import Asked, Message, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
 from fedopl.server.exchange.journal import Journal, Replies
@@ -54,6 +54,7 @@ class Conversation:
 
     def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
         """Every client's own answer to this query, by name and in sorted order."""
+        _check_asked(query, Asked.EACH)
         (answers,) = self.together(clients, query)
         return answers
 
@@ -62,7 +63,9 @@ class Conversation:
 
         The weights are the agreed ones of those who are asked, and nothing by client is kept.
         """
-        answers = self.require_quorum(self.each(query, weights))
+        _check_asked(query, Asked.TOTAL)
+        (answers,) = self.together(weights, query)
+        self.require_quorum(answers)
         return combined(answers, renormalised(weights, answers.keys()))
 
     @overload
@@ -235,6 +238,12 @@ class Conversation:
                 f"used{needed}{listed}"
             )
         return answers
+
+
+def _check_asked(query: Query[Any], how: Asked) -> None:
+    """Whoever needs less than each client's own answer may not get it."""
+    if query.asked is not how:
+        raise TypeError(f"{type(query).__name__} asks for {query.asked.value}, not {how.value}")
 
 
 def _apart(replies: Replies, n_questions: int) -> list[Replies]:
