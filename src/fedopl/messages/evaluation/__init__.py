@@ -1,1 +1,0 @@
-"""Messages about what policies are worth and how they decide."""

@@ -1,1 +1,0 @@
-"""Messages that a policy is learned from."""

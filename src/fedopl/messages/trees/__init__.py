@@ -1,1 +1,0 @@
-"""Messages about trees on a public grid."""
