@@ -8,8 +8,8 @@ import pytest
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
+from fedopl.messages.evaluation.policy_values import most_candidates
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import most_candidates
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal

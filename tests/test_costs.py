@@ -26,10 +26,10 @@ from fedopl.client.local import local_training
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
+from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
-from fedopl.messages.policy_values import Describe
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.tree_sums import SumCells
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 

@@ -21,8 +21,9 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import outcome, study_scores
+from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe, Description
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import CHANCE_CUTS, Describe, Description, EstimateValues
 from fedopl.messages.refusal import Refusal
 from fedopl.study.plans import Grants, NuisancePlan
 

@@ -22,27 +22,24 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import study_scores
 from fedopl.messages import codec
-from fedopl.messages.client_differences import (
-    N_PARTS,
-    ClassifyContexts,
-    CompareModels,
-    TellModels,
-    TellMoments,
-)
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import (
-    Enrol,
-    ImprovePolicy,
-    SlopeOfValue,
-    SumFitting,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-)
+from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
+from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import Describe, EstimateValues
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.tree_sums import N_FINE_BINS, CountBins, SumCells, ValueLeaves
+from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
+from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array

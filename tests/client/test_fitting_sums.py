@@ -17,7 +17,7 @@ from test_door import (
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.learning import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
 from fedopl.messages.message import RowSplit
 
 

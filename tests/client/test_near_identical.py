@@ -11,9 +11,10 @@ from fedopl.client.answers.evaluation.asked_policies import deciders
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.near_identical import first_near_identical
 from fedopl.client.disk.store import FolderStore
-from fedopl.messages.client_differences import TellModels
+from fedopl.messages.diagnosis.client_models import TellModels
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import Describe, EstimateValues
 from fedopl.messages.refusal import Refusal
 
 LEAST = 5

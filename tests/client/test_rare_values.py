@@ -12,7 +12,7 @@ from fedopl.client.door import Door
 from fedopl.client.rows.study_rows import with_rare_masked
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 

@@ -12,15 +12,9 @@ from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.tree_sums import (
-    N_FINE_BINS,
-    BinCounts,
-    CellSums,
-    CountBins,
-    LeafValues,
-    SumCells,
-    ValueLeaves,
-)
+from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
+from fedopl.messages.trees.cell_sums import CellSums, SumCells
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array

@@ -28,7 +28,8 @@ from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import Enrol, Enrolment, SumOutcomes
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal

@@ -13,8 +13,9 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages import bundle, codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import Enrolment, ScoreSums
-from fedopl.messages.policy_values import Values
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.policies.saving import policy_json

@@ -14,16 +14,15 @@ from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.combining import Combination, PerClient, combinations_of
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import (
-    Enrol,
-    ImprovePolicy,
-    SlopeOfValue,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-)
+from fedopl.messages.evaluation.description import N_CUTS, Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Asked, Axis, RowSplit
-from fedopl.messages.policy_values import N_CUTS, Describe, EstimateValues
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.packing import packed

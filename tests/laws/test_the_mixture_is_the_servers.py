@@ -9,9 +9,10 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.messages import codec
-from fedopl.messages.learning import ImprovedPolicy, ScoreSums
-from fedopl.messages.policy_values import Values
-from fedopl.messages.tree_sums import CellSums
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.improved_policy import ImprovedPolicy
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.saving import policy_json
 from fedopl.server.federation import run_study
 from trips import Edited

@@ -11,7 +11,8 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages import codec
 from fedopl.messages.bundle import MAGIC, MOST_TOGETHER, bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import Enrol, Enrolment, OutcomeSums, SumOutcomes
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study

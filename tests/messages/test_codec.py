@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fedopl.base.errors import WireError
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning import Enrolment
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.message import Axis, Message
-from fedopl.messages.policy_values import Values
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.study.policy_plans import Finite

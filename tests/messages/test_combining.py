@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fedopl.messages.combining import combined
-from fedopl.messages.learning import OutcomeSums, PairSums
-from fedopl.messages.policy_values import Values
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.outcome_sums import OutcomeSums
+from fedopl.messages.learning.pair_sums import PairSums
 
 NAMES = ("north", "south", "west")
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.learning import ScoreSums
+from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.theory.gaussian import (

@@ -16,7 +16,7 @@ from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.tree_sums import SumCells
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.kinds import Policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.grid import cell_names

@@ -2,11 +2,14 @@
 
 from functools import lru_cache
 
-from fedopl.messages.client_differences import MOST_CLIENTS, MOST_TARGETS, N_PARTS
 from fedopl.messages.codec import Decoder, Sizes
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
+from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
 from fedopl.messages.message import Axis
-from fedopl.messages.policy_values import CHANCE_CUTS, N_CUTS, N_OWN_CANDIDATES, most_candidates
-from fedopl.messages.tree_sums import N_FINE_BINS
+from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS

@@ -124,10 +124,15 @@ class Query(Message, Generic[AnswerType]):
             cls.asked, cls.budget, cls.permission = asked, budget, permission
 
     @classmethod
+    def needed(cls, _study: "Study") -> bool:
+        """Whether this study asks it; a client answers no other queries."""
+        return True
+
+    @classmethod
     def most(cls, _study: "Study") -> int | None:
         """How many different ones this study can need, where that is known."""
         return None
 
-    def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
+    def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""
         return None

@@ -1,58 +1,46 @@
 """Every message that may cross the door. There are no others, and none can hold a row."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from fedopl.messages.client_differences import (
-    ClassifyContexts,
-    CompareModels,
-    TellModels,
-    TellMoments,
-)
-from fedopl.messages.learning import (
-    Enrol,
-    ImprovePolicy,
-    SlopeOfValue,
-    SumFitting,
-    SumOutcomes,
-    SumPairs,
-    SumScores,
-)
+from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
+from fedopl.messages.diagnosis.client_models import TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
-from fedopl.messages.policy_values import Describe, EstimateValues
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.tree_sums import CountBins, SumCells, ValueLeaves
+from fedopl.messages.trees.bin_counts import CountBins
+from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.study.study import Study
 
-
-def _always(_study: Study) -> bool:
-    return True
-
-
-def _asks_whether_joining_pays(study: Study) -> bool:
-    return study.joining.diagnose
-
-
-# Which studies ask each query. In the order of their codes; a new one comes last.
-QUERIES: dict[type[Query[Any]], Callable[[Study], bool]] = {
-    Enrol: _always,
-    SumOutcomes: lambda study: study.nuisances.kind == "federated",
-    SumScores: _always,
-    SumPairs: lambda study: study.linear.oracle == "wap",
-    ImprovePolicy: lambda study: study.linear.oracle in ("csoaa-sgd", "csoaa-vw"),
-    SlopeOfValue: lambda study: study.linear.oracle == "direct",
-    EstimateValues: _always,
-    Describe: lambda study: study.evaluation.describe,
-    CountBins: lambda study: study.policy.on_grid and bool(study.cut_columns),
-    SumCells: lambda study: study.policy.on_grid,
-    ValueLeaves: lambda study: study.values_leaves,
-    TellModels: _asks_whether_joining_pays,
-    CompareModels: _asks_whether_joining_pays,
-    ClassifyContexts: _asks_whether_joining_pays,
-    TellMoments: _asks_whether_joining_pays,
-    SumFitting: lambda study: study.mixture.kind == "path",
-}
+# In the order of their codes; a new one comes last.
+QUERIES: tuple[type[Query[Any]], ...] = (
+    Enrol,
+    SumOutcomes,
+    SumScores,
+    SumPairs,
+    ImprovePolicy,
+    SlopeOfValue,
+    EstimateValues,
+    Describe,
+    CountBins,
+    SumCells,
+    ValueLeaves,
+    TellModels,
+    CompareModels,
+    ClassifyContexts,
+    TellMoments,
+    SumFitting,
+)
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)
@@ -63,4 +51,4 @@ MESSAGES: dict[int, type[Message]] = {
 @lru_cache(16)
 def queries_of(study: Study) -> frozenset[type[Query[Any]]]:
     """The queries this study needs; a client answers no others."""
-    return frozenset(query for query, needed in QUERIES.items() if needed(study))
+    return frozenset(query for query in QUERIES if query.needed(study))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.policy_values import Description
+from fedopl.messages.evaluation.description import Description
 
 # Where a feature that is 0 or 1 is cut.
 BINARY_CUTS = (-0.5, 0.5, 1.5)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fedopl.base.errors import StorageError
-from fedopl.messages.learning import ScoreSums
+from fedopl.messages.evaluation.description import Description
+from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import Message
-from fedopl.messages.policy_values import Description
 from fedopl.policies.trees.grid import Grid
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record

@@ -9,11 +9,12 @@ import numpy as np
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
-from fedopl.messages.learning import Enrol, SumOutcomes, SumScores
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.message import Query
-from fedopl.messages.policy_values import Values
-from fedopl.messages.tree_sums import CellSums
-from fedopl.messages.vocabulary import queries_of
+from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import Policy, misfit
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
@@ -156,7 +157,7 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
     Both are asked for on one trip: whoever does not enrol has its sums left out.
     """
     study = conversation.study
-    queries = [query() for query in (Enrol, SumOutcomes) if query in queries_of(study)]
+    queries = [query() for query in (Enrol, SumOutcomes) if query.needed(study)]
     enrolled, *sums = conversation.together(conversation.transport.clients, *queries)
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     if not sums:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedopl.base.errors import OptionError
+from fedopl.messages.evaluation.policy_values import EstimateValues, Values, most_candidates
 from fedopl.messages.message import Query, RowSplit
-from fedopl.messages.policy_values import EstimateValues, Values, most_candidates
 from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.packing import in_message_order, packed

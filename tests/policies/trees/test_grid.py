@@ -6,7 +6,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.tree_sums import N_FINE_BINS
+from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.server.aggregate.grid_agreement import thresholds
 from fedopl.server.exchange_counts import expected_trips
 from fedopl.study.study import Study

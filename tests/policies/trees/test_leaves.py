@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedopl.messages.tree_sums import LeafValues
+from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.server.aggregate.leaf_table import _shares
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import FederationError, OptionError
+from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.message import RowSplit as Rows
-from fedopl.messages.policy_values import Values
 from fedopl.policies.linear import NEVER
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.aggregate.evaluation import signed_estimate

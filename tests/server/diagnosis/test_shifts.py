@@ -9,8 +9,9 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.client_differences import Models, ModelShifts
 from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.diagnosis.client_models import Models
+from fedopl.messages.diagnosis.model_shifts import ModelShifts
 from fedopl.results.diagnosis import Shift
 from fedopl.server.diagnosis import model_differences
 from fedopl.server.diagnosis.context_classifier import fit_classifiers

@@ -6,7 +6,8 @@ import pytest
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.learning import Enrol, SumOutcomes
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study import Study

@@ -17,7 +17,7 @@ from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_orde
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
 from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.messages.client_differences import N_PARTS
+from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study

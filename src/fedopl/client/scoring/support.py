@@ -7,7 +7,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.messages.policy_values import CHANCE_CUTS
+from fedopl.messages.evaluation.description import CHANCE_CUTS
 
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin begins
 NUMBERS_PER_BLOCK = 1 << 16

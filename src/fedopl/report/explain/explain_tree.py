@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fedopl.messages.tree_sums import SumCells
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, Node
 from fedopl.report.explain.leaf_words import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.policy_values import CHANCE_CUTS
+from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.report.explain.groups import shares_of
 from fedopl.results.record import Record
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.learning import ScoreSums
+from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes

@@ -9,7 +9,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
-from fedopl.messages.policy_values import Values
+from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import GainRow, GainTable, ValueRow, ValueTable
 from fedopl.study.mixture import Weights, renormalised
 

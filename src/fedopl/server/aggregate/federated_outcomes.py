@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.learning import OutcomeSums
+from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.solvers import least_squares
 from fedopl.study.study import Study
 

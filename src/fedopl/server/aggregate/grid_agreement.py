@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.tree_sums import N_FINE_BINS, CountBins
+from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.server.aggregate.setting import Setting

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.policy_values import N_CUTS, Describe, Description
+from fedopl.messages.evaluation.description import N_CUTS, Describe, Description
 from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers

@@ -7,8 +7,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.policy_values import Values
-from fedopl.messages.tree_sums import LeafValues, ValueLeaves
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.value_tables import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate

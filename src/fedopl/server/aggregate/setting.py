@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.messages.tree_sums import CellSums
+from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.exchange.conversation import Answers
 from fedopl.study.mixture import Weights

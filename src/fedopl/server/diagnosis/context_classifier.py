@@ -14,8 +14,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.client_differences import MOST_TARGETS, ClassifierSums, ClassifyContexts
 from fedopl.messages.combining import weighted_sum
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
@@ -143,7 +143,7 @@ def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _
     return {
         name: _Sums(sums.pulls[place], sums.hessian[place])
         for name, sums in answers.items()
-        if sums.released[place]
+        if sums.told[place]
     }
 
 
@@ -190,7 +190,7 @@ def _bound(
     there = {
         name: share
         for name, share in search.shares.items()
-        if name in answers and answers[name].released[place]
+        if name in answers and answers[name].told[place]
     }
     if search.target not in there or len(there) < 2:
         return None, None

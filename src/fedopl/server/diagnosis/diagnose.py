@@ -9,8 +9,8 @@ from math import ceil
 from typing import TypeVar
 
 from fedopl.base.errors import FedoplError, OptionError
-from fedopl.messages.client_differences import MOST_TARGETS
-from fedopl.messages.policy_values import N_OWN_CANDIDATES, Values, most_candidates
+from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift
 from fedopl.results.mixture_search import SkewPath

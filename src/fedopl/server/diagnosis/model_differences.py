@@ -11,13 +11,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.client_differences import (
-    MOST_CLIENTS,
-    CompareModels,
-    Models,
-    ModelShifts,
-    TellModels,
-)
+from fedopl.messages.diagnosis.client_models import Models, TellModels
+from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS, CompareModels, ModelShifts
 from fedopl.results.diagnosis import ModelShift, PairTable, Shift
 from fedopl.server.exchange.conversation import Answers, Conversation
 

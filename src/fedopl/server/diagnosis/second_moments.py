@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from fedopl.base.estimates import Estimate
-from fedopl.messages.client_differences import ScoreMoments, TellMoments
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.results.diagnosis import SecondMoments
 from fedopl.server.exchange.conversation import Conversation
 
@@ -16,12 +16,12 @@ def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[
 
 
 def _moments(answer: ScoreMoments) -> SecondMoments:
-    envelope, *by_action = (_estimate(answer, place) for place in range(len(answer.released)))
+    envelope, *by_action = (_estimate(answer, place) for place in range(len(answer.told)))
     return SecondMoments(envelope=envelope, by_action=tuple(by_action))
 
 
 def _estimate(answer: ScoreMoments, place: int) -> Estimate | None:
-    if not answer.released[place]:
+    if not answer.told[place]:
         return None
     free = int(answer.degrees_of_freedom[place])
     return Estimate(

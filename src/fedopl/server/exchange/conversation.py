@@ -11,7 +11,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
-from fedopl.messages.learning import Enrolment
+from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.message import Asked, Message, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round

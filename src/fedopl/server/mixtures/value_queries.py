@@ -10,8 +10,8 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.policies.kinds import Policy
 from fedopl.policies.packing import packed
 from fedopl.server.aggregate.evaluation import signed_estimate

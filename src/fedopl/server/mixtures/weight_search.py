@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedopl.messages.learning import SumFitting
+from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import most_candidates
 from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.score_statistics import ScoreStatistics

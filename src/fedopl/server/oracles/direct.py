@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.messages.learning import SlopeOfValue
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues
+from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import N_OWN_CANDIDATES, EstimateValues
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.packing import packed
 from fedopl.server.aggregate.evaluation import mixture_estimate

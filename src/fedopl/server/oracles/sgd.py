@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import combined
-from fedopl.messages.learning import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.tree_sums import SumCells
+from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of

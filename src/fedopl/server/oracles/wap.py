@@ -1,6 +1,6 @@
 """`wap`: weighted all pairs. Which of two actions is better, asked for every two."""
 
-from fedopl.messages.learning import SumPairs
+from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.policies.pairwise import PairwisePolicy, action_pairs
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation

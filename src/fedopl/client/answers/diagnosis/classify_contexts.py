@@ -16,7 +16,7 @@ from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
-from fedopl.messages.client_differences import ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
@@ -42,7 +42,7 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
 def _nothing(width: int) -> dict[str, Any]:
     """What is released of a target where everything is suppressed."""
     return {
-        "released": 0.0,
+        "told": 0.0,
         "loss": 0.0,
         "pulls": np.zeros(width),
         "hessian": np.zeros((width, width)),
@@ -73,7 +73,7 @@ def _slopes_of(
     if not effective_rows_behind(np.column_stack([pulls, rest, curvature])) >= needed:
         return {}
     return {
-        "released": 1.0,
+        "told": 1.0,
         "loss": float(weights @ np.logaddexp(0.0, margins)),
         "pulls": pulls @ features,
         "hessian": (features * curvature[:, None]).T @ features,
@@ -93,7 +93,7 @@ def _shares(space: Workspace, parameters: FloatArray) -> list[dict[str, Any]]:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     features = _features(space, rows)
     taken = [(features @ own > 0).astype(np.float64) for own in parameters]
-    return [{"released": 1.0, **_share(space, rows, own)} for own in taken]
+    return [{"told": 1.0, **_share(space, rows, own)} for own in taken]
 
 
 def _share(space: Workspace, rows: slice, taken: FloatArray) -> dict[str, float]:

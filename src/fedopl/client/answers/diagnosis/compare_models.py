@@ -16,7 +16,8 @@ from fedopl.client.answers.diagnosis.tell_models import WHOLE, OwnModels, own_mo
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.workspace import Workspace
-from fedopl.messages.client_differences import N_PARTS, CompareModels, ModelShifts
+from fedopl.messages.diagnosis.client_models import N_PARTS
+from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.theory import discrete
 from fedopl.theory.gaussian import gaussian_outcome_kl

@@ -10,7 +10,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
-from fedopl.messages.client_differences import ScoreMoments, TellMoments
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.refusal import RefusalCode
 
 
@@ -62,9 +62,9 @@ def _moment(
     """The mean of known squares, with its variance and what it rests on."""
     found = None if suppressed else joint_estimate(squares[:, None], weights, groups)
     if found is None:
-        return dict.fromkeys(("released", "rows", "degrees_of_freedom", "means", "variances"), 0.0)
+        return dict.fromkeys(("told", "rows", "degrees_of_freedom", "means", "variances"), 0.0)
     return {
-        "released": 1.0,
+        "told": 1.0,
         "rows": float(found.n_rows),
         "degrees_of_freedom": float(found.degrees_of_freedom),
         "means": float(found.means[0]),

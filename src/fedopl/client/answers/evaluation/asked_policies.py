@@ -10,8 +10,9 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import Decides
 from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import Describe, EstimateValues
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.packing import POLICY_FIELDS, RULES, unpacked
 

@@ -18,8 +18,8 @@ from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.description import Describe, Description
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import Describe, Description
 from fedopl.messages.refusal import RefusalCode
 
 ROWS_PER_BLOCK = 1 << 14

@@ -17,8 +17,8 @@ from fedopl.client.disclosure.near_identical import Decides, first_near_identica
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
-from fedopl.messages.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.refusal import RefusalCode
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.client.disclosure.small_cells import suppress_small_counts
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import Enrol, Enrolment
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
 
 
 def answer(space: Workspace, _query: Enrol) -> Enrolment:

@@ -2,7 +2,7 @@
 
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.refusal import RefusalCode
 
 

@@ -3,7 +3,7 @@
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import value_slope
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import Slope, SlopeOfValue
+from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 

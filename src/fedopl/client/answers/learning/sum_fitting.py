@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.client.disclosure.small_cells import check_parts
 from fedopl.client.local.score_means import score_means
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import ScoreSums, SumFitting
+from fedopl.messages.learning.score_sums import ScoreSums, SumFitting
 from fedopl.messages.message import RowSplit
 
 

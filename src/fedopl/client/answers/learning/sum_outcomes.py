@@ -3,7 +3,7 @@
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.refusal import RefusalCode
 
 

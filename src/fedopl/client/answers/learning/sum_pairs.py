@@ -2,7 +2,7 @@
 
 from fedopl.client.local.score_means import pair_means
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import PairSums, SumPairs
+from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 
 
 def answer(space: Workspace, _query: SumPairs) -> PairSums:

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning import ScoreSums, SumScores
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.refusal import RefusalCode
 
 

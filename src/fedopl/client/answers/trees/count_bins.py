@@ -6,7 +6,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.tree_sums import BinCounts, CountBins
+from fedopl.messages.trees.bin_counts import BinCounts, CountBins
 
 
 def answer(space: Workspace, query: CountBins) -> BinCounts:

@@ -15,7 +15,7 @@ from fedopl.client.local.local_tree import as_shares
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.tree_sums import CellSums, SumCells
+from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import Leaf, Node, depth_of, nodes_of

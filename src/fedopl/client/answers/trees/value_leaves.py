@@ -15,7 +15,7 @@ from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.tree_sums import LeafValues, ValueLeaves
+from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.trees.nodes import Leaf, leaf_positions, nodes_of
 
 

@@ -1,41 +1,18 @@
-"""Messages about trees: counts to agree on a grid by, sums over its cells, values of leaves."""
+"""Sums of scores over the cells of a tree's grid, for every node that is still open."""
 
 from typing import Annotated
 
 import numpy as np
 
-from fedopl.messages.combining import PerClient, Sum
+from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import CELL_TOLERANCE, fault_in_counts
+from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import LEAF
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.study.study import Study
-
-# Thresholds are agreed from counts in this many bins.
-N_FINE_BINS = 256
-
-
-@message
-class BinCounts(Message, code=74):
-    """Rounded counts of training rows."""
-
-    counts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_BINS), Sum]
-
-
-@message
-class CountBins(Query[BinCounts], code=10, asked=Asked.TOTAL, budget="count_queries"):
-    """Ask how many training rows lie between these cuts, so that thresholds can be agreed."""
-
-    title = "Rows between thresholds"
-    content = "rounded counts of rows, for each number"
-    cuts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_CUTS)]  # of each column, rising
-
-    def fault_in(self, answer: BinCounts, _study: Study, n_rows: int) -> str | None:
-        """Counts are whole, and of no more rows than there are."""
-        return fault_in_counts(answer.counts, n_rows)
 
 
 @message
@@ -60,6 +37,11 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
     partition: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     n_cuts: Annotated[Array, (Axis.COLUMNS,)]  # how many of the thresholds are each column's
     cuts: Annotated[Array, (Axis.THRESHOLDS,)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a tree is searched for on a grid."""
+        return study.policy.on_grid
 
     @classmethod
     def most(cls, study: Study) -> int:
@@ -93,41 +75,3 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
     def grid(self, study: Study) -> Grid:
         """The grid of these thresholds; a ValueError unless it is one that the study allows."""
         return grid_from(study.tree, study.columns, self.n_cuts, self.cuts)
-
-
-@message
-class LeafValues(Message, code=76):
-    """By leaf: its share of held-out rows, and the mean score of each action with its variance.
-
-    Zero rows where a leaf, or an action in it, has too few of them; counts are rounded by chance.
-    """
-
-    counts: Annotated[Array, (Axis.LEAVES,), PerClient]
-    shares: Annotated[Array, (Axis.LEAVES,), PerClient]
-    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
-
-
-@message
-class ValueLeaves(
-    Query[LeafValues], code=12, asked=Asked.EACH, budget="descriptions", permission="values"
-):
-    """Ask what each action is worth in each leaf of a tree, on held-out rows."""
-
-    title = "What leaves are worth"
-    content = "by leaf: its share of rows, and means of scores"
-    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
-
-    def fault_in(self, answer: LeafValues, _study: Study, _n_rows: int) -> str | None:
-        """Shares of rows in every leaf, and means that vary."""
-        n_leaves = int((self.tree[:, 0] == LEAF).sum())
-        numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
-        if any(len(part) != n_leaves for part in (*numbers, answer.shares, answer.means)):
-            return "the leaves are not those of the tree"
-        if (answer.shares < 0).any() or answer.shares.sum() > 1 + CELL_TOLERANCE:
-            return "a share of rows is outside 0 to 1"
-        if min(part.min() for part in numbers) < 0:
-            return "a number of rows or a variance is negative"
-        return None

@@ -1,0 +1,1 @@
+"""Messages about how clients differ."""

@@ -1,0 +1,82 @@
+"""Sums for classifiers that distinguish one client's contexts from all others'."""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
+from fedopl.messages.plausibility import CORNER_TOLERANCE, MOST_BY_ROUNDING, fault_in_squares
+from fedopl.study.study import Study
+
+MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
+
+
+@message
+class ClassifierSums(Message, code=79):
+    """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows taken.
+
+    A row is taken for the target's if θᵀx > 0. What was not asked for is zero.
+    """
+
+    told: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
+    loss: Annotated[Array, (Axis.TARGETS,), PerClient]  # log(1 + exp(θᵀx))
+    pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
+    # σ(1 − σ)·xxᵀ
+    hessian: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS, Axis.PARAMETERS), PerClient]
+    target_share: Annotated[Array, (Axis.TARGETS,), PerClient]  # rounded by chance
+    target_share_variance: Annotated[Array, (Axis.TARGETS,), PerClient]
+
+
+@message
+class ClassifyContexts(
+    Query[ClassifierSums], code=15, asked=Asked.EACH, budget="classifier_queries"
+):
+    """Ask what these classifiers make of own contexts: one for each client to distinguish.
+
+    On training rows for the next step of Newton's method, on held-out rows for its accuracy.
+    Everybody is asked alike, whether a target or not.
+    """
+
+    title = "Whose contexts these are"
+    content = "slopes of classifiers, and rounded shares"
+    split: RowSplit
+    parameters: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where the study asks whether joining pays."""
+        return study.joining.diagnose
+
+    def fault_in(self, answer: ClassifierSums, _study: Study, _n_rows: int) -> str | None:
+        """Shares of rows and, on training rows, means: scaled ones would buy weight."""
+        fault = _fault_in_shares(answer, len(self.parameters))
+        if fault or self.split is RowSplit.EVALUATION:
+            return fault
+        return _fault_in_means(answer, self.parameters)
+
+
+def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
+    """Shares of rows; rounded up, all rows of a small client are a little more than all."""
+    if any(len(value) != n_targets for value in vars(answer).values() if np.ndim(value)):
+        return f"answers for other classifiers than {n_targets}"
+    if not np.isin(answer.told, (0.0, 1.0)).all():
+        return "tells a part of a classifier"
+    shares, variances = answer.target_share, answer.target_share_variance
+    if ((shares < 0) | (shares > MOST_BY_ROUNDING) | (variances < 0)).any():
+        return "a share of rows is outside 0 to 1"
+    return None
+
+
+def _fault_in_means(answer: ClassifierSums, parameters: Array) -> str | None:
+    """The mean of σ lies between 0 and 1, and that of σ(1 − σ) below its largest."""
+    released = answer.told > 0
+    chances, curvatures = answer.pulls[released, -1], answer.hessian[released, -1, -1]
+    if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():
+        return "the mean chance of a classifier is outside 0 to 1"
+    if (curvatures > chances * (1 - chances) + CORNER_TOLERANCE).any():
+        return "the mean curvature of a classifier is above that of its mean chance"
+    undecided = ~parameters[released].any(axis=1)
+    if (np.abs(chances[undecided] - 0.5) > CORNER_TOLERANCE).any():
+        return "the mean of one half is not one half"
+    return fault_in_squares(answer.hessian)

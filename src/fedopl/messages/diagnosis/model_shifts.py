@@ -1,0 +1,55 @@
+"""How far other clients' models are from a client's own, at its own contexts."""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.study.study import Study
+
+MOST_CLIENTS = 1000  # whose models are compared in one query
+
+
+@message
+class ModelShifts(Message, code=78):
+    """Divergences of the client's models from each of the others', less what is noise in them."""
+
+    compared: Annotated[Array, (Axis.CLIENTS,), PerClient]  # 0 where too few rows would be behind
+    propensity_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient]  # what was subtracted
+    propensity_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_tv: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    propensity_tv_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient]
+    outcome_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
+
+
+@message
+class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH, budget="model_queries"):
+    """Ask how far these clients' models are from the client's own, at its own contexts."""
+
+    title = "How far models differ"
+    content = "differences from each client, less their noise"
+    propensities: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    outcomes: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
+    variances: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS)]
+    supported: Annotated[Array, (Axis.CLIENTS, Axis.ACTIONS)]  # 0 where there is no model
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where the study asks whether joining pays."""
+        return study.joining.diagnose
+
+    def fault_in(self, answer: ModelShifts, _study: Study, _n_rows: int) -> str | None:
+        """One number of each kind for every client; estimates may be negative, variances not."""
+        n_clients = len(self.propensities)
+        numbers = {name: value for name, value in vars(answer).items() if np.ndim(value) == 1}
+        if any(len(value) != n_clients for value in numbers.values()):
+            return f"compared other models than those of {n_clients} clients"
+        if not np.isin(answer.compared, (0.0, 1.0)).all():
+            return "compared a part of a model"
+        if any((value < 0).any() for name, value in numbers.items() if name.endswith("variance")):
+            return "a variance is negative"
+        return None

@@ -1,0 +1,1 @@
+"""Messages about what policies are worth and how they decide."""

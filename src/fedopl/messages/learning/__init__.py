@@ -1,0 +1,1 @@
+"""Messages that a policy is learned from."""

@@ -1,0 +1,33 @@
+"""The sums for weighted all pairs: one least-squares problem for every pair of actions."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import WeightedMean
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import fault_in_squares
+from fedopl.study.study import Study
+
+
+@message
+class PairSums(Message, code=69):
+    """Means of w·xxᵀ and w·x·s, with s the better of two actions and w what it is better by."""
+
+    grams: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS, Axis.PARAMETERS), WeightedMean]
+    products: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS), WeightedMean]
+
+
+@message
+class SumPairs(Query[PairSums], code=5, asked=Asked.TOTAL):
+    """The same for every pair of actions, rows weighted by what the choice is worth."""
+
+    title = "Sums for pairs of actions"
+    content = "the same means, for each pair of actions"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Of the oracle "wap"."""
+        return study.linear.oracle == "wap"
+
+    def fault_in(self, answer: PairSums, _study: Study, _n_rows: int) -> str | None:
+        """Weighted sums of squares are symmetric and not negative."""
+        return fault_in_squares(answer.grams)

@@ -1,0 +1,69 @@
+"""The sums that exact linear policies are solved from: for training rows, or without one fold."""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_squares
+from fedopl.study.study import Study
+
+
+@message
+class ScoreSums(Message, code=68):
+    """Weighted means over rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on.
+
+    They stay apart by client: a run keeps them, so that any mixture can be solved for again.
+    """
+
+    grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient]
+    products: Annotated[Array, (Axis.ACTIONS, Axis.FEATURES), PerClient]
+    squares: Annotated[Array, (Axis.ACTIONS,), PerClient]
+    shares: Annotated[Array, (Axis.ACTIONS,), PerClient]
+
+    def fault(self, study: Study) -> str | None:
+        """Sums that were scaled would buy weight; the mean of one gives them away."""
+        if len(self.grams) not in (1, study.n_actions):
+            return "the number of grams fits neither one for all actions nor one for each"
+        if self.shares.min() < 0 or self.shares.max() > 1 + CORNER_TOLERANCE:
+            return "a share of rows is outside 0 to 1"
+        corners = self.grams[:, -1, -1]
+        present = self.shares[: len(corners)] > 0
+        if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
+            return "the mean of one is not one"
+        return fault_in_squares(self.grams)
+
+
+@message
+class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_queries"):
+    """Score your rows with these outcome models, or with your own if there are none, and sum up."""
+
+    title = "Sums of scores"
+    content = "means of squares and products of features and scores"
+    models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
+    supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
+
+    def fault_in(self, answer: ScoreSums, study: Study, _n_rows: int) -> str | None:
+        """See `ScoreSums.fault`."""
+        return answer.fault(study)
+
+
+@message
+class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_queries"):
+    """The sums of the scores that are there, over training rows without the first fold.
+
+    What they are for can then be tried on the first fold.
+    """
+
+    title = "Sums to fit with"
+    content = "the same means, over training rows but the first fold"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a path of mixtures is tried on rows kept back."""
+        return study.mixture.kind == "path"
+
+    def fault_in(self, answer: ScoreSums, study: Study, _n_rows: int) -> str | None:
+        """See `ScoreSums.fault`."""
+        return answer.fault(study)

@@ -1,0 +1,29 @@
+"""The gradient of a softened policy's value, which the oracle "direct" climbs."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import WeightedMean
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.study.study import Study
+
+
+@message
+class Slope(Message, code=71):
+    """The gradient of the softened policy's value."""
+
+    gradient: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), WeightedMean]
+
+
+@message
+class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_queries"):
+    """Ask which way the value of the softened policy rises."""
+
+    title = "Which way is better"
+    content = "the slope of the value, by parameter"
+    temperature: float
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Of the oracle "direct"."""
+        return study.linear.oracle == "direct"

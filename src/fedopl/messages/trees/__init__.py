@@ -1,0 +1,1 @@
+"""Messages about trees on a public grid."""

@@ -1,0 +1,52 @@
+"""What each action is worth in each leaf of a finished tree, on held-out rows."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import CELL_TOLERANCE
+from fedopl.policies.trees.nodes import LEAF
+from fedopl.study.study import Study
+
+
+@message
+class LeafValues(Message, code=76):
+    """By leaf: its share of held-out rows, and the mean score of each action with its variance.
+
+    Zero rows where a leaf, or an action in it, has too few of them; counts are rounded by chance.
+    """
+
+    counts: Annotated[Array, (Axis.LEAVES,), PerClient]
+    shares: Annotated[Array, (Axis.LEAVES,), PerClient]
+    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
+    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
+
+
+@message
+class ValueLeaves(
+    Query[LeafValues], code=12, asked=Asked.EACH, budget="descriptions", permission="values"
+):
+    """Ask what each action is worth in each leaf of a tree, on held-out rows."""
+
+    title = "What leaves are worth"
+    content = "by leaf: its share of rows, and means of scores"
+    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a tree is learned, described and evaluated."""
+        return study.values_leaves
+
+    def fault_in(self, answer: LeafValues, _study: Study, _n_rows: int) -> str | None:
+        """Shares of rows in every leaf, and means that vary."""
+        n_leaves = int((self.tree[:, 0] == LEAF).sum())
+        numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
+        if any(len(part) != n_leaves for part in (*numbers, answer.shares, answer.means)):
+            return "the leaves are not those of the tree"
+        if (answer.shares < 0).any() or answer.shares.sum() > 1 + CELL_TOLERANCE:
+            return "a share of rows is outside 0 to 1"
+        if min(part.min() for part in numbers) < 0:
+            return "a number of rows or a variance is negative"
+        return None
