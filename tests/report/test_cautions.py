@@ -6,7 +6,7 @@ import pytest
 from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
-from fedopl.report.words.message_names import axes_of
+from fedopl.report.sections.disclosed import axes_of
 from report_runs import with_gains
 
 
@@ -29,36 +29,36 @@ def test_an_interval_that_touches_zero_is_cautioned_of(run):
     assert "−0.10 to 0.30" in found[0].what
 
 
-def test_who_told_no_values_is_named_with_weight_and_reason(lower):
+def test_who_reported_no_values_is_named_with_weight_and_reason(lower):
     missing, unheard = cautions(lower)
-    assert missing.what == "south told no values; 50 % of the weight is theirs."
+    assert missing.what == "south reported no values; 50 % of the weight is theirs."
     assert "“What policies are worth” (exchange 4): it does not tell" in unheard.what
 
 
 def test_rejected_and_silent_clients_are_named(run):
     trouble = with_round(run, rejected={"east": "the mean of one is not one"}, silent=("west",))
-    told = " ".join(caution.what for caution in cautions(trouble))
-    assert "east gave no answer to “Who takes part” (exchange 1): its answer was rejected" in told
-    assert "west gave no answer" in told
-    assert "it did not answer" in told
+    said = " ".join(caution.what for caution in cautions(trouble))
+    assert "east gave no answer to “Who takes part” (exchange 1): its answer was rejected" in said
+    assert "west gave no answer" in said
+    assert "it did not answer" in said
 
 
 def test_thin_and_unlikely_actions_are_cautioned_of(run):
-    told = dict(run.described.by_client)
-    chances = told["north"].chances.copy()
+    reported = dict(run.described.by_client)
+    chances = reported["north"].chances.copy()
     chances[1, :2] = 50
-    told["north"] = replace(
-        told["north"], chances=chances, effective_rows=np.array([100.0, 12.0, 100.0])
+    reported["north"] = replace(
+        reported["north"], chances=chances, effective_rows=np.array([100.0, 12.0, 100.0])
     )
-    found = cautions(replace(run, described=replace(run.described, by_client=told)))
+    found = cautions(replace(run, described=replace(run.described, by_client=reported)))
     assert [caution.title for caution in found] == ["Thin support", "Unlikely actions"]
     assert "at north ('new drug')" in found[0].what
 
 
 def test_an_action_nobody_took_is_cautioned_of(run):
     sums = {
-        name: replace(told, shares=np.array([1.0, 1.0, 0.0]))
-        for name, told in run.statistics.sums.items()
+        name: replace(reported, shares=np.array([1.0, 1.0, 0.0]))
+        for name, reported in run.statistics.sums.items()
     }
     found = cautions(replace(run, statistics=replace(run.statistics, sums=sums)))
     assert found[0].what == "Nobody took 'coaching'."
@@ -78,11 +78,11 @@ def test_every_query_has_words():
 
 
 def test_an_action_that_one_client_never_took_is_judged_by_others_and_said_so(run):
-    told = dict(run.described.by_client)
-    taken = told["north"].taken.copy()
+    reported = dict(run.described.by_client)
+    taken = reported["north"].taken.copy()
     taken[..., 1] = 0
-    told["north"] = replace(told["north"], taken=taken)
-    changed = replace(run, described=replace(run.described, by_client=told))
+    reported["north"] = replace(reported["north"], taken=taken)
+    changed = replace(run, described=replace(run.described, by_client=reported))
     found = {caution.title: caution for caution in cautions(changed)}
     assert "'new drug' at north" in found["Judged by others"].what
     assert "outcome model" in found["Judged by others"].advice

@@ -14,10 +14,9 @@ from fedopl.base.estimates import Estimate
 from fedopl.report.joining import context, shifts
 from fedopl.report.joining.context import joining_facts
 from fedopl.report.joining.gaps import reason_in_words
-from fedopl.report.joining.joining_text import as_text
 from fedopl.report.joining.skew_paths import path_parts, shift_at
 from fedopl.report.page import render
-from fedopl.report.parts import Folded, Picture, Points, Table
+from fedopl.report.parts import Folded, Picture, Points, Table, as_text
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.joining import joining, joining_parts
 from fedopl.report.sections.mixture_weights import mixture_weights
@@ -85,7 +84,7 @@ def test_numbers_are_those_of_the_advice_and_of_the_bounds(joined):
         assert float(above) == pytest.approx(known[client].break_even, rel=0.01, abs=1e-3)
 
 
-def test_the_bound_with_the_constants_of_the_proofs_is_told_and_called_useless(joined):
+def test_the_bound_with_the_constants_of_the_proofs_is_given_and_called_useless(joined):
     said = words(joining(joined).parts)
     proven = re.search(r"the bound on the shared policy's regret is ([\d,.]+)", said)[1]
     total = global_bound(joined).total
@@ -124,9 +123,9 @@ def test_a_run_that_did_not_ask_says_what_it_can_and_how_to_know_more(run):
     assert set(pictures(parts)) == {"shifts"}
 
 
-def test_a_client_that_told_no_values_has_no_advice(lower):
+def test_a_client_that_reported_no_values_has_no_advice(lower):
     said = words(joining(lower).parts)
-    assert "south told no values of held-out rows" in said
+    assert "south reported no values of held-out rows" in said
     assert "south: " not in said
 
 
@@ -160,14 +159,14 @@ def test_the_figure_of_shifts_names_the_largest_source_of_each_client(apart):
     assert picture.svg.count("outcomes") == 2
 
 
-def test_sources_that_nobody_told_are_marked_so(apart):
+def test_sources_that_nobody_reported_are_marked_so(apart):
     silent = replace(apart, diagnosis=replace(apart.diagnosis, models=None))
     parts = joining(silent).parts
     picture = pictures(parts)["shifts"]
-    assert picture.svg.count("not told") == 4
-    assert "the rest is not told" in picture.label
+    assert picture.svg.count("not reported") == 4
+    assert "the rest is not reported" in picture.label
     for row in table(parts, "Shift from").rows:
-        assert row[2:] == ("not told", "not told", "not all told")
+        assert row[2:] == ("not reported", "not reported", "not all reported")
 
 
 def test_declared_bounds_show_how_loose_total_variation_is(apart):
@@ -258,7 +257,7 @@ def _unsure(estimate):
 # --- coalitions ----------------------------------------------------------------------------------
 
 
-def test_coalitions_are_told_with_what_each_member_gains(joined):
+def test_coalitions_are_listed_with_what_each_member_gains(joined):
     coalitions = joined.diagnosis.coalitions
     parts = joining(joined).parts
     one = table(parts, "What learning together brings")
@@ -329,7 +328,7 @@ def test_what_is_not_known_is_said_in_plain_words(why, said, joined):
 # --- how weights were found ----------------------------------------------------------------------
 
 
-def test_an_ascent_is_told_with_regrets_before_and_after(apart):
+def test_an_ascent_is_shown_with_regrets_before_and_after(apart):
     parts = mixture_weights(apart).parts
     search = apart.search
     assert "the client that loses most" in parts[0].text
@@ -357,7 +356,7 @@ def test_the_floor_of_the_game_is_never_claimed_where_something_better_was_found
 
 
 @pytest.mark.parametrize("sure", [True, False])
-def test_a_path_is_told_with_what_was_tried_and_why_that_was_chosen(joined, sure):
+def test_a_path_is_shown_with_what_was_tried_and_why_that_was_chosen(joined, sure):
     path = joined.diagnosis.paths["client 1"]
     gains = [(0.0, 0.0), *((0.1 * place, 0.01 if sure else 1.0) for place in range(1, 6))]
     points = tuple(

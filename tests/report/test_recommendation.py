@@ -86,9 +86,9 @@ def test_without_held_out_rows_nothing_is_claimed(run):
     assert "nothing can be claimed" in str(key_figures(bare))
 
 
-def test_without_told_values_nothing_is_claimed(run):
+def test_without_reported_values_nothing_is_claimed(run):
     bare = replace(run, values=ValueTable(()), gains=GainTable(()))
-    assert "no client told values" in recommend(bare).sentence
+    assert "no client reported values" in recommend(bare).sentence
 
 
 def test_a_finite_policy_is_recommended_by_name(finite):

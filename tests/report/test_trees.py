@@ -49,7 +49,7 @@ def leaf_rows(*leaves, actions=("none", "drug")):
     )
 
 
-def told(run, *leaves, root=SMALL):
+def with_ends(run, *leaves, root=SMALL):
     """A run that learned the small tree, with these numbers on its leaves."""
     return replace(run, policy=tree_policy(root), leaves=leaf_rows(*leaves), tree=None)
 
@@ -69,7 +69,9 @@ def test_a_policy_alone_is_drawn_with_questions_and_actions():
 
 
 def test_with_a_run_each_leaf_tells_its_share_and_values(run):
-    record = told(run, (0.34, (0.9, 0.1), (1.2, 0.11)), (0.16, (1.0, 0.1), None), (0.5, None, None))
+    record = with_ends(
+        run, (0.34, (0.9, 0.1), (1.2, 0.11)), (0.16, (1.0, 0.1), None), (0.5, None, None)
+    )
     assert tree_as_text(record.policy, record) == (
         "age ≤ 40.5\n"
         "├─ yes: region is 'north'\n"
@@ -92,7 +94,7 @@ def test_with_a_run_each_leaf_tells_its_share_and_values(run):
 
 
 def test_json_has_questions_within_questions_and_numbers_on_leaves(run):
-    record = told(run, (0.34, (0.9, 0.1), (1.2, 0.11)), (0.16, None, None), (0.5, None, None))
+    record = with_ends(run, (0.34, (0.9, 0.1), (1.2, 0.11)), (0.16, None, None), (0.5, None, None))
     found = tree_as_json(record.policy, record)
     assert found["tree"]["question"] == "age ≤ 40.5"
     leaf = found["tree"]["yes"]["yes"]
@@ -106,7 +108,7 @@ def test_json_has_questions_within_questions_and_numbers_on_leaves(run):
 
 
 def test_a_single_leaf_says_that_everybody_gets_the_same(run):
-    record = told(run, (1.0, (0.9, 0.1), (1.2, 0.11)), root=Leaf(0))
+    record = with_ends(run, (1.0, (0.9, 0.1), (1.2, 0.11)), root=Leaf(0))
     lines = tree_as_text(record.policy, record).splitlines()
     assert lines[0] == "No question is asked: everybody gets 'none'."
     assert lines[2] == "'none'   100 % of people"
@@ -162,7 +164,7 @@ def test_questions_and_their_opposites_read_well(split, question, otherwise):
 
 
 def test_another_action_that_is_clearly_better_is_named(run):
-    record = told(
+    record = with_ends(
         run,
         (0.4, (2.0, 0.1), (1.2, 0.1)),
         (0.4, (1.0, 0.1), (1.2, 0.1)),
@@ -271,15 +273,15 @@ def test_one_party_alone_is_said_to_have_tried_its_own_values(deep):
     assert "its own rows" in training(alone).parts[0].text
 
 
-def test_rules_and_grid_are_told(tree):
-    told_rules = " ".join(points(tree))
-    assert "thresholds of 2 columns of numbers and 3 levels of 1 column of labels" in told_rules
-    assert "A leaf holds at least 40 rows" in told_rules
-    assert "worth more than 0.01 readmissions per decision" in told_rules
-    assert "Where ward is 'surgery', only 'home' or 'clinic' may be chosen." in told_rules
+def test_rules_and_grid_are_shown(tree):
+    rules = " ".join(points(tree))
+    assert "thresholds of 2 columns of numbers and 3 levels of 1 column of labels" in rules
+    assert "A leaf holds at least 40 rows" in rules
+    assert "worth more than 0.01 readmissions per decision" in rules
+    assert "Where ward is 'surgery', only 'home' or 'clinic' may be chosen." in rules
 
 
-def test_what_hiding_can_have_cost_is_told_in_the_mixture_and_by_client(tree):
+def test_what_hiding_can_have_cost_is_shown_in_the_mixture_and_by_client(tree):
     lossy = replace(tree, tree=replace(tree.tree, lost={"north": 0.25, "south": 0.0}))
     assert "by at most 0.125 readmissions per decision" in points(lossy)[-1]
     (folded,) = [part for part in search_parts(lossy) if part.kind == "folded"]
@@ -297,10 +299,10 @@ def test_a_loss_beyond_the_gain_is_cautioned_of(tree):
     assert title not in [caution.title for caution in cautions(large)]
 
 
-def test_a_tree_nobody_told_of_is_still_drawn(deep):
+def test_a_tree_nobody_reported_on_is_still_drawn(deep):
     text = render(replace(deep, leaves=(), described=None))
     assert 'id="figure-tree"' in text
-    assert "Nobody told how people divide between the leaves" in text
+    assert "Nobody reported how people divide between the leaves" in text
 
 
 def test_a_single_leaf_is_a_sentence_without_a_drawing(tree):

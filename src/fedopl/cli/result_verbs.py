@@ -70,7 +70,7 @@ def diagnose(
     from fedopl.engines.runs import load_run
     from fedopl.report.joining.context import joining_facts
     from fedopl.report.joining.joining_json import joining_json
-    from fedopl.report.joining.joining_text import as_text
+    from fedopl.report.parts import Heading, as_text
     from fedopl.report.sections.joining import joining_parts
     from fedopl.report.sections.mixture_weights import mixture_weights
 
@@ -80,7 +80,8 @@ def diagnose(
         return
     say(as_text(joining_parts(finished, constant, client)))
     if client is None:
-        say(f"\n{as_text(mixture_weights(finished).headed)}")
+        weights = mixture_weights(finished)
+        say(f"\n{as_text((Heading(weights.title), *weights.parts))}")
 
 
 def explain(

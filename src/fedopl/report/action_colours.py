@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.base.arrays import IntArray
 from fedopl.report.explain.groups import overall
-from fedopl.report.figures.drawing import ACTIONS
+from fedopl.report.figures.colours import ACTIONS
 from fedopl.results.record import Record
 
 MOST_OWN = 6  # actions with a colour of their own where there are too many

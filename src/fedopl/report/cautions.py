@@ -1,13 +1,13 @@
 """What one should know before acting on the report."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import numpy as np
-
+from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
+from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
-from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import listed, percent, plain, plural
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
@@ -20,8 +20,7 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Caution:
+class Caution(NamedTuple):
     """One thing to know: its name, what it is, and what it means or what to do."""
 
     title: str
@@ -31,174 +30,141 @@ class Caution:
 
 def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
-    return [
-        *_unclear_gain(record),
-        *_hidden(record),
-        *_unseen(record),
-        *_borrowed(record),
-        *_without_values(record),
-        *_not_heard(record),
-        *_thin(record),
-        *_rare(record),
-    ]
+    by_gravity = (
+        _unclear_gain,
+        _hidden,
+        _unseen,
+        _borrowed,
+        _without_values,
+        _not_heard,
+        _thin,
+        _rare,
+    )
+    return [caution for found_by in by_gravity for caution in found_by(record)]
 
 
-def _unclear_gain(record: Record) -> list[Caution]:
+def _unclear_gain(record: Record) -> Iterator[Caution]:
     gain = gain_over(record, arm_name(record.best_arm))
-    if gain is None or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
-        return []
-    unit = OutcomeWords.of(record.study).name
-    return [
-        Caution(
-            title="The gain may be nothing",
-            what="The 95 % interval of the gain over the best single action, "
-            f"{gain.interval} {unit}, touches zero.",
-            advice="More rows, or more held-out rows, would tell.",
+    if gain and not is_arm(record.study, record.chosen) and verdict(gain) == "unclear":
+        yield Caution(
+            "The gain may be nothing",
+            "The 95 % interval of the gain over the best single action, "
+            f"{gain.interval} {OutcomeWords.of(record.study).name}, touches zero.",
+            "More rows, or more held-out rows, would tell.",
         )
-    ]
 
 
-def _hidden(record: Record) -> list[Caution]:
+def _hidden(record: Record) -> Iterator[Caution]:
     """Cells of a tree's grid that were hidden, where that may outweigh what the tree gains."""
     gain = gain_over(record, arm_name(record.best_arm))
     loss = record.tree.possible_loss(record.mixture) if record.tree else 0.0
-    if gain is None or not loss or loss <= gain.value:
-        return []
-    unit = OutcomeWords.of(record.study).name
-    return [
-        Caution(
-            title="A better tree may have been passed over",
-            what="Clients hid small cells, which can move what any tree seems worth by up to "
-            f"{plain(loss, 3)} {unit} per decision; the gain over the best single action is "
-            f"{gain.number}.",
-            advice="Fewer bins, fewer columns or more rows would hide less. What the tree is worth "
+    if gain and loss > max(gain.value, 0.0):
+        yield Caution(
+            "A better tree may have been passed over",
+            "Clients hid small cells, which can move what any tree seems worth by up to "
+            f"{plain(loss, 3)} {OutcomeWords.of(record.study).name} per decision; the gain over "
+            f"the best single action is {gain.number}.",
+            "Fewer bins, fewer columns or more rows would hide less. What the tree is worth "
             "on held-out rows is not touched by it.",
         )
-    ]
 
 
-def _unseen(record: Record) -> list[Caution]:
+def _unseen(record: Record) -> Iterator[Caution]:
     unknown = record.statistics.unknown(record.mixture)
-    hardly = np.zeros_like(unknown)
+    groups = {"Nobody took": unknown}
     if record.described:
         taken = record.described.taken()[-1].sum(axis=0)
-        hardly = (taken == 0) & ~unknown
-    found = []
-    for rows, who in ((unknown, "Nobody took"), (hardly, "Nobody, or too few to be told of, took")):
-        names = [
-            f"'{action}'" for action, is_it in zip(record.study.actions, rows, strict=True) if is_it
-        ]
-        if names:
-            found.append(
-                Caution(
-                    title="An action without a past",
-                    what=f"{who} {listed(names, joint='or')}.",
-                    advice="Nothing can be said about what it would do; the policy cannot be "
-                    "trusted to choose or to avoid it.",
-                )
+        groups["Nobody, or too few to be reported, took"] = (taken == 0) & ~unknown
+    for who, rows in groups.items():
+        if rows.any():
+            yield Caution(
+                "An action without a past",
+                f"{who} {_which_actions(record, rows)}.",
+                "Nothing can be said about what it would do; the policy cannot be "
+                "trusted to choose or to avoid it.",
             )
-    return found
 
 
-def _borrowed(record: Record) -> list[Caution]:
+def _which_actions(record: Record, chosen: BoolArray, most: int = 5) -> str:
+    names = zip(record.study.actions, chosen, strict=True)
+    return listed([f"'{name}'" for name, is_it in names if is_it], most, joint="or")
+
+
+def _borrowed(record: Record) -> Iterator[Caution]:
     """Actions that some clients tried and others did not, where those borrow an outcome model."""
     if not record.described or record.study.nuisances.unseen_rule != "borrow":
-        return []
+        return
     tried = record.described.taken()[-1].sum(axis=0) > 0
-    where = []
-    for client, counts in sorted(record.described.by_client.items()):
-        never = tried & (counts.taken[-1].sum(axis=0) == 0)
-        names = [f"'{a}'" for a, is_it in zip(record.study.actions, never, strict=True) if is_it]
-        where += [f"{listed(names, 3, joint='or')} at {client}"] if names else []
-    if not where:
-        return []
-    return [
-        Caution(
-            title="Judged by others",
-            what=f"Nobody, or next to nobody, took {listed(where)}.",
-            advice="What these would do there is taken from the other clients' outcome model; the "
+    where = [
+        f"{_which_actions(record, never, 3)} at {client}"
+        for client, counts in sorted(record.described.by_client.items())
+        if (never := tried & (counts.taken[-1].sum(axis=0) == 0)).any()
+    ]
+    if where:
+        yield Caution(
+            "Judged by others",
+            f"Nobody, or next to nobody, took {listed(where)}.",
+            "What these would do there is taken from the other clients' outcome model; the "
             "intervals do not know how wrong that may be there.",
         )
-    ]
 
 
-def _without_values(record: Record) -> list[Caution]:
+def _without_values(record: Record) -> Iterator[Caution]:
     valued = valued_clients(record)
     missing = sorted(set(record.mixture) - set(valued))
-    if not valued or not missing:
-        return []
-    weight = percent(sum(record.mixture[name] for name in missing))
-    return [
-        Caution(
-            title="Values are missing",
-            what=f"{listed(missing)} told no values; {weight} of the weight is theirs.",
-            advice="What is said about values speaks for the other clients only.",
+    if valued and missing:
+        weight = percent(sum(record.mixture[name] for name in missing))
+        yield Caution(
+            "Values are missing",
+            f"{listed(missing)} reported no values; {weight} of the weight is theirs.",
+            "What is said about values speaks for the other clients only.",
         )
-    ]
 
 
-def _not_heard(record: Record) -> list[Caution]:
+def _not_heard(record: Record) -> Iterator[Caution]:
     """Who did not contribute, one caution for each question and reason."""
     query_of = {latest.exchange: latest.query for latest in record.rounds}
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    found: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for exchange, client, why in record.refusals:
-        who = found.setdefault((query_of[exchange], why), {})
-        who.setdefault(client, []).append(exchange)
-    return [_not_heard_of(query, why, who) for (query, why), who in found.items()]
-
-
-def _not_heard_of(query: str, why: str, who: dict[str, list[int]]) -> Caution:
-    exchanges = sorted({exchange for places in who.values() for exchange in places})
-    where = f"exchange {exchanges[0] + 1}"
-    if len(exchanges) > 1:
-        where = f"{plural(len(exchanges), 'exchange')}, first in exchange {exchanges[0] + 1}"
-    reason = in_words(why)
-    return Caution(
-        title="No answer",
-        what=f"{listed(sorted(who))} gave no answer to “{title_of(query)}” ({where}): "
-        f"{reason.why}.",
-        advice=reason.remedy,
-    )
-
-
-def _by_client(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    gathered: dict[str, list[str]] = {}
-    for client, text in found:
-        gathered.setdefault(client, []).append(text)
-    return gathered
-
-
-def _thin(record: Record) -> list[Caution]:
-    by_client = _by_client(
-        (support.client, f"'{support.action}'")
-        for support in supports(record)
-        if 0 < support.effective_rows < THIN
-    )
-    if not by_client:
-        return []
-    where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
-    return [
-        Caution(
-            title="Thin support",
-            what=f"Fewer than {THIN} effective rows speak for an action at {listed(where)}.",
-            advice="There, values rest on models and on other clients more than on own rows.",
+        found[query_of[exchange], why].append((exchange, client))
+    for (query, why), places in found.items():
+        exchanges = {exchange for exchange, _ in places}
+        first = f"exchange {min(exchanges) + 1}"
+        several = f"{plural(len(exchanges), 'exchange')}, first in {first}"
+        who = listed(sorted({client for _, client in places}))
+        reason = in_words(why)
+        yield Caution(
+            "No answer",
+            f"{who} gave no answer to “{QUERY_NAMED[query].title}” "
+            f"({several if len(exchanges) > 1 else first}): {reason.why}.",
+            reason.remedy,
         )
-    ]
 
 
-def _rare(record: Record) -> list[Caution]:
-    by_client = _by_client(
-        (support.client, f"'{support.action}' (for {percent(support.rare_share)} of rows)")
-        for support in supports(record)
-        if support.taken and support.rare_share > MOST_RARE
-    )
-    if not by_client:
-        return []
-    where = [f"at {client} {listed(texts, 3)}" for client, texts in by_client.items()]
-    return [
-        Caution(
-            title="Unlikely actions",
-            what=f"Some actions had a chance below {percent(RARE)}: {listed(where)}.",
-            advice="The few who got them count for many, so a handful of rows can move the result.",
+def _thin(record: Record) -> Iterator[Caution]:
+    by_client: dict[str, list[str]] = defaultdict(list)
+    for support in supports(record):
+        if 0 < support.effective_rows < THIN:
+            by_client[support.client].append(f"'{support.action}'")
+    if by_client:
+        where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
+        yield Caution(
+            "Thin support",
+            f"Fewer than {THIN} effective rows speak for an action at {listed(where)}.",
+            "There, values rest on models and on other clients more than on own rows.",
         )
-    ]
+
+
+def _rare(record: Record) -> Iterator[Caution]:
+    by_client: dict[str, list[str]] = defaultdict(list)
+    for support in supports(record):
+        if support.taken and support.rare_share > MOST_RARE:
+            share = percent(support.rare_share)
+            by_client[support.client].append(f"'{support.action}' (for {share} of rows)")
+    if by_client:
+        where = [f"at {client} {listed(texts, 3)}" for client, texts in by_client.items()]
+        yield Caution(
+            "Unlikely actions",
+            f"Some actions had a chance below {percent(RARE)}: {listed(where)}.",
+            "The few who got them count for many, so a handful of rows can move the result.",
+        )

@@ -1,10 +1,16 @@
-"""What sections are made of. The template turns each into HTML, and the command line into text."""
+"""What sections are made of. The template turns parts into HTML, `as_text` into plain text."""
 
+import textwrap
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedopl.base.tables import text_table
+from fedopl.report.words.printable_text import printable
 
-@dataclass(frozen=True, kw_only=True)
+_TEXT_WIDTH = 100  # letters on a line
+
+
+@dataclass(frozen=True)
 class Text:
     """A paragraph."""
 
@@ -13,7 +19,7 @@ class Text:
     quiet: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Heading:
     """A heading inside a section."""
 
@@ -21,7 +27,7 @@ class Heading:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Points:
     """A list of sentences."""
 
@@ -84,7 +90,7 @@ class Folded:
 Part = Text | Heading | Points | Table | Picture | Code | Folded
 
 
-def folded_if_long(table: Table, most: int, summary: str) -> Part:
+def folded_if_long(table: Table, most: int = 30, summary: str = "All clients") -> Part:
     """The table; with more rows than this, shown when asked for."""
     return table if len(table.rows) <= most else Folded(summary=summary, parts=(table,))
 
@@ -97,7 +103,31 @@ class Section:
     title: str
     parts: tuple[Part, ...]
 
-    @property
-    def headed(self) -> tuple[Part, ...]:
-        """Its parts below its title, where it is no section but one part of something."""
-        return (Heading(text=self.title), *self.parts)
+
+def as_text(parts: tuple[Part, ...]) -> str:
+    """For the command line: one part below the other; figures and code are left to the page."""
+    return "\n\n".join(text for part in parts if (text := _text(part)))
+
+
+def _text(part: Part) -> str:
+    match part:
+        case Text():
+            return _wrapped(part.text)
+        case Heading():
+            return f"{printable(part.text)}\n{'─' * len(part.text)}"
+        case Points():
+            return "\n".join(_wrapped(item, "- ") for item in part.items)
+        case Table():
+            headers = [printable(header) for header in part.headers]
+            rows = [[printable(cell).replace("\n", " ") for cell in row] for row in part.rows]
+            return f"{_wrapped(part.caption)}\n\n{text_table(headers, rows)}"
+        case Folded():
+            return as_text(part.parts)
+    return ""
+
+
+def _wrapped(text: str, mark: str = "") -> str:
+    indent = " " * len(mark)
+    return textwrap.fill(
+        printable(text), _TEXT_WIDTH, initial_indent=mark, subsequent_indent=indent
+    )

@@ -35,7 +35,7 @@ def recommend(record: Record) -> Recommendation:
     if not record.study.evaluation.share:
         return _nothing("no rows were held out")
     if not record.gains.rows:
-        return _nothing("no client told values of held-out rows")
+        return _nothing("no client reported values of held-out rows")
     so_far = Span.of(record.gains.over(LOGGING))
     if is_arm(record.study, record.chosen):
         return _constant(record, so_far)

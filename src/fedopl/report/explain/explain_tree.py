@@ -60,11 +60,11 @@ def how_good(record: Record) -> str:
     if record.tree is None:
         return (
             f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "
-            "thresholds between any two values there; that can be told because there is one "
+            "thresholds between any two values there; that can be said because there is one "
             "party only."
         )
     if record.tree.is_exact:
-        by_sums = ", by the sums that clients told" if any(record.tree.lost.values()) else ""
+        by_sums = ", by the sums that clients reported" if any(record.tree.lost.values()) else ""
         return f"It is the best of all trees of depth ≤ {depth} on the grid{by_sums}."
     return (
         "Each question was found with a look two levels ahead. That is not exact: of all trees of "
@@ -79,8 +79,8 @@ def _ended_early(record: Record) -> str:
     if not levels or len(levels[-1].answered) >= max(1, enough):
         return ""
     return (
-        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} told the "
-        "sums for its last level, so it ends with what could be seen from the level above."
+        f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} reported "
+        "the sums for its last level, so it ends with what could be seen from the level above."
     )
 
 

@@ -35,7 +35,7 @@ class ActionSupport:
             return "good"
         if self.effective_rows >= THIN:
             return "fair"
-        return "thin" if self.effective_rows else "none told"
+        return "thin" if self.effective_rows else "none reported"
 
 
 def supports(record: Record) -> list[ActionSupport]:

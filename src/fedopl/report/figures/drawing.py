@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from fedopl.report.figures.colours import CSS_OF, INK, LINE, QUIET
 from fedopl.report.words.printable_text import printable
 
 # Narrow, so that letters can still be read where a phone shrinks the figure to its width.
@@ -21,27 +21,6 @@ WIDTH = 5.2
 _LETTER = 0.073  # inches, the width of an ordinary letter
 LONGEST_LABEL = 28  # letters
 _FONT_SIZE = 9.5
-
-# Stand-ins: matplotlib wants colours, the page decides what they are, in the light and the dark.
-INK, QUIET, LINE, PAGE = "#010101", "#020202", "#030303", "#040404"
-BETTER, WORSE, UNCLEAR, ACCENT = "#050505", "#060606", "#070707", "#080808"
-SOURCE_COLOURS = ("#090909", "#0a0a0a", "#0b0b0b")  # of shift
-ACTIONS = tuple(f"#1010{position:02x}" for position in range(1, 8))  # the last is for the rest
-_VARIABLES = {
-    "#000000": "currentColor",
-    INK: "currentColor",
-    QUIET: "var(--quiet)",
-    LINE: "var(--line)",
-    PAGE: "var(--page)",
-    BETTER: "var(--better)",
-    WORSE: "var(--worse)",
-    UNCLEAR: "var(--unclear)",
-    ACCENT: "var(--accent)",
-}
-_VARIABLES |= {colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)}
-_VARIABLES |= {
-    colour: f"var(--source-{place})" for place, colour in enumerate(SOURCE_COLOURS, start=1)
-}
 
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -83,16 +62,6 @@ def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float
             warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
             figure.savefig(content, format="svg", transparent=True, metadata=_NO_METADATA)
     return _inline(content.getvalue(), name)
-
-
-def style_over_steps(axes: Axes, step: str, axis: str) -> None:
-    """Whole numbers across, plain ones up, and lines to read them by."""
-    axes.set_xlabel(step)
-    axes.set_ylabel(axis)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.ticklabel_format(useOffset=False, style="plain")
-    axes.grid(axis="y", color=LINE, linewidth=0.6)
 
 
 def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
@@ -164,4 +133,4 @@ def _references(root: ElementTree.Element) -> set[str]:
 def _rewritten(value: str, name: str) -> str:
     if value.startswith(("#", "url(#")):
         return _REFERENCE.sub(rf"#{name}-\1", value)
-    return _FONT.sub("", _COLOUR.sub(lambda found: _VARIABLES[found.group()], value))
+    return _FONT.sub("", _COLOUR.sub(lambda found: CSS_OF[found.group()], value))

@@ -7,16 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedopl.report.figures.colours import BETTER, INK, LINE, PAGE, QUIET, UNCLEAR, WORSE
 from fedopl.report.figures.drawing import (
-    BETTER,
-    INK,
-    LINE,
     LONGEST_LABEL,
-    PAGE,
-    QUIET,
-    UNCLEAR,
     WIDTH,
-    WORSE,
     axes_at,
     drawn,
     in_lines,

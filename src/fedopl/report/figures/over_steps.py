@@ -1,8 +1,13 @@
 """Lines over steps: a training curve over rounds, and a search for weights step by step."""
 
-from matplotlib.figure import Figure
+from collections.abc import Callable
 
-from fedopl.report.figures.drawing import ACCENT, QUIET, WIDTH, axes_at, drawn, style_over_steps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedopl.report.figures.colours import ACCENT, LINE, QUIET
+from fedopl.report.figures.drawing import WIDTH, axes_at, drawn
 from fedopl.report.parts import Key
 
 # In inches: the figure's height, and the room for both axes' labels.
@@ -17,27 +22,37 @@ ASCENT_KEYS = (
 def curve(name: str, numbers: list[float], axis: str) -> str:
     """One number for each round."""
 
-    def draw(figure: Figure) -> None:
-        axes = axes_at(figure, _LEFT, _FOOT, WIDTH - _LEFT - 0.15, _HEIGHT - _FOOT - 0.12)
-        rounds = range(1, len(numbers) + 1)
-        axes.plot(rounds, numbers, color=ACCENT, linewidth=1.8)
+    def plot(axes: Axes) -> None:
+        axes.plot(range(1, len(numbers) + 1), numbers, color=ACCENT, linewidth=1.8)
         axes.plot(len(numbers), numbers[-1], "o", color=ACCENT, markersize=5)
-        style_over_steps(axes, "round", axis)
 
-    return drawn(name, _HEIGHT, draw)
+    return _over_steps(name, plot, "round", axis)
 
 
 def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> str:
     """The largest regret and the gap after each step."""
+    steps = range(1, len(largest) + 1)
+    solid, dashed = ("o-", "s--") if len(largest) <= _FEW else ("-", "--")
+
+    def plot(axes: Axes) -> None:
+        axes.plot(steps, largest, solid, color=ACCENT, lw=1.6, markersize=4.5)
+        axes.plot(steps, gaps, dashed, color=QUIET, mfc="none", lw=1.2, markersize=4)
+        axes.set_ylim(bottom=min(0.0, *largest, *gaps))
+
+    return _over_steps(name, plot, "step", axis)
+
+
+def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> str:
+    """Whole numbers across, plain ones up, and lines to read them by."""
 
     def draw(figure: Figure) -> None:
         axes = axes_at(figure, _LEFT, _FOOT, WIDTH - _LEFT - 0.15, _HEIGHT - _FOOT - 0.12)
-        steps = range(1, len(largest) + 1)
-        marked = len(largest) <= _FEW
-        axes.plot(steps, largest, "o-" if marked else "-", color=ACCENT, lw=1.6, markersize=4.5)
-        shape = "s--" if marked else "--"
-        axes.plot(steps, gaps, shape, color=QUIET, mfc="none", lw=1.2, markersize=4)
-        axes.set_ylim(bottom=min(0.0, *largest, *gaps))
-        style_over_steps(axes, "step", axis)
+        plot(axes)
+        axes.set_xlabel(step)
+        axes.set_ylabel(axis)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.ticklabel_format(useOffset=False, style="plain")
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
 
     return drawn(name, _HEIGHT, draw)

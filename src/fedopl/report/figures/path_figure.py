@@ -6,16 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.figures.drawing import (
-    ACCENT,
-    ACTIONS,
-    INK,
-    LINE,
-    QUIET,
-    WIDTH,
-    axes_at,
-    drawn,
-)
+from fedopl.report.figures.colours import ACCENT, ACTIONS, INK, LINE, QUIET
+from fedopl.report.figures.drawing import WIDTH, axes_at, drawn
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 

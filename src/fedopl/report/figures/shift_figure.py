@@ -7,17 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.figures.drawing import (
-    INK,
-    LINE,
-    QUIET,
-    SOURCE_COLOURS,
-    WIDTH,
-    axes_at,
-    drawn,
-    label_room,
-    short,
-)
+from fedopl.report.figures.colours import INK, LINE, QUIET
+from fedopl.report.figures.colours import SOURCES as SOURCE_COLOURS
+from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -88,7 +80,7 @@ def _dot(axes: Axes, down: float, span: Span | None, mark: tuple[str, str]) -> N
     if span is None:
         axes.plot(0, down, "x", color=colour, markersize=4.5, clip_on=False)
         beside = axes.get_yaxis_transform()
-        axes.text(0.05, down, "not told", va="center", size=8.5, color=QUIET, transform=beside)
+        axes.text(0.05, down, "not reported", va="center", size=8.5, color=QUIET, transform=beside)
         return
     axes.plot([span.low, span.high], [down, down], color=colour, linewidth=2)
     axes.plot(span.value, down, shape, color=colour, markersize=5.5, clip_on=False)

@@ -9,17 +9,8 @@ from matplotlib.patches import FancyBboxPatch
 
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
-from fedopl.report.figures.drawing import (
-    ACTIONS,
-    INK,
-    PAGE,
-    QUIET,
-    WIDTH,
-    axes_at,
-    drawn,
-    label_room,
-    short,
-)
+from fedopl.report.figures.colours import ACTIONS, INK, PAGE, QUIET
+from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
 
 # In inches: between levels and around everything; a line of text, the margin around it, and between
 # leaves.

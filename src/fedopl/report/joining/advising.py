@@ -36,23 +36,23 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The answer first; then every client's, in words and in numbers."""
     advice = [facts.advice[name] for name in facts.clients if name in facts.advice]
     if not advice:
-        return (Text(text=_no_values(list(facts.clients))),)
+        return (Text(_no_values(list(facts.clients))),)
     silent = [name for name in facts.clients if name not in facts.advice]
     worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
     points = tuple(_in_words(facts, one) for one in worded)
     return (
-        Text(text=f"{advice_in_short(advice)} {_MEASURED}"),
-        *((Points(items=points),) if points else ()),
-        *((Text(text=_no_values(silent)),) if silent else ()),
-        *((Text(text=_MODELLED),) if facts.modelled else ()),
+        Text(f"{advice_in_short(advice)} {_MEASURED}"),
+        *((Points(points),) if points else ()),
+        *((Text(_no_values(silent)),) if silent else ()),
+        *((Text(_MODELLED),) if facts.modelled else ()),
         folded(_table(facts, advice)),
-        Text(text=_about_bounds(facts), quiet=True),
-        *((Text(text=_HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
+        Text(_about_bounds(facts), quiet=True),
+        *((Text(_HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
     )
 
 
 def _no_values(names: list[str]) -> str:
-    return f"{listed(names)} told no values of held-out rows, so there is no advice."
+    return f"{listed(names)} reported no values of held-out rows, so there is no advice."
 
 
 def advice_in_short(advice: list[Advice]) -> str:

@@ -30,12 +30,12 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
         return ()
     about = _about(facts, coalitions)
     return (
-        Heading(text="Who would learn with whom"),
-        Text(text=coalitions_in_short(coalitions)),
+        Heading("Who would learn with whom"),
+        Text(coalitions_in_short(coalitions)),
         *_pairs(facts, coalitions),
         _table(facts, coalitions, about),
         *_worth(facts, coalitions),
-        Text(text=_how(facts), quiet=True),
+        Text(_how(facts), quiet=True),
     )
 
 
@@ -99,8 +99,8 @@ def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
                     f"(95 % interval {gain.interval})."
                 )
     if not items:
-        return (Text(text="No client clearly gains or loses by learning with one other alone."),)
-    return (Points(items=tuple(items[:MOST_WORDED])),)
+        return (Text("No client clearly gains or loses by learning with one other alone."),)
+    return (Points(tuple(items[:MOST_WORDED])),)
 
 
 def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:

@@ -8,7 +8,7 @@ from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.diagnosis import Classifier, Diagnosis
 
-NOT_REPORTED = "not told"
+NOT_REPORTED = "not reported"
 
 
 def distances(facts: JoiningFacts) -> tuple[Part, ...]:
@@ -28,7 +28,7 @@ def distances(facts: JoiningFacts) -> tuple[Part, ...]:
             (name, *(cells.get(name, NOT_REPORTED) for cells in shown.values())) for name in clients
         ),
     )
-    return (Text(text=_about_distances(facts, list(shown)), quiet=True), folded(table))
+    return (Text(_about_distances(facts, list(shown)), quiet=True), folded(table))
 
 
 def _columns(facts: JoiningFacts, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:

@@ -15,9 +15,12 @@ _PARTS = {
     "classifiers": "How far contexts lie apart at least",
     "moments": "How large scores are at most",
 }
-# What an error says → what it says to those who do not know the code.
+# What an error says → what it says to those who do not know the code. Older runs say "told".
 _REASONS = (
-    (r"values: none told by (.+), who count here", r"\1 did not tell what some policies are worth"),
+    (
+        r"values: none (?:told|reported) by (.+), who count here",
+        r"\1 did not tell what some policies are worth",
+    ),
     (r"coalitions: no values of (.+); .*", r"\1 did not tell what some policies are worth"),
     (r"coalitions: of 2 to (\d+) clients, came (\d+)", r"they are compared for up to \1 clients"),
     (r"discrepancies: of at most (\d+) clients", r"they are measured for up to \1 clients"),
@@ -29,7 +32,10 @@ _REASONS = (
         r"tree: only trees of depth 1 and 2 .*",
         "deeper trees were grown by asking again, and cannot be found for other weights",
     ),
-    (r"values: no client told any", "no client told what the policies for it are worth"),
+    (
+        r"values: no client (?:told|reported) any",
+        "no client reported what the policies for it are worth",
+    ),
 )
 
 
@@ -42,7 +48,7 @@ def gap_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     items = tuple(
         f"{_PARTS.get(part, part)}: {reason_in_words(why)}" for part, why in reasons.items()
     )
-    return (Heading(text="What is not known"), Points(items=items))
+    return (Heading("What is not known"), Points(items))
 
 
 def reason_in_words(why: str) -> str:

@@ -25,17 +25,17 @@ def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     known = [shift for shift in shifts if shift.parts]
     apart = distances(facts)
     if not known and not apart:
-        return (*_head(), Text(text=_why_not(facts), quiet=True)) if shifts else ()
+        return (*_head(), Text(_why_not(facts), quiet=True)) if shifts else ()
     parts: tuple[Part, ...] = ()
     if known:
         sources = _asked_about(facts, known)
-        text = Text(text=f"{_WHAT} {_why_not(facts)}")
+        text = Text(f"{_WHAT} {_why_not(facts)}")
         parts = (text, _drawn(known, sources), _table(known, sources))
     return (*_head(), *parts, *apart)
 
 
 def _head() -> tuple[Part, ...]:
-    return (Heading(text="Where clients differ"),)
+    return (Heading("Where clients differ"),)
 
 
 def _why_not(facts: JoiningFacts) -> str:
@@ -62,7 +62,7 @@ def _asked_about(facts: JoiningFacts, shifts: list[ClientShift]) -> list[Source]
 
 def _largest(shift: ClientShift) -> str:
     if len(shift.parts) < len(SOURCES):
-        return "not all told"
+        return "not all reported"
     return shift.largest or _CHANCE
 
 
@@ -116,7 +116,7 @@ def _most_of(shift: ClientShift) -> str:
         if source in shift.parts
     )
     if len(shift.parts) < len(SOURCES):
-        return f"{numbers}, the rest is not told"
+        return f"{numbers}, the rest is not reported"
     largest = f"most in {IN_WORDS[shift.largest]}" if shift.largest else _CHANCE
     return f"{largest} ({numbers})"
 

@@ -25,15 +25,15 @@ def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     first = target(facts, shown)
     others = [name for name in sorted(shown) if name != first]
     parts = (
-        Heading(text="More weight for one client"),
-        Text(text=_WHAT),
+        Heading("More weight for one client"),
+        Text(_WHAT),
         *_path(facts, shown[first], "path"),
     )
     if not others:
         return parts
     folded: list[Part] = []
     for place, name in enumerate(others, start=1):
-        folded += [Heading(text=f"Toward {name}"), *_path(facts, shown[name], f"path-{place}")]
+        folded += [Heading(f"Toward {name}"), *_path(facts, shown[name], f"path-{place}")]
     summary = f"The same for {plural(len(others), 'other client')}"
     return (*parts, Folded(summary=summary, parts=tuple(folded)))
 
@@ -66,7 +66,7 @@ def shift_at(facts: JoiningFacts, client: str, point: PathPoint) -> float | None
 
 
 def _path(facts: JoiningFacts, path: SkewPath, name: str) -> tuple[Part, ...]:
-    return (Text(text=path.verdict), _drawn(facts, path, name), _table(facts, path))
+    return (Text(path.verdict), _drawn(facts, path, name), _table(facts, path))
 
 
 def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
@@ -83,7 +83,7 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
     ]
     first, last = points[0], points[-1]
     both = f"from {first.at_target.number} at α = 0 to {last.at_target.number} at α = 1"
-    no_shift = "" if first.shift is not None else " The shift was not told."
+    no_shift = "" if first.shift is not None else " The shift was not reported."
     return Picture(
         name=name,
         svg=path_chart(name, points, facts.constant),
@@ -108,7 +108,7 @@ def _table(facts: JoiningFacts, path: SkewPath) -> Table:
                 plain(point.alpha),
                 decimal(point.skewness, 2),
                 count(point.effective_rows),
-                "not told" if shift is None else decimal(shift),
+                "not reported" if shift is None else decimal(shift),
                 decimal(regret + (shift or 0.0)),
                 value.number,
                 f"{gain.number} ({gain.interval})" if point.alpha else "–",

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from fedopl.report.explain.support_levels import FAIR, THIN, ActionSupport, chance_names, supports
-from fedopl.report.figures.strips import Strip, strips
+from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Folded, Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import count, listed, percent, plural
 from fedopl.results.record import Record
@@ -14,9 +14,9 @@ _MOST_DRAWN = 24  # strips in the figure
 def action_overlap(record: Record) -> Section:
     """The section, or one sentence where no client answered."""
     found = supports(record)
-    parts: tuple[Part, ...] = (Text(text="The clients did not say how likely actions were."),)
+    parts: tuple[Part, ...] = (Text("The clients did not say how likely actions were."),)
     if found:
-        parts = (Text(text=_intro()), Text(text=_words(found)), _picture(found), _table(found))
+        parts = (Text(_intro()), Text(_words(found)), _picture(found), _table(found))
     return Section(name="overlap", title="Does the past support it?", parts=parts)
 
 
@@ -34,8 +34,9 @@ def _words(found: list[ActionSupport]) -> str:
     least = min(found, key=lambda s: s.effective_rows)
     if not thin:
         return (
-            f"Every action is supported at every client that told. The weakest is '{least.action}' "
-            f"at {least.client}, with {count(least.effective_rows)} effective rows."
+            f"Every action is supported at every client that reported. The weakest is "
+            f"'{least.action}' at {least.client}, with {count(least.effective_rows)} effective "
+            "rows."
         )
     how_many = plural(len(thin), "combination of action and client is", "combinations are")
     return f"{how_many} thin: {listed(thin)}. There the estimates lean on models and on others."
@@ -49,7 +50,7 @@ def _picture(found: list[ActionSupport]) -> Picture:
         *(b.client if b.client != a.client else "" for a, b in pairwise(drawn)),
     ]
     items = [
-        Strip(label=s.action, shares=s.chances, note=count(s.effective_rows), heading=heading)
+        Shares(label=s.action, shares=s.chances, note=count(s.effective_rows), heading=heading)
         for s, heading in zip(drawn, headings, strict=True)
     ]
     axis = "% of rows, by how likely the action was"

@@ -19,7 +19,7 @@ _WORDS = {
     "worse": "loses",
     "unclear": "no clear difference",
     "same": "no difference",
-    "unknown": "not told",
+    "unknown": "not reported",
 }
 
 
@@ -29,14 +29,12 @@ def by_client(record: Record) -> Section:
     parts: tuple[Part, ...]
     if not clients:
         parts = (
-            Text(
-                text="There are no values of held-out rows, so nothing is claimed about any client."
-            ),
+            Text("There are no values of held-out rows, so nothing is claimed about any client."),
         )
     else:
         parts = (
             Text(
-                text="A policy that is good for all together need not be good for each. Every "
+                "A policy that is good for all together need not be good for each. Every "
                 "client's own held-out rows say what the learned policy would gain there over "
                 "the policy the client would learn from its own rows alone, over "
                 f"{SO_FAR}, and over {_arm(record)}."

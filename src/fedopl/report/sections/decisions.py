@@ -3,8 +3,8 @@
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
 from fedopl.report.explain.groups import RowGroup, difference, groups_of, overall, shares_of
-from fedopl.report.figures.bars import Bar, stacked
-from fedopl.report.figures.drawing import ACTIONS
+from fedopl.report.figures.colours import ACTIONS
+from fedopl.report.figures.shares import Shares, stacked
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
 from fedopl.report.sections.explainers import policy_parts
 from fedopl.report.words.numbers import count, listed, whole_percent
@@ -16,17 +16,18 @@ _MOST_DRAWN = 6  # features, and actions in words
 
 def decisions(record: Record) -> Section:
     """The policy itself, and what it would decide."""
-    parts = (*policy_parts(record), Heading(text="How decisions split"), *_splits(record))
+    parts = (*policy_parts(record), Heading("How decisions split"), *_splits(record))
     return Section(name="policy", title="The policy itself", parts=parts)
 
 
 def _splits(record: Record) -> tuple[Part, ...]:
     if record.described is None:
-        why = "they were not asked" if not record.study.evaluation.describe else "none of them told"
-        return (Text(text=f"The clients did not say how decisions split: {why}."),)
+        asked = record.study.evaluation.describe
+        why = "none of them answered" if asked else "they were not asked"
+        return (Text(f"The clients did not say how decisions split: {why}."),)
     clients = sorted(record.described.by_client)
     note = Text(
-        text=f"These are counts of training rows from {listed(clients)}. Clients round them before "
+        f"These are counts of training rows from {listed(clients)}. Clients round them before "
         "they tell, so small groups are only roughly right, and groups need not add up exactly.",
         quiet=True,
     )
@@ -38,7 +39,7 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     order = action_order(record)
     rows = {"learned policy": everybody.decided, "done so far": everybody.taken}
     bars = [
-        Bar(label=name, shares=_merged(shares_of(counts), order), note="")
+        Shares(label=name, shares=_merged(shares_of(counts), order))
         for name, counts in rows.items()
     ]
     words = [
@@ -76,7 +77,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
     shown = [feature for feature in groups if feature in ranked[:_MOST_DRAWN]]
     order = action_order(record)
     bars = [
-        Bar(
+        Shares(
             label=group.name,
             shares=_merged(shares_of(group.decided), order),
             note=count(group.decided.sum()),

@@ -1,11 +1,34 @@
 """What each client disclosed: every kind of message, how often, and how large."""
 
+from fedopl.messages import codec
+from fedopl.messages.message import Axis
+from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
-from fedopl.report.words.message_names import axes_of, content_of, title_of
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
 
-_MOST_SHOWN = 30  # clients before the table is folded
+_AXES = {
+    Axis.ACTIONS: "actions",
+    Axis.PARAMETERS: "(features + 1)",
+    Axis.REGRESSION: "(features + 2)",
+    Axis.FEATURES: "(features + 1)",
+    Axis.FOLDS: "folds",
+    Axis.GRAMS: "(actions or 1)",
+    Axis.PAIRS: "pairs of actions",
+    Axis.BINS: "bins",
+    Axis.CHANCE_BINS: "bins of propensity",
+    Axis.CANDIDATES: "policies compared",
+    Axis.CUT_COLUMNS: "columns of numbers",
+    Axis.FINE_BINS: "fine bins",
+    Axis.OPEN_NODES: "places in the tree",
+    Axis.CELLS: "cells",
+    Axis.CELL_NUMBERS: "numbers of a cell",
+    Axis.LEAVES: "leaves",
+    Axis.CLIENTS: "clients",
+    Axis.REPEATS: "repeated fits",
+    Axis.TARGETS: "clients distinguished",
+    Axis.MOMENTS: "(actions + 1)",
+}
 
 
 def disclosed(record: Record) -> Section:
@@ -13,7 +36,7 @@ def disclosed(record: Record) -> Section:
     queries = list(dict.fromkeys(latest.query for latest in record.rounds))
     parts: tuple[Part, ...] = (
         Text(
-            text="Rows stayed where they are. Clients answer questions from a closed list, and "
+            "Rows stayed where they are. Clients answer questions from a closed list, and "
             "what an answer holds is counted in features, actions, folds, bins, cells or leaves, "
             "never in rows: no message can hold a row. Each client also keeps its own ledger of "
             "what it said."
@@ -25,29 +48,37 @@ def disclosed(record: Record) -> Section:
 
 
 def _kinds(queries: list[str]) -> Table:
-    rows = tuple(
-        (title_of(query), content_of(query), "; ".join(axes_of(query))) for query in queries
-    )
     return Table(
         caption="What each kind of answer holds (+ 1: an intercept, + 2: also the reward)",
         headers=("Asked", "The answer holds", "Numbers, and what they are counted in"),
-        rows=rows,
+        rows=tuple(
+            (QUERY_NAMED[query].title, QUERY_NAMED[query].content, "; ".join(axes_of(query)))
+            for query in queries
+        ),
         text_columns=(1, 2),
     )
 
 
+def axes_of(query: str) -> list[str]:
+    """Each array of its answer with what it is counted in, as in 'means: policies compared'."""
+    return [
+        f"{name.replace('_', ' ')}: {' × '.join(_AXES[axis] for axis in axes)}"
+        for name, axes in codec.FIELDS[QUERY_NAMED[query].answer]
+        if isinstance(axes, tuple)
+    ]
+
+
 def _by_client(record: Record, queries: list[str]) -> Part:
     names = sorted({name for latest in record.rounds for name in (*latest.asked, *latest.received)})
-    rows = tuple(
-        (name, *(_cell(record, name, query) for query in queries), _total(record, name))
-        for name in names
-    )
     table = Table(
         caption="How often each client answered, and how many bytes that were",
-        headers=("Client", *(title_of(query) for query in queries), "In all"),
-        rows=rows,
+        headers=("Client", *(QUERY_NAMED[query].title for query in queries), "In all"),
+        rows=tuple(
+            (name, *(_cell(record, name, query) for query in queries), _total(record, name))
+            for name in names
+        ),
     )
-    return folded_if_long(table, _MOST_SHOWN, "All clients")
+    return folded_if_long(table)
 
 
 def _cell(record: Record, name: str, query: str) -> str:

@@ -36,5 +36,5 @@ def policy_parts(record: Record) -> tuple[Part, ...]:
     """What the policy looks at, or why there is nothing to look at."""
     if record.policy is None:
         why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
-        return (Heading(text=WEIGHTS_TITLE), Text(text=why))
+        return (Heading(WEIGHTS_TITLE), Text(why))
     return explainer_of(record.policy).parts(record, record.policy)

@@ -36,16 +36,16 @@ _KEYS = (
 
 def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     """What speaks for each action, or why no feature does."""
-    head = Heading(text=WEIGHTS_TITLE)
+    head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
-        return (head, Text(text="Everybody gets the same, so no feature plays a part."))
+        return (head, Text("Everybody gets the same, so no feature plays a part."))
     explanation = explain_weights(policy, record.statistics.standardisation(record.mixture))
     if explanation.is_constant:
-        return (head, Points(items=tuple(weight_sentences(explanation))))
+        return (head, Points(tuple(weight_sentences(explanation))))
     return (
         head,
-        Text(text=_reading(explanation)),
-        Points(items=_few_sentences(explanation)),
+        Text(_reading(explanation)),
+        Points(_few_sentences(explanation)),
         _chart(explanation),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
     )

@@ -34,8 +34,8 @@ def held_out_values(record: Record) -> Section:
 
 def _nothing(record: Record) -> Text:
     if not record.study.evaluation.share:
-        return Text(text="No rows were held out, so no value is claimed.")
-    return Text(text="No client told values of held-out rows, so no value is claimed.")
+        return Text("No rows were held out, so no value is claimed.")
+    return Text("No client reported values of held-out rows, so no value is claimed.")
 
 
 def _values(record: Record) -> tuple[Part, ...]:
@@ -69,7 +69,7 @@ def _values(record: Record) -> tuple[Part, ...]:
         rows=tuple(rows),
     )
     shown = _picture("values", svg, "Values of the policies", list(spans.values()), labels)
-    return (Text(text=intro), shown, table)
+    return (Text(intro), shown, table)
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
@@ -79,7 +79,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
     labels = [opened(label(record.study, name)) for name in spans]
     what = label(record.study, record.chosen)
     intro = Text(
-        text=f"What {what} gains over each of the others, decision by decision on the same rows: "
+        f"What {what} gains over each of the others, decision by decision on the same rows: "
         "that is more precise than comparing the lines above. Positive is better."
     )
     drawn = list(spans.values())[:_MOST_DRAWN]

@@ -21,7 +21,7 @@ def joining_parts(
     """The same for the page and for the command line, which may ask about one client."""
     nothing = nothing_to_say(record)
     facts = joining_facts(record, constant, client)
-    return (Text(text=nothing),) if nothing else _parts(facts)
+    return (Text(nothing),) if nothing else _parts(facts)
 
 
 def _parts(facts: JoiningFacts) -> tuple[Part, ...]:

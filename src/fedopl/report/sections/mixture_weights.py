@@ -25,8 +25,8 @@ def mixture_weights(record: Record) -> Section:
     total = sum(record.rows.values())
     skew = skewness(record.mixture, record.rows)
     parts: tuple[Part, ...] = (
-        Text(text=_KINDS[record.study.mixture.kind]),
-        Text(text=_meaning(skew, total)),
+        Text(_KINDS[record.study.mixture.kind]),
+        Text(_meaning(skew, total)),
         _table(record, total),
         *weights_found(record),
     )

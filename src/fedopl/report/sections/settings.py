@@ -16,18 +16,17 @@ def settings(record: Record) -> Section:
     study = record.study
     parts: tuple[Part, ...] = (
         Text(
-            text="The study is all that was agreed on. With it, the same rows and the same "
+            "The study is all that was agreed on. With it, the same rows and the same "
             "versions, the run comes out the same to the last digit. Every message carried its "
             "hash, so nobody answered for another study."
         ),
-        Text(text=_how(record)),
-        *_command(record),
+        *_start(record),
         _versions(record),
         Folded(summary="Every setting", parts=(_table(study.model_dump(mode="json")),)),
         Folded(
             summary="The study as a file",
             parts=(
-                Text(text="Save this as study.json; it has the hash above."),
+                Text("Save this as study.json; it has the hash above."),
                 Code(text=study.model_dump_json(indent=1), label="The study as JSON"),
             ),
         ),
@@ -35,29 +34,25 @@ def settings(record: Record) -> Section:
     return Section(name="settings", title="How to repeat it", parts=parts)
 
 
-def _how(record: Record) -> str:
+def _start(record: Record) -> tuple[Part, ...]:
     if record.study.table is None:
-        return "The run was started from Python, by fedopl.learn with the settings below."
-    return "With the study's file and a folder for each client, this starts it:"
-
-
-def _command(record: Record) -> tuple[Part, ...]:
-    if record.study.table is None:
-        return ()
-    return (Code(text="fedopl run study.toml --clients clients", label="The command"),)
+        return (Text("The run was started from Python, by fedopl.learn with the settings below."),)
+    return (
+        Text("With the study's file and a folder for each client, this starts it:"),
+        Code(text="fedopl run study.toml --clients clients", label="The command"),
+    )
 
 
 def _versions(record: Record) -> Table:
-    rows = [
-        ("Hash of the study", record.study.digest.hex()),
-        ("Seed", str(record.study.seed)),
-        ("Python", platform.python_version()),
-        *((package, version(package)) for package in _PACKAGES),
-    ]
     return Table(
         caption="The study's hash, and the versions this report was written with",
         headers=("What", "Which"),
-        rows=tuple(rows),
+        rows=(
+            ("Hash of the study", record.study.digest.hex()),
+            ("Seed", str(record.study.seed)),
+            ("Python", platform.python_version()),
+            *((package, version(package)) for package in _PACKAGES),
+        ),
         text_columns=(1,),
     )
 

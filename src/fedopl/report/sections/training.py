@@ -1,11 +1,10 @@
 """How it was learned: the training curve, and every exchange."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import groupby
 
+from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.figures.over_steps import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
-from fedopl.report.words.message_names import title_of
 from fedopl.report.words.numbers import count, decimal, plural, size
 from fedopl.results.record import Record
 from fedopl.results.round import Round
@@ -22,36 +21,33 @@ _ORACLES = {
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
 }
 _TREES = {
-    "exact": "Clients told sums of scores over the cells of a public grid, all at once. The tree "
-    "was searched for in the mixture of these sums, exactly: no rounds of training were needed.",
-    "ahead": "Clients told sums of scores over the cells of a public grid, level by level. At "
+    "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
+    "tree was searched for in the mixture of these sums, exactly: no rounds of training were "
+    "needed.",
+    "ahead": "Clients reported sums of scores over the cells of a public grid, level by level. At "
     "every place in the tree the best two levels were searched for in the mixture of these sums; "
     "the first question stayed, and both answers were looked into on the next level.",
     "observed": "There is one client, and it searched for the tree in its own rows, exactly.",
 }
-_FINITE = "Nothing was trained: the best of the named candidates was picked on training rows."
 
 
 def training(record: Record) -> Section:
     """The section."""
-    parts = (Text(text=_HOW[record.study.policy.kind](record)), *_curve(record), _exchanges(record))
+    parts = (Text(_how(record)), *_curve(record), _exchanges(record))
     return Section(name="learning", title="How it was learned", parts=parts)
 
 
-def _how_a_tree(record: Record) -> str:
+def _how(record: Record) -> str:
+    """By the kind of policy that the study wants; an oracle without a sentence is named."""
+    kind = record.study.policy.kind
+    if kind == "finite":
+        return "Nothing was trained: the best of the named candidates was picked on training rows."
+    if kind == "linear":
+        oracle = record.study.linear.oracle
+        return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:
         return _TREES["observed"]
     return _TREES["exact" if record.tree.is_exact else "ahead"]
-
-
-# By the kind of policy that the study wants; an oracle without a sentence is named.
-_HOW: dict[str, Callable[[Record], str]] = {
-    "linear": lambda record: _ORACLES.get(
-        record.study.linear.oracle, f"The policy was found by {record.study.linear.oracle}."
-    ),
-    "tree": _how_a_tree,
-    "finite": lambda _: _FINITE,
-}
 
 
 def _curve(record: Record) -> tuple[Part, ...]:
@@ -67,38 +63,26 @@ def _curve(record: Record) -> tuple[Part, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stretch:
-    """Exchanges of the same kind, one after the other."""
-
-    rounds: list[Round]
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        answered = [len(latest.answered) for latest in self.rounds]
-        asked = max(len(latest.asked) for latest in self.rounds)
-        least, most = min(answered), max(answered)
-        who = count(least) if least == most else f"{count(least)} to {count(most)}"
-        return (
-            title_of(self.rounds[0].query),
-            count(len(self.rounds)),
-            f"{who} of {count(asked)}",
-            size(sum(latest.bytes_sent for latest in self.rounds)),
-            size(sum(latest.bytes_received for latest in self.rounds)),
-        )
-
-
 def _exchanges(record: Record) -> Table:
-    stretches: list[_Stretch] = []
-    for latest in record.rounds:
-        if stretches and stretches[-1].rounds[-1].query == latest.query:
-            stretches[-1].rounds.append(latest)
-        else:
-            stretches.append(_Stretch(rounds=[latest]))
     total = sum(latest.bytes_sent + latest.bytes_received for latest in record.rounds)
+    # Only neighbours are taken together: the table keeps the order in which things were asked.
+    runs = [list(rounds) for _, rounds in groupby(record.rounds, lambda latest: latest.query)]
     return Table(
         caption=f"{plural(len(record.rounds), 'exchange')} with the clients, "
         f"{size(total)} in all, in order",
         headers=("Asked", "Times", "Clients that answered", "Sent", "Received"),
-        rows=tuple(stretch.cells for stretch in stretches),
+        rows=tuple(_same_query(rounds) for rounds in runs),
+    )
+
+
+def _same_query(rounds: list[Round]) -> tuple[str, ...]:
+    answered = [len(latest.answered) for latest in rounds]
+    least, most = min(answered), max(answered)
+    who = count(least) if least == most else f"{count(least)} to {count(most)}"
+    return (
+        QUERY_NAMED[rounds[0].query].title,
+        count(len(rounds)),
+        f"{who} of {count(max(len(latest.asked) for latest in rounds))}",
+        size(sum(latest.bytes_sent for latest in rounds)),
+        size(sum(latest.bytes_received for latest in rounds)),
     )

@@ -28,8 +28,8 @@ def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
     """The questions, where they end, and how they were found."""
     leaves = leaves_in_words(policy, record)
     return (
-        Heading(text="The questions it asks"),
-        Text(text=_reading(policy, leaves)),
+        Heading("The questions it asks"),
+        Text(_reading(policy, leaves)),
         *_drawn(record, policy, leaves),
         *_tables(record, leaves),
         *_judged(record, leaves),
@@ -82,7 +82,7 @@ def _people(leaf: LeafInWords) -> str:
 
 def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     if leaves[0].share is None:
-        why = Text(text=f"Nobody told how people divide between the leaves{_why_not(record)}.")
+        why = Text(f"Nobody reported how people divide between the leaves{_why_not(record)}.")
         return (why, _folded(_plain_table(leaves)))
     few = record.study.n_actions <= _MOST_ACTIONS
     parts: list[Part] = [_folded(_table(record, leaves, every_action=few))]
@@ -90,7 +90,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         whole = _table(record, leaves, every_action=True)
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     note = Text(
-        text="Values are means over held-out rows of a leaf, with their standard errors. Shares of "
+        "Values are means over held-out rows of a leaf, with their standard errors. Shares of "
         "people are weighed by the mixture; what a client hid because it was small is divided "
         f"by rounded counts. {_NO_VALUE} stands where nobody could tell a value, and ? where rows "
         "are too few, or too alike, to tell its error.",
@@ -164,4 +164,4 @@ def _judged(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     first, *more = thoughts
     if more and record.study.tree.allowed:
         first += " Some of these actions may not have been allowed there."
-    return (Text(text=first), *((Points(items=tuple(more)),) if more else ()))
+    return (Text(first), *((Points(tuple(more)),) if more else ()))

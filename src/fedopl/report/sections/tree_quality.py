@@ -22,8 +22,8 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     if tree:
         items += _lost(record, tree)
     return (
-        Heading(text="How the tree was found"),
-        Points(items=tuple(items)),
+        Heading("How the tree was found"),
+        Points(tuple(items)),
         *_lost_by_client(record),
     )
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedopl.report.figures.over_steps import ASCENT_KEYS, ascent_chart
-from fedopl.report.figures.strips import Strip, strips
+from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
 from fedopl.report.words.policy_labels import OutcomeWords
@@ -28,11 +28,11 @@ def weights_found(record: Record) -> tuple[Part, ...]:
 
 def _by_path(record: Record, path: SkewPath) -> tuple[Part, ...]:
     return (
-        Heading(text=f"How far to go toward {path.target}"),
-        Text(text=_chosen(path)),
+        Heading(f"How far to go toward {path.target}"),
+        Text(_chosen(path)),
         _tried(record, path),
         Text(
-            text="These values are of rows kept back from training for this choice, and not of the "
+            "These values are of rows kept back from training for this choice, and not of the "
             "held-out rows that the rest of the page rests on: those have no part in it.",
             quiet=True,
         ),
@@ -91,11 +91,11 @@ def _tried(record: Record, path: SkewPath) -> Table:
 
 def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
     return (
-        Heading(text="How the weights were found"),
-        Text(text=_ascended(record, found)),
+        Heading("How the weights were found"),
+        Text(_ascended(record, found)),
         *_trace(record, found),
         _regrets(record, found),
-        Text(text=_at_least(record, found), quiet=True),
+        Text(_at_least(record, found), quiet=True),
     )
 
 
@@ -142,7 +142,7 @@ def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     last = len(found.trace) - 1
     steps = np.unique(np.linspace(0, last, min(_MOST_COLUMNS, last + 1)).round().astype(int))
     items = [
-        Strip(
+        Shares(
             label=name,
             shares=np.array([found.trace[step].weights[name] for step in steps]),
             note=whole_percent(found.weights[name]),
