@@ -41,7 +41,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
-from fedopl.policies.packing import packed
+from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.study.plans import NuisancePlan

@@ -7,7 +7,7 @@ import fedopl
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.description import Description
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study.study import Study
 from trips import Edited

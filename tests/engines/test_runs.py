@@ -10,7 +10,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import StorageError
 from fedopl.engines import run
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from tiny_study import everything_in, write_tiny
 
 FILES = (

@@ -19,7 +19,7 @@ from fedopl.cli.app import main as command_line
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.server.federation import run_study
 
 NAMES = ("east", "north", "south")

@@ -18,7 +18,7 @@ from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.server.federation import run_study
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, TrainingPlan

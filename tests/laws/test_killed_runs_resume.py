@@ -13,7 +13,7 @@ from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.results.diagnosis_file import diagnosis_json
 from fedopl.server.federation import run_study
 from fedopl.study.plans import NuisancePlan

@@ -25,7 +25,7 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Asked, Axis, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
-from fedopl.policies.packing import packed
+from fedopl.policies.kinds import packed
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 

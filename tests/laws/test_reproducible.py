@@ -7,7 +7,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.results.diagnosis_file import diagnosis_json
 from fedopl.server.federation import run_study
 

@@ -13,7 +13,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.server.federation import run_study
 from trips import Edited
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedopl.policies.kinds import KINDS, Policy
+from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.linear import LinearPolicy, constant_policy
-from fedopl.policies.packing import POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.pairwise import PairwisePolicy
+from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.study.study import Study

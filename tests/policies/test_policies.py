@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 import fedopl
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 
 ACTIONS, FEATURES = ("stay", "go", "wait"), ("x", "y")
 PARAMETERS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, -1.0, 0.5]])

@@ -13,7 +13,7 @@ from fedopl.cli.printing import say, say_json, say_paths
 if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.engines.runs import Run
-    from fedopl.policies.kinds import Policy
+    from fedopl.policies.policy import Policy
 
 
 class Undecided(StrEnum):

@@ -15,7 +15,7 @@ from fedopl.base.schema import Encoding
 from fedopl.client.table import columns
 from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch, open_batches
 from fedopl.client.table.formats import Wanted, check_file, check_header, suffix_of
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
 # How much of a cell an error shows, in characters.

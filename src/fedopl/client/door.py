@@ -22,7 +22,7 @@ from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
 

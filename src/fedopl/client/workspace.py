@@ -35,7 +35,7 @@ from fedopl.client.scoring.support import Support
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
 Rule = Callable[[FloatArray], NDArray[np.generic]]

@@ -12,7 +12,7 @@ from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
 from fedopl.messages.refusal import in_words
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_mixture, read_study
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn
 from fedopl.engines.moved_options import refuse_moved
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 
 
 class PolicyLearner(BaseEstimator):  # type: ignore[misc]

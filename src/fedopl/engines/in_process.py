@@ -8,7 +8,7 @@ from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
 MOST_THREADS = 1000

@@ -16,7 +16,7 @@ from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.moved_options import refuse_moved
 from fedopl.engines.runs import Run
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.server.exchange.conversation import Progress
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import as_mixture

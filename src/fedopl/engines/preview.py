@@ -17,8 +17,8 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
-from fedopl.policies.kinds import Policy
 from fedopl.policies.pairwise import action_pairs
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.results.round import Round

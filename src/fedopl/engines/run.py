@@ -14,7 +14,7 @@ from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.server.exchange.conversation import Progress
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
 from fedopl.server.federation import evaluate_policies, run_study

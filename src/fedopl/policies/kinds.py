@@ -1,54 +1,29 @@
-"""The closed table of policy kinds, what each of them offers, and loading a saved policy."""
+"""The closed table of policy kinds: how messages carry policies, and how saved ones are loaded."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import PolicyError, SchemaError
 from fedopl.base.schema import Encoding
-from fedopl.policies.domain import Domain
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.pairwise import PairwisePolicy
-from fedopl.policies.saving import FORMAT, VERSION, Savable
+from fedopl.policies.policy import FORMAT, VERSION, Domain, Policy
 from fedopl.policies.tree import TreePolicy
 
-
-@runtime_checkable
-class Policy(Savable, Protocol):
-    """A policy of any kind; whoever holds one asks it, and never which kind it is."""
-
-    message_field: ClassVar[str]  # which field of a message carries policies of this kind
-    message_axes: ClassVar[tuple[str, ...]]  # what its axes count: policies, then their numbers
-    explained_by: ClassVar[str]  # what the report shows of it: "weights" or a "tree"
-    reads_columns: ClassVar[bool]  # whether it means columns of a table rather than features
-
-    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context."""
-
-    def names(self, contexts: ArrayLike) -> NDArray[np.str_]:  # (n_rows,)
-        """The name of the action to take in each context."""
-
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON."""
-
-    def numbers(self) -> FloatArray:
-        """The policy as a message carries it; equal policies have equal numbers."""
-
-    @classmethod
-    def numbers_shape(cls, domain: Domain) -> tuple[int, ...]:
-        """The shape of these numbers, which is the same for all policies of a study."""
-
-    @classmethod
-    def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
-        """The policy that a message carried; a ValueError if the numbers are none."""
-
-    @classmethod
-    def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+# In the order in which messages carry them and clients answer: both sides rely on it.
+KINDS: dict[str, type[Policy]] = {
+    kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy)
+}
+# A message has a field for each kind, and one for rules: functions in the clients' own code, of
+# which only the positions among the study's candidates are sent.
+RULES = "rules"
+_KIND_OF_FIELD = {kind.message_field: kind for kind in KINDS.values()}
+POLICY_FIELDS = (*_KIND_OF_FIELD, RULES)
 
 
 def misfit(policy: Policy, domain: Domain) -> str | None:
@@ -60,10 +35,25 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
     return None
 
 
-# In the order in which messages carry them and clients answer: both sides rely on it.
-KINDS: dict[str, type[Policy]] = {
-    kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy)
-}
+def packed(
+    policies: Sequence[Policy], domain: Domain, rules: Sequence[int] = ()
+) -> dict[str, FloatArray]:
+    """Every field that carries policies; one of a kind that is not among them is empty."""
+    fields = {}
+    for field, kind in _KIND_OF_FIELD.items():
+        own = [policy.numbers() for policy in policies if policy.message_field == field]
+        fields[field] = np.array(own).reshape(len(own), *kind.numbers_shape(domain))
+    return {**fields, RULES: np.array(rules, np.float64)}
+
+
+def in_message_order(policies: Mapping[str, Policy]) -> list[str]:
+    """The names of these policies in the order in which their values are answered."""
+    return sorted(policies, key=lambda name: POLICY_FIELDS.index(policies[name].message_field))
+
+
+def unpacked(field: str, numbers: FloatArray, domain: Domain) -> Policy:
+    """The policy that this field carried; a ValueError if the numbers are none."""
+    return _KIND_OF_FIELD[field].from_numbers(numbers, domain)
 
 
 class _SavedDomain(NamedTuple):

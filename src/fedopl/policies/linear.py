@@ -1,25 +1,23 @@
 """Linear policies: one score for each action, the largest score decides."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
-from fedopl.policies.domain import Domain, checked_contexts
-from fedopl.policies.saving import save_policy
+from fedopl.policies.policy import Domain, Policy, checked_contexts
 
 # The intercept of an action that no client has a score for: it is never the largest.
 NEVER = -1e300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearPolicy:
+class LinearPolicy(Policy):
     """π(x) = argmax_a φ(x, a)ᵀθ_a; ties go to the lowest code.
 
     Per-action blocks φ(x, a) = x_a are coefficients that are zero outside the action's block.
@@ -61,10 +59,6 @@ class LinearPolicy:
         """The code of the action to take in each context."""
         codes: IntArray = np.argmax(self.scores(contexts), axis=1)
         return codes
-
-    def names(self, contexts: ArrayLike) -> NDArray[np.str_]:  # (n_rows,)
-        """The name of the action to take in each context."""
-        return np.array(self.action_names)[self.decide(contexts)]
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_scores,)
@@ -123,10 +117,6 @@ class LinearPolicy:
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
         """The policy that a message carried."""
         return cls(numbers, domain.actions, domain.features, domain.encoding)
-
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON; every float is written so that it reads back the same."""
-        save_policy(self, path)
 
     def content(self) -> dict[str, Any]:
         """What is saved of it beside actions and features."""

@@ -3,16 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.schema import Encoding
-from fedopl.policies.domain import Domain, checked_contexts
-from fedopl.policies.saving import save_policy
+from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
 from fedopl.policies.trees.nodes import (
     MOST_DEPTH,
@@ -35,7 +33,7 @@ MISSING = " is missing"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TreePolicy:
+class TreePolicy(Policy):
     """π(x) = the action of the leaf that x ends in."""
 
     kind: ClassVar[str] = "tree"
@@ -59,10 +57,6 @@ class TreePolicy:
         rows = checked_contexts(contexts, self.feature_names)
         actions = np.array([leaf.action for leaf in self.leaves()])
         return actions[leaf_positions(self.root, self.columns, rows)]
-
-    def names(self, contexts: ArrayLike) -> NDArray[np.str_]:  # (n_rows,)
-        """The name of the action to take in each context."""
-        return np.array(self.action_names)[self.decide(contexts)]
 
     def leaves(self) -> list[Leaf]:
         """From the first answer yes to the last answer no."""
@@ -90,10 +84,6 @@ class TreePolicy:
         columns = tree_columns(domain.features, domain.encoding)
         root = from_array(numbers, columns, range(len(domain.actions)))
         return cls(root, domain.actions, domain.features, domain.encoding)
-
-    def save(self, path: str | Path) -> None:
-        """Write the policy as JSON; every float is written so that it reads back the same."""
-        save_policy(self, path)
 
     def content(self) -> dict[str, Any]:
         """What is saved of it beside actions and features."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 from fedopl.base.errors import OptionError
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import Search

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from fedopl.base.errors import FedoplError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
-from fedopl.policies.saving import policy_json
+from fedopl.policies.policy import policy_json
 from fedopl.results.diagnosis_file import diagnosis_from, diagnosis_json, search_from, search_json
 from fedopl.results.record import Record
 from fedopl.results.sums_file import load_sums, sums_npz

@@ -15,7 +15,8 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.kinds import Policy, misfit
+from fedopl.policies.kinds import misfit
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fedopl.messages.message import RowSplit
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import Search
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics

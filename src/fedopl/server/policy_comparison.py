@@ -7,9 +7,9 @@ from typing import Any
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values, most_candidates
 from fedopl.messages.message import Query, RowSplit
-from fedopl.policies.kinds import Policy
+from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
-from fedopl.policies.packing import in_message_order, packed
+from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import LOCAL, LOGGING, GainTable, LeafRow, ValueTable, arm_name

@@ -24,7 +24,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError, StudyError
 from fedopl.base.labels import quoted
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.policies.domain import checked_contexts
+from fedopl.policies.policy import checked_contexts
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

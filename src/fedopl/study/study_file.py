@@ -12,7 +12,8 @@ from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
-from fedopl.policies.kinds import Policy, load_policy, misfit
+from fedopl.policies.kinds import load_policy, misfit
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan

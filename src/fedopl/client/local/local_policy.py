@@ -9,7 +9,8 @@ from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.kinds import KINDS, Policy
+from fedopl.policies.kinds import KINDS
+from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.solvers import least_squares

@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.kinds import KINDS
-from fedopl.policies.packing import POLICY_FIELDS, RULES
+from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
 
 
 @message

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.explain.explain_weights import weights_as_json, weights_as_text
 from fedopl.report.parts import Heading, Part, Text

@@ -5,7 +5,7 @@ from typing import Protocol, Self, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.policies.kinds import Policy
+from fedopl.policies.policy import Policy
 from fedopl.study.mixture import Weights
 
 Solved = Policy | str  # a candidate of a finite class goes by its name

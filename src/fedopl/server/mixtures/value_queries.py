@@ -12,8 +12,8 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
-from fedopl.policies.kinds import Policy
-from fedopl.policies.packing import packed
+from fedopl.policies.kinds import packed
+from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.exchange.conversation import Conversation
 

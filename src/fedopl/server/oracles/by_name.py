@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from fedopl.policies.kinds import Policy
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles import direct, exact, sgd, wap

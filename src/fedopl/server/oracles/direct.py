@@ -8,8 +8,8 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
+from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.packing import packed
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation

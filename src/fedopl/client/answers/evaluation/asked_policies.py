@@ -14,7 +14,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.packing import POLICY_FIELDS, RULES, unpacked
+from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 
 
 def remembered_as(split: RowSplit) -> str:
