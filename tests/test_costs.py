@@ -20,7 +20,7 @@ from pyarrow import parquet
 import fedopl
 from fedopl.client import door as doors
 from fedopl.client import workspace
-from fedopl.client.answers.learning import slope_of_value, sum_pairs
+from fedopl.client.answers import learning
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.local import local_training
 from fedopl.client.rows import chunks
@@ -516,8 +516,8 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         monkeypatch.setattr(module, name, counted)
 
     for module, name in (
-        (sum_pairs, "pair_means"),
-        (slope_of_value, "value_slope"),
+        (learning, "pair_means"),
+        (learning, "value_slope"),
         (local_training, "improve"),
         (local_training, "examples"),
     ):

@@ -106,9 +106,9 @@ def test_another_seed_gives_other_folds(draw):
 def test_whole_number_contexts_get_different_keys():
     contexts = np.array(np.meshgrid(*[range(5)] * 3)).reshape(3, -1).T
     data = fedopl.LoggedData(contexts, np.arange(125) % 2, contexts[:, 0])
-    from fedopl.client.rows.row_keys import context_keys
+    from fedopl.client.rows.row_keys import row_keys
 
-    assert len(np.unique(context_keys(data, 0, "folds"))) == 125
+    assert len(np.unique(row_keys(data.contexts, 0, ("folds",)))) == 125
 
 
 def test_groups_share_a_fold(draw):

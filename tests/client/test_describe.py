@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_door import (
@@ -133,7 +135,7 @@ def test_contexts_of_rows_set_apart_change_no_description(draw):
         door = describing(data)
         whole = door._space._rows.whole
         contexts = whole.data.contexts + moved * apart[:, None]
-        door._space._rows.whole = whole.with_data(whole.data.with_contexts(contexts))
+        door._space._rows.whole = replace(whole, data=whole.data.with_contexts(contexts))
         told.append(door.handle(encoded_query(door, Describe, linear=LEARNED[None], cuts=CUTS)))
     assert told[0] == told[1]
 

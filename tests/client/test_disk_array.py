@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.disk import disk_array
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space
 
 ROWS = np.arange(24.0).reshape(8, 3) / 7
@@ -54,19 +53,6 @@ def test_the_digest_is_of_the_rows_and_not_of_the_pieces(tmp_path):
 
 def test_only_the_owner_can_read_the_file(tmp_path):
     assert stat.S_IMODE(written(tmp_path).path.stat().st_mode) == 0o600
-
-
-def test_a_read_may_bring_less_than_was_asked_for(tmp_path, monkeypatch):
-    class Slow:
-        def __init__(self, file):
-            self.file = file
-
-        def readinto(self, into):
-            return self.file.readinto(into[:5])
-
-    fill = disk_array._fill
-    monkeypatch.setattr(disk_array, "_fill", lambda file, into: fill(Slow(file), into))
-    np.testing.assert_array_equal(written(tmp_path)[1:], ROWS[1:])
 
 
 def test_a_write_may_take_less_than_was_given(tmp_path):

@@ -337,7 +337,7 @@ def test_a_client_refuses_what_its_limits_forbid(draw, limit, kind, expected):
     ready = scored(door_to(data, study))
     loose = {"minimum_rows": 1, "minimum_cell": 0, "parameter_share": 10}
     door = door_to(data, study, limits=Limits(**{**loose, **limit}))
-    door._space.keep(ready._space._scored)
+    door._space.keep(ready._space.scored)
     assert reason(ask(door, kind)) == expected
     assert door.ledger.entries()[0].reason == expected
 
@@ -1269,7 +1269,7 @@ def test_two_answers_do_not_rest_on_rows_that_differ_by_a_few(draw):
     space = door._space
     scores = space.scores.copy()
     scores[space.rows(RowSplit.EVALUATION)][:3, 1] = np.nan
-    space.keep(replace(space._scored, values=scores))
+    space.keep(replace(space.scored, values=scores))
     constants = np.zeros((2, study.n_actions, study.n_features + 1))
     constants[[0, 1], [0, 1], -1] = 1.0  # everybody gets the first action, or the second
     for exchange, told in ((8, 1), (9, 2)):

@@ -11,10 +11,10 @@ import fedopl
 from fedopl.client.disk import disk_array, external_sort
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter
 from fedopl.client.disk.external_sort import RecordOrder, Sorter, stable_order
-from fedopl.client.rows import fold_files, fold_turns
+from fedopl.client.rows import fold_turns
 from fedopl.client.rows.fold_turns import TRAINING, by_stratum, turns_on_disk
 from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
-from fedopl.client.rows.row_keys import context_keys
+from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.table.logged_data import trusted
 
 
@@ -70,8 +70,8 @@ def tables(draw):
 )
 def test_folds_on_disk_are_those_in_memory(data, n_folds, share, seed, per_bucket, per_slice):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fold_files, "RECORDS_PER_BUCKET", per_bucket)
-        patch.setattr(fold_files, "BYTES_PER_SLICE", 8 * per_slice * data.n_features)
+        patch.setattr(fold_turns, "RECORDS_PER_BUCKET", per_bucket)
+        patch.setattr(fold_turns, "BYTES_PER_SLICE", 8 * per_slice * data.n_features)
         patch.setattr(disk_array.slices, "__defaults__", (per_slice,))
         patch.setattr(external_sort, "MOST_BUCKETS", 4)
         stored = on_disk_too(data, Path(folder))
@@ -147,7 +147,7 @@ def test_other_numbers_of_folds_are_dealt_in_the_same_turns(draw, tmp_path, monk
     stored = on_disk_too(data, tmp_path)
     assign_folds_and_hold_out(stored, 5, 0.25, 0)
     expected = assign_folds_and_hold_out(data, 3, 0.25, 0)
-    monkeypatch.setattr(fold_files, "row_keys", None)  # no row is looked at again
+    monkeypatch.setattr(fold_turns, "row_keys", None)  # no row is looked at again
     again = assign_folds_and_hold_out(stored, 3, 0.25, 0)
     np.testing.assert_array_equal(again.of_row[:], expected.of_row)
 
@@ -199,8 +199,8 @@ def test_whole_folds_on_disk_are_refused_in_words(draw, tmp_path):
 
 def test_keys_are_those_of_memory(draw, tmp_path):
     data = draw(100)
-    keys = context_keys(on_disk_too(data, tmp_path), 3, "folds")
-    np.testing.assert_array_equal(keys, context_keys(data, 3, "folds"))
+    keys = row_keys(on_disk_too(data, tmp_path).contexts, 3, ("folds",))
+    np.testing.assert_array_equal(keys, row_keys(data.contexts, 3, ("folds",)))
 
 
 def test_a_deal_that_fails_leaves_nothing(draw, tmp_path, monkeypatch):

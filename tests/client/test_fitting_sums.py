@@ -33,7 +33,7 @@ def with_weights(data, weights):
 
 def with_known(door, known):
     """The door, with scores only where it is said so (n_training, n_actions)."""
-    kept = door._space._scored
+    kept = door._space.scored
     values = kept.values.copy()
     values[door._space.training] = np.where(known, values[door._space.training], np.nan)
     door._space.keep(replace(kept, values=values))

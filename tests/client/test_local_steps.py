@@ -6,7 +6,7 @@ import pytest
 from fedopl.client.local import local_steps
 from fedopl.client.local.local_steps import LocalRound, improve
 from fedopl.client.local.local_steps import examples as examples_of
-from fedopl.client.local.minibatches import Batches, rounds_per_epoch
+from fedopl.client.local.local_training import Batches, rounds_per_epoch
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.policy_plans import TrainingPlan
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_door import ACTIONS, FEATURES, ask, door_to, scored, study_of
 
 import fedopl
-from fedopl.client.answers.evaluation.asked_policies import deciders
+from fedopl.client.answers.asked_policies import deciders
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.near_identical import first_near_identical
 from fedopl.client.disk.store import FolderStore

@@ -18,7 +18,7 @@ def diagnosed(**changes):
 
 def with_scores(door, scores):
     """The door, with these scores of its training rows in place of its own."""
-    kept = scored(door)._space._scored
+    kept = scored(door)._space.scored
     values = kept.values.copy()
     values[door._space.training] = scores
     door._space.keep(replace(kept, values=values))

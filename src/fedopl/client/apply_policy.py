@@ -14,7 +14,7 @@ from fedopl.base.files import replacing
 from fedopl.base.schema import Encoding
 from fedopl.client.table import columns
 from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch, open_batches
-from fedopl.client.table.formats import Wanted, check_file, check_header, suffix_of
+from fedopl.client.table.formats import check_file, check_header, suffix_of
 from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
@@ -84,7 +84,10 @@ def decide_table(
     """
     source, out = Path(source), Path(out)
     task = _task(policy, columns or {}, labels or {})
-    _check_choices(source, out, undecided)
+    if undecided not in get_args(OnUndecided):
+        raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
+    check_file(source, str(source))
+    _check_out(out, source)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
     with open_batches(source, encoding) as (schema, batches):
         _check_columns(schema, task, source, column)
@@ -119,13 +122,6 @@ def _task(
     return _Task(policy=policy, encoding=policy.encoding, called=called, labels=labels)
 
 
-def _check_choices(source: Path, out: Path, undecided: str) -> None:
-    if undecided not in get_args(OnUndecided):
-        raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
-    check_file(source, str(source))
-    _check_out(out, source)
-
-
 def _check_out(out: Path, source: Path) -> None:
     if suffix_of(out) not in BATCH_WRITERS:
         endings = ", ".join(BATCH_WRITERS)
@@ -138,7 +134,7 @@ def _check_out(out: Path, source: Path) -> None:
 
 def _check_columns(schema: Any, task: _Task, source: Path, column: str) -> None:
     name, own = str(source), tuple(dict.fromkeys(task.called.values()))
-    check_header(schema.names, Wanted(name=name, columns=own, labels=(), encoding=""))
+    check_header(schema.names, own, name)
     if column in schema.names:
         raise OptionError(
             f"{name}: there is a column '{column}' already; choose another name for the new one, "

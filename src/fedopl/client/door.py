@@ -1,8 +1,9 @@
 """The door: bytes in, bytes out. It never raises, and nothing leaves any other way."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isfinite
 from typing import Any
 
@@ -12,8 +13,7 @@ from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disk.store import Store
-from fedopl.client.local.minibatches import Batches
-from fedopl.client.query_cache import read_query, sha256_of
+from fedopl.client.local.local_training import Batches
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
@@ -24,6 +24,19 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
+
+# Clients in one process are asked the same, a few queries at a time: these are read and hashed
+# once. Large ones are read by each client rather than kept.
+MOST_QUERIES, MOST_CACHED_BYTES = 8, 1 << 16
+
+
+def _sha256(content: bytes) -> str:
+    """The hash by which ledgers and budgets identify a query."""
+    return hashlib.sha256(content).hexdigest()
+
+
+_read_once = lru_cache(MOST_QUERIES)(codec.Decoder.decode)
+_hash_once = lru_cache(MOST_QUERIES)(_sha256)
 
 
 class Door:
@@ -78,9 +91,10 @@ class Door:
     def _handle(self, content: bytes) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
-        asked = sha256_of(content)
+        is_small = len(content) <= MOST_CACHED_BYTES
+        asked = (_hash_once if is_small else _sha256)(content)
         try:
-            query = read_query(content, self._decoder)
+            query = (_read_once if is_small else codec.Decoder.decode)(self._decoder, content)
             answer = self._answer(query, asked)
         except RefusedError as refused:
             answer = self._refusal(refused.code, query)

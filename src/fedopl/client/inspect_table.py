@@ -2,16 +2,17 @@
 
 import warnings
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError
-from fedopl.client.answers.diagnosis.declared_bounds import beyond_declared
+from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.rows.row_keys import context_keys
-from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
+from fedopl.client.rows.row_keys import row_keys
+from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
@@ -30,6 +31,14 @@ class FeatureSummary:
     deviation: float
     least: float
     most: float
+
+    @classmethod
+    def of(cls, column: FloatArray) -> Self:
+        """The summary of a column."""
+        mean, deviation = float(column.mean()), float(column.std())
+        return cls(
+            mean=mean, deviation=deviation, least=float(column.min()), most=float(column.max())
+        )
 
     @property
     def is_constant(self) -> bool:
@@ -61,44 +70,33 @@ def examine(client: Client, study: Study) -> Examined:
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
     cautions = [str(warning.message) for warning in caught]
-    whole, data = data, _in_memory(data)
-    if data is not whole:
+    whole = data
+    if whole.is_on_disk:
+        data = whole.part(slice(0, MOST_EXAMINED))
         cautions.append(
             f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at"
         )
+    plan, seed = study.nuisances, study.seed
     try:
-        found = overlap(data, _cross_fitted(data, study))
+        nuisances = cross_fit(
+            data, outcome=plan.outcome, propensity=plan.propensity, folds=plan.folds, seed=seed
+        )
+        found = overlap(data, nuisances)
     except FedoplError as error:  # it may still borrow from others, or be refused
         cautions.append(f"cannot be scored alone: {error}")
         found = None
-    features = _features(data)
+    columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     return Examined(
         name=client.name,
         problems=(*problems, *_contradictions(data, study, client.settings.limits)),
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
-            *_cautions(data, features, client.settings.limits.minimum_cell),
+            *_cautions(data, columns, client.settings.limits.minimum_cell),
         ),
         data=whole,
         overlap=found,
-        features=features,
-    )
-
-
-def _in_memory(data: LoggedData) -> LoggedData:
-    """The rows, or the first of them if they are on disk."""
-    return data.part(slice(0, MOST_EXAMINED)) if data.is_on_disk else data
-
-
-def _cross_fitted(data: LoggedData, study: Study) -> Nuisances:
-    plan = study.nuisances
-    return cross_fit(
-        data,
-        outcome=plan.outcome,
-        propensity=plan.propensity,
-        folds=plan.folds,
-        seed=study.seed,
+        features={name: FeatureSummary.of(column) for name, column in columns.items()},
     )
 
 
@@ -126,36 +124,17 @@ def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
     )
 
 
-def _features(data: LoggedData) -> dict[str, FeatureSummary]:
-    return {
-        name: _feature(column)
-        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
-    }
-
-
-def _feature(column: FloatArray) -> FeatureSummary:
-    return FeatureSummary(
-        mean=float(column.mean()),
-        deviation=float(column.std()),
-        least=float(column.min()),
-        most=float(column.max()),
-    )
-
-
-def _cautions(
-    data: LoggedData, features: dict[str, FeatureSummary], minimum_cell: int
-) -> list[str]:
-    cautions = [
-        f"feature '{name}' is {found.least:g} in every row"
-        for name, found in features.items()
-        if found.is_constant
-    ]
-    cautions += [
-        f"feature '{name}' is {_usual(column):g} in all but {few} rows: these are taken for the "
-        "same, as sums over so few would tell of them; join it with another level"
-        for name, column in zip(data.feature_names, data.contexts.T, strict=True)
-        if 0 < (few := _unusual(column)) < minimum_cell
-    ]
+def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: int) -> list[str]:
+    constant = [name for name, column in columns.items() if column.min() == column.max()]
+    cautions = [f"feature '{name}' is {columns[name][0]:g} in every row" for name in constant]
+    for name, column in columns.items():
+        usual = np.median(column)  # the value of most rows, if one has; a 0/1 column always has one
+        few = int((column != usual).sum())
+        if 0 < few < minimum_cell:
+            cautions.append(
+                f"feature '{name}' is {usual:g} in all but {few} rows: these are taken for the "
+                "same, as sums over so few would tell of them; join it with another level"
+            )
     if np.ptp(data.rewards) == 0:
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
     repeated = _repeated_rows(data)
@@ -165,18 +144,9 @@ def _cautions(
     return cautions
 
 
-def _usual(column: FloatArray) -> float:
-    """The value of most rows, if one has most of them; a 0/1 column always has one."""
-    return float(np.median(column))
-
-
-def _unusual(column: FloatArray) -> int:
-    return int((column != _usual(column)).sum())
-
-
 def _repeated_rows(data: LoggedData) -> int:
     """How many rows agree with another in everything, contexts compared by a hash."""
-    keys = context_keys(data, 0, "repeated rows")
+    (keys,) = row_keys(data.contexts, 0, ("repeated rows",))
     order = np.lexsort((data.rewards, data.actions, keys))
     same = np.ones(data.n_rows - 1, bool)
     for column in (keys, data.actions, data.rewards):

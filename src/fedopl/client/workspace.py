@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.random_rounding import rounding_generator
+from fedopl.client.disclosure.random_rounding import Rounding, random_rounding
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.local.local_policy import learn_local_policy, local_kind, needs_local_policy
-from fedopl.client.local.local_training import LocalTraining
-from fedopl.client.local.minibatches import Batches
+from fedopl.client.local.local_policy import learn_local_policy
+from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
@@ -31,10 +30,10 @@ from fedopl.client.scoring.outcome import (
 )
 from fedopl.client.scoring.propensity import Propensities, fit_propensities
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
-from fedopl.client.scoring.support import Support
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.kinds import KINDS
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
@@ -83,14 +82,12 @@ class Workspace:
         """The part of each of these rows that models are fitted without."""
         return self._rows.parts
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the rows; it never leaves the client."""
-        return self._rows.fingerprint
-
-    def rounding_draws(self, asked: FloatArray | None = None) -> np.random.Generator:
-        """Draws for random rounding: the same for the same rows and the same query."""
-        return rounding_generator(self.study.seed, self.fingerprint, asked)
+    def rounding(self, asked: FloatArray | None = None) -> Rounding:
+        """Rounds counts by chance, in the same way for the same rows and the same query."""
+        base = self.limits.minimum_cell
+        if base < 2:
+            return lambda counts: counts
+        return random_rounding(base, self.study.seed, self._rows.fingerprint, asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""
@@ -98,7 +95,11 @@ class Workspace:
 
     def chunks(self) -> Iterator[ScoredChunk]:
         """The same with their scores."""
-        return self._scored.of(self.unscored_chunks())
+        return self.scored.of(self.unscored_chunks())
+
+    def scored_rows(self) -> Iterator[ScoredRows]:
+        """The training rows with their scores, to learn a tree from."""
+        return (chunk.scored_rows() for chunk in self.chunks())
 
     @property
     def training(self) -> slice:
@@ -123,11 +124,10 @@ class Workspace:
         """How many rows a split has."""
         return self._rows.n_rows(split)
 
-    @cached_property
+    @property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """Training rows that took each action."""
-        counted: IntArray = self._rows.rows_by_fold_action[:-1].sum(axis=0)
-        return counted
+        return np.asarray(self.rows_by_fold_action.sum(axis=0))
 
     @property
     def rows_by_fold_action(self) -> IntArray:  # (n_folds, n_actions)
@@ -188,7 +188,8 @@ class Workspace:
             described=self.study.evaluation.describe,
         )
         local = np.empty(0)
-        if needs_local_policy(self.study):
+        # To compare with on held-out rows, or because it is what a single party is after.
+        if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
             local = self._learn_local_policy(scorer, scores)
         return replace(scores, models=key, local=local)
 
@@ -200,10 +201,10 @@ class Workspace:
     @property
     def whole(self) -> ScoredChunk:
         """All rows with their scores, where rows are in memory."""
-        if self._rows.is_on_disk:
+        if self._rows.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         if self._whole is None:
-            self._whole = self._rows.whole.with_scores(self._scored.part(slice(None)))
+            self._whole = self._rows.whole.with_scores(self.scored.part(slice(None)))
         return self._whole
 
     @property
@@ -214,12 +215,7 @@ class Workspace:
     @property
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
-        return local_kind(self.study).from_numbers(self._scored.local, self.study)
-
-    @property
-    def support(self) -> Support:
-        """How well each action is supported by the training rows."""
-        return self._scored.support
+        return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
 
     @cached_property
     def history(self) -> ReleaseHistory:
@@ -227,7 +223,8 @@ class Workspace:
         return ReleaseHistory(self.store, self._key)
 
     @property
-    def _scored(self) -> StudyScores:
+    def scored(self) -> StudyScores:
+        """The scores that were kept, with what supports them."""
         kept = self._archive.get()
         if kept is None:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -240,8 +237,8 @@ class Workspace:
     @cached_property
     def _key(self) -> str:
         """Names what is stored for these rows, this study and these limits."""
-        persistent = not isinstance(self.store, MemoryStore)
-        rows = self.fingerprint if persistent else ""
+        # A store in memory dies with these rows, so it need not wait for their hash.
+        rows = "" if isinstance(self.store, MemoryStore) else self._rows.fingerprint
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
     @cached_property
@@ -257,31 +254,29 @@ class Workspace:
     def _own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
         held_out = self.n_rows(RowSplit.EVALUATION) > 0
-        plan = self.study.nuisances
-        return linear_outcomes(self._rows.fold_sums(), plan.outcome, held_out=held_out)
+        sums, plan = self._rows.fold_sums(), self.study.nuisances
+        return linear_outcomes(sums, plan.outcome, held_out=held_out)
 
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores
     ) -> FloatArray:  # the numbers of a policy
         """From own nuisances and own scores, which may be those of the study."""
-        own = Scorer(
-            models=NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities),
-            clip=None,
-            masked=np.zeros(self.study.n_actions, bool),
+        shared = (
+            scorer.models.outcomes is self._own_outcomes
+            and scorer.clip is None
+            and not scorer.masked.any()
+            and scores.is_complete
         )
-        shared = scorer.gives_scores_of(own) and scores.is_complete
-        score = scores.of if shared else own.scored
-        parts = lambda: score(self.unscored_chunks())  # noqa: E731
-        return learn_local_policy(self._rows, self.study, parts, self.blocks)
+        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
+        own = Scorer(models=models, clip=None, masked=np.zeros(self.study.n_actions, bool))
 
-    def scored_rows(self) -> Iterator[ScoredRows]:
-        """The training rows with their scores, to learn a tree from."""
-        return (chunk.scored_rows() for chunk in self.chunks())
+        def parts() -> Iterator[ScoredChunk]:
+            chunks = self.unscored_chunks()
+            return scores.of(chunks) if shared else (chunk for chunk, _ in own.scored(chunks))
+
+        return learn_local_policy(self._rows, self.study, parts, self.blocks)
 
     def score_means(self, scores: StudyScores) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
-
-        def parts() -> Iterator[ScoredChunk]:
-            return scores.of(self.unscored_chunks())
-
+        parts = lambda: scores.of(self.unscored_chunks())  # noqa: E731
         return means_of(parts, self._rows, self.blocks, complete=bool(scores.is_complete))

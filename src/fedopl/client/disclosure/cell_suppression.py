@@ -229,4 +229,5 @@ def possible_loss(released: FloatArray, true: FloatArray, grid: Grid, depth: int
     """
     exact = largest_error(released, true, grid, depth, n)
     scale = float(np.abs(grid.line(true, 0)[:, FIRST_ACTION : FIRST_ACTION + n]).sum())
+    # Below that, it is what rounding leaves of a difference of equal sums.
     return 0.0 if exact <= 1e-12 * scale else 2.0 ** math.ceil(math.log2(exact))

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -48,19 +48,12 @@ class Ledger(Protocol):
         """Everything so far, oldest first."""
 
 
-@dataclass
-class MemoryLedger:
+class MemoryLedger(list[Entry]):
     """A ledger that lives as long as the process."""
-
-    kept: list[Entry] = field(default_factory=list)
-
-    def append(self, entry: Entry) -> None:
-        """Add an entry."""
-        self.kept.append(entry)
 
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
-        return list(self.kept)
+        return list(self)
 
 
 @dataclass(frozen=True)
@@ -79,6 +72,7 @@ class FileLedger:
             with open(self.path, "ab", buffering=0, opener=_for_its_owner) as file:
                 size = file.tell()
                 written = file.write(line)
+                # On the disk before the answer leaves: a crash must not give a budget back.
                 os.fsync(file.fileno())
                 if written != len(line):
                     file.truncate(size)

@@ -31,12 +31,14 @@ class Limits(Checked):
     parameter_share: float = Field(
         default=0.5, gt=0, description="numbers to be fitted, at most this share of the rows"
     )
-    values: bool = Field(default=True, description="whether values of policies are told at all")
+    values: bool = Field(default=True, description="whether values of policies are reported at all")
     value_queries: int = Field(default=20, ge=0, description="how many different value queries")
     score_queries: int = Field(
         default=1, ge=0, description="with how many different outcome models rows are scored"
     )
-    slope_queries: int = Field(default=30, ge=0, description="how many different slopes are told")
+    slope_queries: int = Field(
+        default=30, ge=0, description="how many different slopes are reported"
+    )
     descriptions: int = Field(
         default=3, ge=0, description="how many different descriptions are given"
     )
@@ -44,32 +46,28 @@ class Limits(Checked):
         default=2, ge=0, description="in how many different sets of bins rows are counted"
     )
     cell_queries: int = Field(
-        default=5, ge=0, description="how many levels of a tree are told sums over cells for"
+        default=5, ge=0, description="for how many levels of a tree sums over cells are reported"
     )
     model_queries: int = Field(
-        default=1, ge=0, description="how often own models are told, and others' compared with them"
+        default=1,
+        ge=0,
+        description="how often own models are reported, and others' compared with them",
     )
     classifier_queries: int = Field(
-        default=8, ge=0, description="how many steps of a classifier of contexts are told"
+        default=8, ge=0, description="how many steps of a classifier of contexts are reported"
     )
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     @classmethod
     def open(cls) -> Self:
         """No limits: for somebody who holds every row anyway."""
+        budgets = [name for name in cls.model_fields if name.endswith(("queries", "descriptions"))]
         return cls(
             minimum_rows=1,
             minimum_cell=0,
             parameter_share=math.inf,
-            value_queries=1_000_000_000,
-            score_queries=1_000_000_000,
-            slope_queries=1_000_000_000,
-            descriptions=1_000_000_000,
-            count_queries=1_000_000_000,
-            cell_queries=1_000_000_000,
-            model_queries=1_000_000_000,
-            classifier_queries=1_000_000_000,
             norm_cap=math.inf,
+            **dict.fromkeys(budgets, 1_000_000_000),
         )
 
     def rows_needed(self, n_columns: int) -> int:

@@ -54,6 +54,7 @@ def differences(
     before = np.arange(len(every))[:, None] < len(known) + np.arange(len(asked))
     for contexts, valued in _growing(parts):
         open_pairs = before & ~((differ >= minimum) & (inside >= minimum))
+        # Most queries end here, long before the last row.
         if not open_pairs.any():
             break
         codes = _codes(every, len(known), open_pairs, contexts)

@@ -4,26 +4,22 @@ Statistical offices prefer it to rounding to the nearest multiple, which exact t
 """
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 
-
-def randomly_rounded(
-    counts: FloatArray, base: int, rng: np.random.Generator
-) -> FloatArray:  # shaped as counts
-    """Each count as the multiple of `base` above or below it, by chance; its expectation stays."""
-    return np.floor(counts / base + rng.random(counts.shape)) * base
+Rounding = Callable[[FloatArray], FloatArray]
 
 
-def rounding_generator(
-    seed: int, fingerprint: str, asked: FloatArray | None = None
-) -> np.random.Generator:
-    """A generator seeded by the rows' fingerprint, which is private, and by the query's array.
+def random_rounding(base: int, seed: int, fingerprint: str, asked: FloatArray | None) -> Rounding:
+    """Rounds each count to a multiple of `base` above or below it; its expectation stays.
 
-    A repeated query draws the same, so that averaging over repetitions removes no noise.
+    Draws follow from the rows' fingerprint, which is private, and the query's array: a repeated
+    query draws the same, so that averaging over repetitions removes no noise.
     """
     what = b"" if asked is None else hashlib.sha256(asked.tobytes()).digest()
-    return generator_for(seed, purpose=f"rounding {fingerprint} {what.hex()}".rstrip())
+    rng = generator_for(seed, purpose=f"rounding {fingerprint} {what.hex()}".rstrip())
+    return lambda counts: np.floor(counts / base + rng.random(counts.shape)) * base

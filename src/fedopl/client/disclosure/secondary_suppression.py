@@ -46,6 +46,7 @@ def _connecting_cells(counts: FloatArray, suppressed: BoolArray, needed: int) ->
     ends = np.zeros(n_across + n_down, bool)
     ends[first] = ends[n_across + second] = True
     first, second = np.nonzero(counts >= needed)
+    # What is suppressed anyway costs nearly nothing; other cells cost the rows they would hide.
     cost = np.where(suppressed, 1.0, 1.0 + counts)[first, second]
     points = first.astype(np.int32), (n_across + second).astype(np.int32)
     links = csr_array((cost, points), shape=(len(ends), len(ends)))
@@ -80,6 +81,7 @@ def has_small_cut(counts: FloatArray, needed: int) -> bool:
         if are_few(weights[last].sum(), needed):
             return True
         inseparable = weights >= needed
+        # The cut just looked at is the smallest that separates the last two, so they may be merged.
         inseparable[before, last] = True
         weights = _merged(weights, inseparable)
     return False

@@ -70,15 +70,17 @@ class DiskArray(NDArrayOperatorsMixin):
         start, stop, step = rows.indices(len(self))
         if step != 1:
             self._refuse()
-        found = np.empty((max(stop - start, 0), *self.shape[1:]), self.stored)
-        if found.size:
-            try:
-                with self.path.open("rb", buffering=0) as file:
-                    file.seek(start * (found.nbytes // len(found)))
-                    _fill(file, found.reshape(-1).view(np.uint8).data)
-            except OSError as error:
-                raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
-        return found.astype(self.dtype, copy=False)
+        shape = (max(stop - start, 0), *self.shape[1:])
+        count, skipped = int(np.prod(shape)), start * int(np.prod(shape[1:]))
+        try:
+            found = np.fromfile(
+                self.path, self.stored, count, offset=skipped * self.stored.itemsize
+            )
+        except OSError as error:
+            raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
+        if len(found) < count:
+            raise StorageError(f"{self.path}: the file of rows is shorter than it was; start again")
+        return found.reshape(shape).astype(self.dtype, copy=False)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise DataError(
@@ -92,16 +94,6 @@ class DiskArray(NDArrayOperatorsMixin):
         if name.startswith("_"):  # numpy and copy probe for protocols
             raise AttributeError(name)
         self._refuse()
-
-
-def _fill(file: Any, into: memoryview) -> None:
-    """Read until it is full; a single read may return less than was asked for."""
-    done = 0
-    while done < len(into):
-        read = file.readinto(into[done:])
-        if not read:
-            raise OSError("the file of rows is shorter than it was")
-        done += read
 
 
 class DiskWriter:
@@ -134,6 +126,7 @@ class DiskWriter:
 
     def finished(self) -> DiskArray:
         """The array, flushed to the disk."""
+        # Before it is renamed: a crash must not leave a complete name with half a file.
         os.fsync(self._file.fileno())
         self._file.close()
         shape = (self._n_rows, *self._width)

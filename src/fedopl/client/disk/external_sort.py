@@ -139,5 +139,6 @@ def _sorted(records: Records, by: tuple[str, ...]) -> Records:
     ascending = values[order]
     if len(by) == 1 or (ascending[1:] != ascending[:-1]).all():
         return records.take(order)
+    # By the later keys first; a stable sort by the first one keeps that order among equals.
     records = _sorted(records, by[1:])
     return records.take(stable_order(np.ascontiguousarray(records[by[0]])))

@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,19 +24,10 @@ class Store(Protocol):
         """Keep these arrays."""
 
 
-@dataclass
-class MemoryStore:
+class MemoryStore(dict[str, Arrays]):
     """A store that lives as long as the process."""
 
-    kept: dict[str, Arrays] = field(default_factory=dict)
-
-    def get(self, key: str) -> Arrays | None:
-        """What was put under this key, if anything."""
-        return self.kept.get(key)
-
-    def put(self, key: str, arrays: Arrays) -> None:
-        """Keep these arrays."""
-        self.kept[key] = arrays
+    put = dict.__setitem__
 
 
 @dataclass(frozen=True)
@@ -48,6 +39,7 @@ class FolderStore:
     def get(self, key: str) -> Arrays | None:
         """What was put under this key; a damaged file counts as none."""
         try:
+            # A pickle could run code of whoever wrote the file.
             with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as bundle:
                 return {name: bundle[name] for name in bundle.files}
         except Exception:  # damaged files fail in many ways

@@ -9,8 +9,6 @@ from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.kinds import KINDS
-from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.solvers import least_squares
@@ -21,21 +19,11 @@ from fedopl.study.study import Study
 Parts = Callable[[], Iterator[ScoredChunk]]
 
 
-def local_kind(study: Study) -> type[Policy]:
-    """What a client learns alone; beside candidates, a linear policy is what it could do itself."""
-    return KINDS[study.policy.local_kind]
-
-
-def needs_local_policy(study: Study) -> bool:
-    """To compare with on held-out rows, or because it is what a single party is after."""
-    return study.policy.learned_by_one or study.evaluation.share > 0
-
-
 def learn_local_policy(
     rows: StudyRows, study: Study, parts: Parts, blocks: list[IntArray] | None
 ) -> FloatArray:  # the numbers of a policy of the local kind
     """By the exact oracle or search, on scores that rest on nobody else."""
-    if local_kind(study) is TreePolicy:
+    if study.policy.local_kind == TreePolicy.kind:
         return _tree(rows, study, parts)
     means = means_of(parts, rows, blocks, complete=True)
     parameters = solve_scores(
@@ -45,14 +33,14 @@ def learn_local_policy(
 
 
 def _tree(rows: StudyRows, study: Study, parts: Parts) -> FloatArray:  # (n_nodes, 4)
-    if rows.is_on_disk and study.tree.thresholds == "observed":
+    if rows.given.is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 
     def scored() -> Iterator[ScoredRows]:
         return (chunk.scored_rows() for chunk in parts())
 
     found = scored
-    if not rows.is_on_disk:
+    if not rows.given.is_on_disk:
         whole = list(scored())  # scored once, and gone through for every level
         found = lambda: iter(whole)  # noqa: E731
     return as_array(best_local_tree(found, study.tree, study.columns, study.actions))

@@ -1,13 +1,66 @@
-"""Rounds of local steps on one client, and what they share: examples, batches, Vowpal's state."""
+"""Rounds of local steps on one client, and what they share: examples, batches, Vowpal's state.
+
+The rows that a round takes are drawn by a secret of the client.
+"""
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.seeds import generator_for
 from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
-from fedopl.client.local.minibatches import Batches
 from fedopl.client.local.vowpal import Vowpal
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.study.policy_plans import TrainingPlan
 from fedopl.study.study import Study
+
+
+class Batches:
+    """Rows for each round of one client; the same for the same round, in whatever process.
+
+    Rounds take consecutive parts of the shuffled rows, until these are shuffled again (an epoch):
+    steps that meet every row once before any again need fewer passes than independent draws. The
+    rows that an epoch leaves out could be found by differencing with the sum over all rows, so they
+    are none or as many as a round takes; where that cannot be, batches are independent draws.
+    """
+
+    def __init__(self, seed: int, client: str = "", secret: str = "") -> None:
+        self._seed, self._client, self._secret = seed, client, secret
+        self._epoch: tuple[tuple[int, int], IntArray] | None = None
+
+    @property
+    def are_secret(self) -> bool:
+        """Whether nobody else can draw the same batches."""
+        return bool(self._secret)
+
+    def of_round(self, turn: int, n_rows: int, plan: TrainingPlan) -> IntArray | None:
+        """The rows of each step, (n_steps, n_batch_rows); None where every step takes all."""
+        if plan.batch_size >= n_rows:
+            return None
+        shape = (plan.local_steps, plan.batch_size)
+        n_draws = plan.local_steps * plan.batch_size
+        n_rounds = rounds_per_epoch(n_rows, n_draws)
+        if not n_rounds:
+            return self.generator(f"steps {turn}").integers(0, n_rows, shape)
+        number, place = divmod(turn, n_rounds)
+        epoch = self._shuffled(number, n_rows)
+        return epoch[place * n_draws : (place + 1) * n_draws].reshape(shape)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Draws that only this client can repeat."""
+        purpose = f"{purpose} {self._secret}"
+        return generator_for(self._seed, client=self._client, purpose=purpose)
+
+    def _shuffled(self, number: int, n_rows: int) -> IntArray:
+        key = (number, n_rows)
+        if self._epoch is None or self._epoch[0] != key:
+            self._epoch = (key, self.generator(f"pack {number}").permutation(n_rows))
+        return self._epoch[1]
+
+
+def rounds_per_epoch(n_rows: int, n_draws: int) -> int:
+    """How many rounds are drawn before the rows are shuffled again; none if too few rows remain."""
+    n_rounds, left_out = divmod(n_rows, n_draws)
+    return max(0, n_rounds - bool(left_out))
 
 
 class LocalTraining:

@@ -121,6 +121,7 @@ def _on_grid(
 def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
     """The sums as shares of all weight, in place; rows are counted as they are."""
     total = sums[:, grid.tables[0, 0], WEIGHT].sum()
+    # Without any weight all sums are zero, and stay so.
     sums[..., WEIGHT:] /= total or 1.0
     return sums
 

@@ -47,7 +47,8 @@ class ScoreTotals:
         for features, gamma, weight in _blocks(data, scores, rows):
             self._total += weight.sum()
             if self._complete:
-                self._add_squares(features, weight)
+                weighted = features if (weight == 1).all() else features * weight[:, None]
+                self._grams[0] += weighted.T @ features
                 self._add_products(features[:, :-1], gamma, weight)
             else:
                 self._add_known(features, gamma, weight)
@@ -63,10 +64,6 @@ class ScoreTotals:
             weight = None if data.weights is None else data.weights[block]
             self._add_products(data.contexts[block], scores[block], weight)
 
-    def _add_squares(self, features: FloatArray, weight: FloatArray) -> None:
-        weighted = features if (weight == 1).all() else features * weight[:, None]
-        self._grams[0] += weighted.T @ features
-
     def _add_products(
         self, contexts: FloatArray, gamma: FloatArray, weight: FloatArray | None
     ) -> None:
@@ -75,6 +72,7 @@ class ScoreTotals:
         # Faster than sums along the rows, of which each has a few numbers only.
         self._products[:, -1] += np.ones(len(gamma)) @ weighted
         self._squares += np.einsum("ij,ij->j", weighted, gamma)
+        # Every action has every row here.
         self._weights += len(gamma) if weight is None else weight.sum()
 
     def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
@@ -165,6 +163,7 @@ def pair_means(data: LoggedData, scores: FloatArray, rows: slice) -> tuple[Float
     for features, gamma, weight in _blocks(data, scores, rows):
         total += weight.sum()
         for pair, (first, second) in enumerate(pairs):
+            # Where one of both has no score, the row has no say.
             gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
             grams[pair] += (features * np.abs(gain)[:, None]).T @ features
             products[pair] += gain @ features
@@ -186,6 +185,7 @@ def value_slope(
         total += weight.sum()
         known = np.isfinite(gamma)
         logits = np.where(known, features @ parameters.T / temperature, -np.inf)
+        # A softmax stays the same, and no exponential overflows.
         logits -= logits.max(axis=1, keepdims=True)
         chances = np.exp(logits)
         chances /= chances.sum(axis=1, keepdims=True)
@@ -205,6 +205,7 @@ def effective_rows_behind(pulls: FloatArray) -> float:
     moved = largest > 0
     if not moved.any():
         return float(len(pulls))
+    # Divided before they are squared, so that tiny pulls do not vanish.
     shares = sizes[:, moved] / largest[moved]
     effective: FloatArray = shares.sum(axis=0) ** 2 / (shares**2).sum(axis=0)
     return float(effective.min())

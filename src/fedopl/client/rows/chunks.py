@@ -5,7 +5,7 @@ of a chunk by fold, and by action within a fold, with held-out rows last: every 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -35,10 +35,6 @@ class Chunk:
     def sample(self, most: int) -> "Chunk":  # noqa: ARG002
         """All rows: a chunk on its own is in memory, so models are fitted to the whole of it."""
         return self
-
-    def with_data(self, data: LoggedData) -> "Chunk":
-        """The same rows with other values."""
-        return self if data is self.data else replace(self, data=data)
 
     def with_scores(self, scores: FloatArray) -> "ScoredChunk":
         """The same rows with these scores."""
@@ -79,10 +75,6 @@ class Chunk:
     def weights(self, rows: slice) -> FloatArray | None:  # (n_rows,)
         """The weights of these rows, None if all weigh the same."""
         return None if self.data.weights is None else self.data.weights[rows]
-
-    def groups(self, rows: slice) -> IntArray | None:  # (n_rows,)
-        """The groups of these rows, if there are any."""
-        return None if self.data.groups is None else self.data.groups[rows]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

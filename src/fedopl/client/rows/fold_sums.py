@@ -63,6 +63,7 @@ def fold_sums(
             if begun[place]:
                 sums[place] += z.T @ z
             else:
+                # Written over the zeros, which saves a temporary of the same size.
                 np.dot(z.T, z, out=sums[place])
                 begun[place] = True
     shape = (folds.n_folds, data.n_actions)
@@ -113,6 +114,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
     for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
         block = slice(start, start + len(order))
+        # With mode="raise", numpy would fill a buffer of its own first.
         rows = np.take(data.contexts[block], order, axis=0, out=buffer[: len(order)], mode="clip")
         predicted = np.empty((len(order), data.n_actions))
         for fold in np.flatnonzero(np.diff(edges)):
@@ -182,6 +184,7 @@ def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray
     z[:, -2] = 1.0
     z[:, -1] = data.rewards[rows] - origin[-1]
     if data.weights is not None:
+        # The root of a weight on both sides of a product makes the whole weight.
         z *= np.sqrt(data.weights[rows])[:, None]
 
 

@@ -5,17 +5,17 @@ evaluation keys are held out. The others take turns in the order of their fold k
 after the other, and the fold is the turn modulo the number of folds.
 """
 
+import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.arrays import IntArray
-from fedopl.client.disk.disk_array import check_space, remove_abandoned
+from fedopl.client.disk.disk_array import cached_array, check_space, remove_abandoned, slices
 from fedopl.client.disk.external_sort import (
     LARGEST,
     RECORDS_PER_BUCKET,
@@ -25,7 +25,9 @@ from fedopl.client.disk.external_sort import (
     SortKeys,
     stable_order,
 )
-from fedopl.client.rows.row_keys import scramble
+from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.rows.row_keys import row_keys, scramble
+from fedopl.client.table.logged_data import LoggedData, folder_of
 
 # A row that may be held out, by its evaluation key `key`.
 CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold_key", "<u8")])
@@ -36,6 +38,8 @@ HELD_OUT = -1  # instead of a turn
 UNFINISHED_SORT = ".dealing-"
 # Of the files at their largest, when half of the rows are in buckets of the next kind already.
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
+# Of contexts, read at a time.
+BYTES_PER_SLICE = 1 << 24
 
 
 def by_stratum(keys: SortKeys, strata: NDArray[Any]) -> IntArray:
@@ -77,12 +81,53 @@ def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,
 # --- on disk ---------------------------------------------------------------------------------
 
 
+def folds_on_disk(
+    data: LoggedData, n_folds: int, share: float, quotas: IntArray, seed: int
+) -> Any:  # (n_rows,)
+    """The fold of each row, `n_folds` for held-out rows: the same as it is for rows in memory.
+
+    Of each action's rows, as many are held out as its quota says, which follows from the share.
+    """
+    # Whatever the number of folds, rows take the same turns.
+    made = turns_on_disk(_records(data, seed), data.rows_per_action, quotas, folder_of(data))
+    turns = cached_beside(data, f"turns {share!r} {seed}", np.int64, made)
+
+    def folds(rows: slice) -> NDArray[np.uint16]:
+        own = turns[rows]
+        return np.where(own == HELD_OUT, n_folds, own % n_folds).astype(np.uint16)
+
+    every = map(folds, slices(data.n_rows))
+    return cached_beside(data, f"folds {n_folds} {share!r} {seed}", np.uint16, every)
+
+
+def cached_beside(
+    data: LoggedData, what: str, stored: DTypeLike, made: Iterator[NDArray[Any]]
+) -> Any:
+    """An array beside the rows, made once for these rows; Any, as it stands for one in memory."""
+    arrays: list[Any] = [data.contexts, data.actions, data.groups]
+    rows = [f"{array.path} {array.digest}" for array in arrays if array is not None]
+    name = hashlib.sha256(" ".join([what, *rows]).encode()).hexdigest()[:32]
+    path = folder_of(data) / f"{what.split()[0]}-{name}"
+    return cached_array(path, data.n_rows, stored, made)
+
+
+def _records(data: LoggedData, seed: int) -> Iterator[Records]:
+    """What the external sort needs to know of each row."""
+
+    def read(rows: slice) -> Records:
+        records = np.empty(rows.stop - rows.start, CANDIDATE)
+        keys = row_keys(data.contexts[rows], seed, ("evaluation", "folds"))
+        records["key"], records["fold_key"] = keys
+        records["row"] = np.arange(rows.start, rows.stop)
+        records["stratum"] = data.actions[rows]
+        return records
+
+    n_at_once = max(1, BYTES_PER_SLICE // (8 * data.n_features))
+    return prefetched(read, slices(data.n_rows, n_at_once))
+
+
 def turns_on_disk(
-    candidates: Iterable[Records],
-    counts: IntArray,
-    quotas: IntArray,
-    folder: Path,
-    at_most: int = RECORDS_PER_BUCKET,
+    candidates: Iterable[Records], counts: IntArray, quotas: IntArray, folder: Path
 ) -> Iterator[IntArray]:
     """Each row's turn in the order of the rows, part by part, and `HELD_OUT` for evaluation rows.
 
@@ -92,11 +137,16 @@ def turns_on_disk(
     check_space(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds")
     remove_abandoned(folder, UNFINISHED_SORT)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED_SORT, dir=folder) as own:
-        files = _Files(Path(own), n_rows, at_most)
-        done = files.sorter("turns", TURN, ("row",), between=(0, n_rows - 1))
-        training = files.sorter("training", TRAINING, ("key", "row"))
+
+        def sorter(name: str, dtype: np.dtype[Any]) -> Sorter:
+            order = RecordOrder(dtype, ("key", "row"), RECORDS_PER_BUCKET)
+            return Sorter(Path(own, name), order, n_rows)
+
+        by_row = RecordOrder(TURN, ("row",), RECORDS_PER_BUCKET)
+        done = Sorter(Path(own, "turns"), by_row, n_rows, between=(0, n_rows - 1))
+        training = sorter("training", TRAINING)
         smallest = np.full(len(counts), LARGEST, np.uint64)
-        for kept in _hold_out(candidates, quotas, files, done):
+        for kept in _hold_out(candidates, quotas, sorter, done):
             records = np.empty(len(kept), TRAINING)
             records["key"], records["row"] = kept["fold_key"], kept["row"]
             records["stratum"] = kept["stratum"]
@@ -109,36 +159,21 @@ def turns_on_disk(
             yield np.ascontiguousarray(turns["turn"])
 
 
-@dataclass(frozen=True)
-class _Files:
-    folder: Path
-    n_rows: int
-    at_most: int
-
-    def sorter(
-        self,
-        name: str,
-        dtype: np.dtype[Any],
-        by: tuple[str, ...],
-        between: tuple[int, int] = (0, LARGEST),
-    ) -> Sorter:
-        """For all rows, in files of this name."""
-        order = RecordOrder(dtype, by, self.at_most)
-        return Sorter(self.folder / name, order, self.n_rows, between)
-
-
 def _hold_out(
-    candidates: Iterable[Records], quotas: IntArray, files: _Files, done: Sorter
+    candidates: Iterable[Records],
+    quotas: IntArray,
+    sorter: Callable[[str, np.dtype[Any]], Sorter],
+    done: Sorter,
 ) -> Iterator[Records]:
     """The training rows; those held out are done."""
     if not quotas.any():
         yield from candidates
         return
-    given = files.sorter("candidates", CANDIDATE, ("key", "row"))
+    given = sorter("candidates", CANDIDATE)
     for records in candidates:
         given.add(records)
     # Rows with equal keys get keys of their own, or they would be held out all together.
-    unique = files.sorter("ties broken", CANDIDATE, ("key", "row"))
+    unique = sorter("ties broken", CANDIDATE)
     repeats = _Repeats(len(quotas))
     for records in given.ascending():
         again = repeats.before(records["key"], records["stratum"])

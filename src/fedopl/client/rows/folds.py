@@ -16,8 +16,7 @@ from fedopl.base.arrays import BoolArray, IntArray, ascends, check_whole
 from fedopl.base.errors import DataError
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
-from fedopl.client.rows.fold_files import cached_beside, folds_on_disk
-from fedopl.client.rows.fold_turns import by_stratum, first_turns
+from fedopl.client.rows.fold_turns import by_stratum, cached_beside, first_turns, folds_on_disk
 from fedopl.client.rows.row_keys import group_keys, row_keys, scramble
 from fedopl.client.table.logged_data import LoggedData
 
@@ -97,6 +96,7 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         quotas = _quotas(data.rows_per_action, share)
         of_row = folds_on_disk(data, n_folds, share, quotas, seed)
     else:
+        # A group's stratum may hang on the first key, so that one is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
         (*earlier, keys), strata = _units(data, seed, purposes)
         quotas = _quotas(np.bincount(strata), share)
@@ -156,6 +156,7 @@ def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
         return np.zeros_like(counts)
     quotas: IntArray = np.rint(share * counts).astype(np.int64)
     if (quotas == counts).all():
+        # A share of nearly one would leave nothing to learn from.
         quotas[np.flatnonzero(counts)[-1]] -= 1
     return quotas
 

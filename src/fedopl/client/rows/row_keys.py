@@ -8,7 +8,6 @@ from fedopl.base.arrays import FloatArray, frozen
 from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
-from fedopl.client.table.logged_data import LoggedData
 
 # Contexts that stay in a processor's cache while each of several keys is computed.
 ROWS_PER_BLOCK = 4096
@@ -39,12 +38,6 @@ def group_keys(
     drawn = _multipliers(2, seed, purposes)
     codes = np.arange(n_groups, dtype=np.uint64)
     return scramble(codes * drawn[:, :1] + drawn[:, 1:])
-
-
-def context_keys(data: LoggedData, seed: int, purpose: str) -> SortKeys:  # (n_rows,)
-    """A hash of each row's contexts: rows that agree in all of them have the same."""
-    keys: SortKeys = row_keys(data.contexts, seed, (purpose,))[0]
-    return keys
 
 
 def scramble(keys: SortKeys) -> SortKeys:

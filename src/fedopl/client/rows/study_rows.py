@@ -1,6 +1,6 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values
-from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
@@ -31,43 +30,35 @@ class StudyRows:
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
-    @property
-    def is_on_disk(self) -> bool:
-        """Whether rows are read some at a time."""
-        return self.given.is_on_disk
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the rows and a word on their order: it changes whenever either does."""
-        order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.is_on_disk else "by fold"
+        order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.given.is_on_disk else "by fold"
         return f"{fingerprint(self.given)} {order}"
 
     # --- going through them --------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk, with rare values masked."""
-        if not self.is_on_disk:
-            yield self.whole
-            return
-        for chunk in self._unmasked_chunks():
-            yield self._masked(chunk)
+        if not self.given.is_on_disk:
+            return iter([self.whole])
+        return map(self._masked, self._unmasked_chunks())
 
     def _unmasked_chunks(self) -> Iterator[Chunk]:
         """The rows in order, with all their values."""
-        if not self.is_on_disk:
-            yield self._unmasked
-            return
+        if not self.given.is_on_disk:
+            return iter([self._unmasked])
 
         def read(rows: slice) -> Chunk:
             chunk = Chunk(data=self.given.part(rows), folds=self.folds_as_given.part(rows))
             return chunk.taken(sorted_order(chunk))
 
-        yield from prefetched(read, slices(self.given.n_rows, ROWS_PER_CHUNK))
+        return prefetched(read, self.given.slices(ROWS_PER_CHUNK))
 
     def sample(self, most: int) -> Chunk:
         """Evenly spread rows, about so many; the whole chunk of no more rows in memory."""
         step = max(1, -(-self.given.n_rows // most))
-        if step == 1 and not self.is_on_disk:
+        if step == 1 and not self.given.is_on_disk:
             return self.whole
         pieces, start = [], 0
         for chunk in self.chunks():
@@ -83,7 +74,7 @@ class StudyRows:
     @cached_property
     def order(self) -> IntArray:  # (n_rows,)
         """Which of the rows as they were given each row is, where they are in memory."""
-        if self.is_on_disk:
+        if self.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         return sorted_order(Chunk(data=self.given, folds=self.folds_as_given))
 
@@ -112,31 +103,23 @@ class StudyRows:
     @cached_property
     def rows_by_fold_action(self) -> IntArray:  # (n_folds + 1, n_actions)
         """Rows of each fold that took each action; held-out rows come last."""
-        counts: IntArray = self._by_fold_action(
-            lambda numbers, _, n_numbers: np.bincount(numbers, None, n_numbers)
-        )
-        return counts
+        return self._by_fold_action(None).astype(np.int64, copy=False)
 
     @cached_property
     def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
         """The same, with each row counting by its weight."""
-        weights = self.given.weights
-        if weights is None:
+        if self.given.weights is None:
             return self.rows_by_fold_action.astype(np.float64)
-        found: FloatArray = self._by_fold_action(
-            lambda numbers, rows, n_numbers: np.bincount(numbers, weights[rows], n_numbers)
-        )
-        return found
+        return self._by_fold_action(self.given.weights)
 
-    def _by_fold_action(self, counted: Callable[[IntArray, slice, int], NDArray[Any]]) -> Any:
-        """What is counted in parts of the rows, by fold and action; no context is read."""
+    def _by_fold_action(self, weights: FloatArray | None) -> NDArray[Any]:
+        """The rows, or their weights, by fold and action; no context is read."""
         given, folds = self.given, self.folds_as_given
-        n_numbers = (folds.n_folds + 1) * given.n_actions
-        every = slices(given.n_rows, ROWS_PER_CHUNK) if self.is_on_disk else [slice(None)]
-        found: Any = 0
-        for rows in every:
+        found: NDArray[Any] = np.zeros((folds.n_folds + 1) * given.n_actions)
+        for rows in given.slices(ROWS_PER_CHUNK):
             numbers = folds.of_row[rows].astype(np.int64) * given.n_actions + given.actions[rows]
-            found = found + counted(numbers, rows, n_numbers)
+            weight = None if weights is None else weights[rows]
+            found += np.bincount(numbers, weight, len(found))
         return found.reshape(-1, given.n_actions)
 
     def n_rows(self, split: RowSplit) -> int:
@@ -157,10 +140,9 @@ class StudyRows:
 
     def _masked(self, chunk: Chunk) -> Chunk:
         """The same, with what is rare among all training rows masked."""
-        if not self._rare:
-            return chunk
         one_cell = np.zeros(chunk.training.stop, np.int64)
-        return chunk.with_data(with_rare_masked(chunk.data, chunk.training, self._rare, one_cell))
+        data = with_rare_masked(chunk.data, chunk.training, self._rare, one_cell)
+        return chunk if data is chunk.data else replace(chunk, data=data)
 
     @cached_property
     def _rare(self) -> tuple[RareValues, ...]:
@@ -193,26 +175,26 @@ class StudyRows:
 
         n_cells = self.rows_by_fold_action[:-1].size
         found = self.fold_sums(rare_values(parts, n_cells, self._minimum_cell))
+        # Whoever releases sums writes over them; those that are kept must stay.
         return replace(found, sums=found.sums.copy()) if found is self._kept else found
 
     def fold_sums(self, rare: tuple[RareValues, ...] = ()) -> FoldSums:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
-        total: FoldSums | None = None
+        total: Any = None  # until the first chunk, and there is one
         for chunk in self.chunks():
             data, training = chunk.data, chunk.training
             if rare:
                 data = with_rare_masked(data, training, rare, chunk.fold_actions[training])
             total = fold_sums(data, chunk.folds, onto=total)
-        if total is None:
-            raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         if not rare:
             self._squares = squares_from_zero(total)
             # The client's own outcome models will be solved from them, too.
             if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
                 self._kept = total
-        return total
+        found: FoldSums = total
+        return found
 
     @property
     def squares(self) -> FloatArray:  # (n_features + 1, n_features + 1)
@@ -232,6 +214,7 @@ def with_rare_masked(
     masked = mask_rare(rare, contexts, cells)
     if masked is contexts:
         return data
+    # A copy: the rows as they were read are masked in another way for other sums.
     whole = np.array(data.contexts)
     whole[rows] = masked
     return data.with_contexts(whole)

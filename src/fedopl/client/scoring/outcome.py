@@ -15,7 +15,14 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
 
-OUTCOMES = ("ridge", "ols", "shared-ridge")
+# What each named model is, in words.
+OUTCOMES = {
+    "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
+    "ols": "one least-squares regression per action",
+    "shared-ridge": (
+        "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,27 +53,20 @@ def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes
     """For each fold the models of all others; one more of all folds, if there are held-out rows."""
     others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=held_out)
+    reason = OUTCOMES[outcome]
     if outcome == "ols":
         models = least_squares.ordinary(others)
-        reason = "one least-squares regression per action"
     else:
         effective = least_squares.effective_rows(others[..., -2, -2], squared)
         models = least_squares.ridge(others, effective, joint=sums.columns is not None)
-        reason = f"{RIDGES[outcome]} ({_penalty_range(models)})"
+        low, high = np.nanmin(models.penalties), np.nanmax(models.penalties)
+        reason += f" ({low:.2g})" if low == high else f" ({low:.2g} to {high:.2g})"
     if sums.columns is not None:
         own = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
         wide = least_squares.widen(own, sums.columns, len(sums.origin) - 1)
         models = replace(models, coefficients=wide[..., :-1])
     models = least_squares.shift_origin(models, sums.origin)
     return _linear(models, outcome, reason)
-
-
-RIDGES = {
-    "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
-    "shared-ridge": (
-        "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
-    ),
-}
 
 
 def federated_outcomes(parameters: FloatArray) -> Outcomes:
@@ -101,11 +101,6 @@ def action_blocks(data: LoggedData) -> list[IntArray]:
             "blocks, one for each action; order them by action or use outcome='ridge'"
         )
     return [np.arange(action * width, (action + 1) * width) for action in range(data.n_actions)]
-
-
-def _penalty_range(models: LinearModels) -> str:
-    low, high = np.nanmin(models.penalties), np.nanmax(models.penalties)
-    return f"{low:.2g}" if low == high else f"{low:.2g} to {high:.2g}"
 
 
 def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:

@@ -8,7 +8,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray, check_probability
 from fedopl.base.tables import html_table, text_table
 from fedopl.client.scoring.cross_fit import Nuisances
-from fedopl.client.scoring.support import effective_rows
 from fedopl.client.table.logged_data import LoggedData
 
 QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
@@ -120,13 +119,13 @@ def _one_action(
     quantiles = np.quantile(known, QUANTILES) if len(known) else np.full(len(QUANTILES), np.nan)
     below = float((known < floor).mean()) if len(known) else np.nan
     took = data.actions == action
-    weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    effective = effective_rows(weights[took], propensities[took])
+    weights = data.weights_of(took)
+    likely = propensities[took] > 0
+    inverse = weights[likely] / propensities[took][likely]
+    effective = float(inverse.sum() ** 2 / (inverse**2).sum()) if likely.any() else 0.0
     residuals = (data.rewards - nuisances.outcome_means[:, action])[took]
-    known_residuals = np.isfinite(residuals)
-    variance = (
-        float(np.average(residuals[known_residuals] ** 2, weights=weights[took][known_residuals]))
-        if known_residuals.any()
-        else np.nan
-    )
+    scored = np.isfinite(residuals)
+    variance = np.nan
+    if scored.any():
+        variance = float(np.average(residuals[scored] ** 2, weights=weights[scored]))
     return quantiles, effective, below, variance

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.least_squares import sums_of_others
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
     from sklearn.pipeline import Pipeline
+
+    from fedopl.client.rows.study_rows import StudyRows
 
 # Inverse strengths of the ridge penalty on standardised features, as scikit-learn's C. With many
 # rows the penalty hardly matters and each fit is long, so only the lightest is tried.
@@ -25,21 +26,8 @@ MANY_ROWS = 20_000
 MOST_FITTED = 200_000
 
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
-
-
-class Rows(Protocol):
-    """The rows that propensities are fitted to: one chunk, or all chunks of a study."""
-
-    @property
-    def given(self) -> LoggedData:
-        """The rows as they were read; on disk, perhaps."""
-
-    @property
-    def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
-        """The weight of the rows of each fold that took each action; held-out rows come last."""
-
-    def sample(self, most: int) -> Chunk:
-        """Rows that fit in memory, to fit a model to."""
+# The rows that propensities are fitted to: one chunk, or all chunks of a study.
+Rows: TypeAlias = "Chunk | StudyRows"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,19 +37,6 @@ class Propensities:
     of: Predict  # (n_rows, n_actions), NaN where not known and not estimated
     chosen: str
     reason: str
-
-
-class _Once:
-    """Predictions for rows in memory: there is one chunk of them, so they are made once."""
-
-    def __init__(self, predict: Predict) -> None:
-        self._predict = predict
-        self._latest: tuple[LoggedData, FloatArray] | None = None
-
-    def __call__(self, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
-        if self._latest is None or self._latest[0] is not chunk.data:
-            self._latest = (chunk.data, self._predict(chunk))
-        return self._latest[1]
 
 
 def fit_propensities(rows: Rows, propensity: object, seed: int) -> Propensities:
@@ -178,7 +153,8 @@ def _fitted(sample: Chunk, rows: Rows, classifier: object, seed: int) -> Predict
     """Class probabilities by classifiers that are fitted to a sample of the rows, or to all."""
     predict = partial(_predicted, _fold_classifiers(sample, classifier, seed))
     are_all = sample.data.n_rows == rows.given.n_rows and not rows.given.is_on_disk
-    return _Once(predict) if are_all else predict
+    # Rows in memory are one chunk, for which predictions are made once.
+    return lru_cache(1)(predict) if are_all else predict
 
 
 # The actions that a fold's model has seen, and the model, if it has seen more than one.
@@ -209,11 +185,9 @@ def _predicted(models: _FoldModels, chunk: Chunk) -> FloatArray:  # (n_rows, n_a
         own = chunk.folds.of_row == fold
         if not own.any():
             continue
-        if model is None:  # the rows it learns from all took one action
-            values[np.ix_(own, taken)] = 1.0
-            continue
-        where = f"propensity model, fold {fold + 1}"
-        values[np.ix_(own, taken)] = sklearn_models.answers(
-            model, "predict_proba", data, own, where
-        )
+        chances: FloatArray | float = 1.0  # where the rows it learns from all took one action
+        if model is not None:
+            where = f"propensity model, fold {fold + 1}"
+            chances = sklearn_models.answers(model, "predict_proba", data, own, where)
+        values[np.ix_(own, taken)] = chances
     return values

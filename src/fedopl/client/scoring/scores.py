@@ -47,7 +47,7 @@ def aipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = 
     With `clip`, propensities below it are raised to it, and `clipped_rows` counts them.
     """
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
-    return _corrected(data, nuisances, inverse, clipped, "aipw")
+    return _scores(data, nuisances.outcome_means, inverse, clipped, "aipw")
 
 
 def self_normalised_aipw_scores(
@@ -56,19 +56,19 @@ def self_normalised_aipw_scores(
     """AIPW with each action's inverse propensities scaled to what they add up to in expectation."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
     inverse = _normalised(data, inverse)
-    return _corrected(data, nuisances, inverse, clipped, "self-normalised aipw")
+    return _scores(data, nuisances.outcome_means, inverse, clipped, "self-normalised aipw")
 
 
 def dm_scores(data: LoggedData, nuisances: Nuisances) -> Scores:
     """μ̂(x; a): the direct method, right only if the outcome model is."""
     none = np.zeros(data.n_actions, np.int64)
-    return _scores(data, nuisances.outcome_means.copy(), none, "direct method")
+    return _scores(data, nuisances.outcome_means, None, none, "direct method")
 
 
 def ipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = None) -> Scores:
     """1{A = a}·Y·ŵ(x; a): right only if the propensities are."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
-    return _weighted(data, inverse, clipped, "ipw")
+    return _scores(data, None, inverse, clipped, "ipw")
 
 
 def self_normalised_ipw_scores(
@@ -76,7 +76,7 @@ def self_normalised_ipw_scores(
 ) -> Scores:
     """IPW with each action's inverse propensities scaled to what they add up to in expectation."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
-    return _weighted(data, _normalised(data, inverse), clipped, "self-normalised ipw")
+    return _scores(data, None, _normalised(data, inverse), clipped, "self-normalised ipw")
 
 
 def _inverse_propensities(
@@ -84,50 +84,36 @@ def _inverse_propensities(
 ) -> tuple[FloatArray, IntArray]:
     """ŵ(X; A) of the logged action, NaN where it is not supported, and what was clipped."""
     check_length(nuisances.outcome_means, "nuisances", data.n_rows)
-    logged = _of_logged_action(data, nuisances.propensities)
+    logged = np.take(nuisances.propensities.reshape(-1), _logged_places(data))
     clipped = np.zeros(data.n_actions, np.int64)
     if clip is not None:
         check_probability(clip, "clip")
-        low = logged < clip
-        clipped = np.bincount(data.actions[low], minlength=data.n_actions)
+        clipped = np.bincount(data.actions[logged < clip], minlength=data.n_actions)
         logged = np.maximum(logged, clip)
     return np.divide(1.0, logged, out=np.full_like(logged, np.nan), where=logged > 0), clipped
 
 
 def _normalised(data: LoggedData, inverse: FloatArray) -> FloatArray:
     """Scaled so that 1{A = a}·ŵ has mean one over the rows, for each action."""
-    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    weights = data.weights_of()
     total = np.bincount(data.actions, weights * inverse, data.n_actions)
     scale: FloatArray = np.divide(weights.sum(), total, out=np.ones_like(total), where=total != 0)
     return inverse * scale[data.actions]
 
 
-def _corrected(
-    data: LoggedData, nuisances: Nuisances, inverse: FloatArray, clipped: IntArray, kind: str
+def _scores(
+    data: LoggedData,
+    means: FloatArray | None,  # (n_rows, n_actions), zero if None
+    inverse: FloatArray | None,  # (n_rows,), without a correction if None
+    clipped: IntArray,
+    kind: str,
 ) -> Scores:
-    values = nuisances.outcome_means.copy()
-    flat, logged = values.reshape(-1), _logged_places(data)
-    predicted = flat[logged]
-    flat[logged] = predicted + (data.rewards - predicted) * inverse
-    return _scores(data, values, clipped, kind)
-
-
-def _weighted(data: LoggedData, inverse: FloatArray, clipped: IntArray, kind: str) -> Scores:
-    values = np.zeros((data.n_rows, data.n_actions))
-    values.reshape(-1)[_logged_places(data)] = data.rewards * inverse
-    return _scores(data, values, clipped, kind)
-
-
-def _of_logged_action(data: LoggedData, matrix: FloatArray) -> FloatArray:
-    return np.take(matrix.reshape(-1), _logged_places(data))
-
-
-def _logged_places(data: LoggedData) -> IntArray:
-    """Where each row's logged action stands in a flattened (n_rows, n_actions) matrix."""
-    return np.arange(0, data.n_rows * data.n_actions, data.n_actions) + data.actions
-
-
-def _scores(data: LoggedData, values: FloatArray, clipped: IntArray, kind: str) -> Scores:
+    """The means, corrected by what was observed of the logged action."""
+    values = np.zeros((data.n_rows, data.n_actions)) if means is None else means.copy()
+    if inverse is not None:
+        flat, logged = values.reshape(-1), _logged_places(data)
+        predicted = flat[logged]
+        flat[logged] = predicted + (data.rewards - predicted) * inverse
     return Scores(
         values=frozen(values),
         kind=kind,
@@ -136,3 +122,8 @@ def _scores(data: LoggedData, values: FloatArray, clipped: IntArray, kind: str) 
         weights=data.weights,
         groups=data.groups,
     )
+
+
+def _logged_places(data: LoggedData) -> IntArray:
+    """Where each row's logged action stands in a flattened (n_rows, n_actions) matrix."""
+    return np.arange(0, data.n_rows * data.n_actions, data.n_actions) + data.actions

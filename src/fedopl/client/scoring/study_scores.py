@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import ScoreCounts
-from fedopl.client.disk.disk_array import DiskArray, DiskWriter
+from fedopl.client.disk.disk_array import DiskArray, DiskWriter, slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
 from fedopl.client.scoring.scores import aipw_scores
-from fedopl.client.scoring.support import Support, SupportSums
 from fedopl.client.table.logged_data import LoggedData, folder_of
+from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.messages.refusal import RefusalCode
 
+_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
+NUMBERS_PER_BLOCK = 1 << 16
 # What is stored beside the scores themselves.
 STORED = ("hidden", "is_complete", "models", "local", "chances", "effective_rows")
 
@@ -38,22 +40,7 @@ class Scorer:
     clip: float | None
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
 
-    def gives_scores_of(self, other: "Scorer") -> bool:
-        """Whether the other would give the same scores."""
-        return (
-            self.models.outcomes is other.models.outcomes
-            and self.models.propensities is other.models.propensities
-            and self.clip == other.clip
-            and np.array_equal(self.masked, other.masked)
-        )
-
-    def scored(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
-        """The chunks with their scores."""
-        return (chunk for chunk, _ in self.scored_with_nuisances(chunks))
-
-    def scored_with_nuisances(
-        self, chunks: Iterable[Chunk]
-    ) -> Iterator[tuple[ScoredChunk, Nuisances]]:
+    def scored(self, chunks: Iterable[Chunk]) -> Iterator[tuple[ScoredChunk, Nuisances]]:
         """The chunks with their scores, each beside the nuisances that they were made from."""
         return prefetched(self._score, chunks)
 
@@ -90,11 +77,6 @@ class StudyScores:
             yield chunk.with_scores(self.part(slice(start, stop)))
             start = stop
 
-    @property
-    def support(self) -> Support:
-        """How well each action is supported by the training rows."""
-        return Support(self.chances, self.effective_rows)
-
 
 def score_chunks(
     scorer: Scorer, chunks: Iterable[Chunk], needed: int, path: Path | None, *, described: bool
@@ -104,49 +86,60 @@ def score_chunks(
     What supports them is counted only where it will be `described`.
     """
     n_actions = len(scorer.masked)
-    known, support = ScoreCounts(n_actions), SupportSums(n_actions)
-    values = _Values(path, n_actions)
-    for chunk, nuisances in scorer.scored_with_nuisances(chunks):
-        training = chunk.training
-        known.add(chunk.scores[training])
+    known, support = ScoreCounts(n_actions), _Support(n_actions)
+    values: Any = None  # of rows in memory, which are one chunk
+    writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
+    for chunk, nuisances in scorer.scored(chunks):
+        values = chunk.scores
+        known.add(values[chunk.training])
         if described:
-            support.add(chunk.data, nuisances.propensities, training)
-        values.append(chunk.scores)
+            support.add(chunk.data, nuisances.propensities, chunk.training)
+        if writer:
+            writer.append(values)
     hidden = known.to_suppress(needed)
     if not np.diagonal(known.both)[~hidden].any():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if path and writer:
+        written = writer.finished()
+        # Renamed when complete: whoever finds the file finds all scores.
+        written.path.replace(path)
+        values = DiskArray(path, written.shape, written.stored)
     return StudyScores(
-        values=values.finished(),
+        values=values,
         hidden=hidden,
         is_complete=np.asarray(known.are_complete),
         models=np.empty(0, np.uint8),
         local=np.empty(0),
-        **vars(support.support()),
+        chances=support.chances,
+        effective_rows=support.effective_rows(),
     )
 
 
-class _Values:
-    """An array that grows by rows, in a file or in memory."""
+class _Support:
+    """How likely each action was in the rows, and how many speak for it, chunk by chunk."""
 
-    def __init__(self, path: Path | None, n_actions: int) -> None:
-        self._path, self._pieces = path, [np.empty((0, n_actions))]
-        self._writer = None
-        if path is not None:
-            self._writer = DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
+    def __init__(self, n_actions: int) -> None:
+        self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
+        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
 
-    def append(self, values: FloatArray) -> None:
-        if self._writer is None:
-            self._pieces.append(values)
-        else:
-            self._writer.append(values)
+    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
+        """Count and weigh these rows; one whose propensity is not known does not count."""
+        known, actions = propensities[rows], data.actions[rows]
+        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
+            columns = np.ascontiguousarray(known[block].T)
+            # NaN is not above −∞ either, so an unknown propensity is in no bin.
+            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
+            above[:-1] -= above[1:]
+            self.chances += above.T
+        logged = known[np.arange(len(known)), actions]
+        weights = data.weights_of(rows)
+        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
+        self._inverse += np.bincount(actions, inverse, data.n_actions)
+        self._squares += np.bincount(actions, inverse**2, data.n_actions)
 
-    def finished(self) -> FloatArray | DiskArray:
-        if self._writer is None or self._path is None:
-            pieces = self._pieces[1:]
-            return pieces[0] if len(pieces) == 1 else np.concatenate(self._pieces)
-        written = self._writer.finished()
-        written.path.replace(self._path)
-        return DiskArray(self._path, written.shape, written.stored)
+    def effective_rows(self) -> FloatArray:  # (n_actions,)
+        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
+        return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
 
 
 class ScoreArchive:

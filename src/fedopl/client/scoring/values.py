@@ -26,6 +26,12 @@ class JointEstimate:
     means: FloatArray  # (n_columns,)
     covariances: FloatArray  # (n_columns, n_columns), zero where there is but one row
 
+    @property
+    def first_column(self) -> tuple[float, float, float, float]:
+        """Rows, degrees of freedom, mean and variance of the first column, often the only one."""
+        rows, freedom = float(self.n_rows), float(self.degrees_of_freedom)
+        return rows, freedom, float(self.means[0]), float(self.covariances[0, 0])
+
 
 class JointSums:
     """Sums that joint estimates are computed from, chunk by chunk.
@@ -37,13 +43,10 @@ class JointSums:
         self._n_rows = 0
         self._origin: FloatArray | None = None  # near the means, for the sake of digits
         self._units = 0  # rows, where there are no groups
-        # Σw, Σw·v, Σw², Σw²·v and Σw²·vvᵀ, with v the values about the origin.
-        self._weight: Any = 0.0
+        # Σw·(1, v) and Σw²·(1, v)(1, v)ᵀ, with v the values about the origin.
         self._sums: Any = 0.0
-        self._squared_weight: Any = 0.0
-        self._squared_sums: Any = 0.0
         self._squares: Any = 0.0
-        self._by_group: FloatArray | None = None  # (n_groups, 1 + n_columns)  Σw and Σw·v
+        self._by_group: FloatArray | None = None  # (n_groups, 1 + n_columns)  Σw·(1, v)
 
     def add(self, values: FloatArray, weights: FloatArray | None, groups: IntArray | None) -> None:
         """Count the rows that are known in all columns."""
@@ -56,20 +59,15 @@ class JointSums:
             self._origin = (columns * weight).sum(axis=1) / weight.sum()
         weighted = np.vstack([weight, weight * (columns - self._origin[:, None])])
         self._n_rows += len(weight)
-        sums = weighted.sum(axis=1)
-        self._weight += sums[0]
-        self._sums += sums[1:]
+        self._sums += weighted.sum(axis=1)
         if groups is None:
             self._add_squares(weighted)
         else:
             self._add_groups(weighted.T, groups[known])
 
     def _add_squares(self, weighted: FloatArray) -> None:  # (1 + n_columns, n_units)
-        squares = _products(weighted)
         self._units += weighted.shape[1]
-        self._squared_weight += squares[0, 0]
-        self._squared_sums += squares[0, 1:]
-        self._squares += squares[1:, 1:]
+        self._squares += _products(weighted)
 
     def _add_groups(self, weighted: FloatArray, groups: IntArray) -> None:
         n_groups = int(groups.max()) + 1
@@ -86,19 +84,20 @@ class JointSums:
         if self._origin is None:
             return None
         if self._by_group is not None:
+            # A group none of whose rows is known is no unit.
             self._add_squares(np.ascontiguousarray(self._by_group[self._by_group[:, 0] > 0].T))
-        shift = self._sums / self._weight
-        crossed = np.outer(self._squared_sums, shift)
-        about_mean = (
-            self._squares - crossed - crossed.T + self._squared_weight * np.outer(shift, shift)
-        )
+        shift = self._sums[1:] / self._sums[0]
+        crossed = np.outer(self._squares[0, 1:], shift)
+        squared_weight = self._squares[0, 0] * np.outer(shift, shift)
+        about_mean = self._squares[1:, 1:] - crossed - crossed.T + squared_weight
         free = self._units - 1
+        # n/(n − 1), as deviations are from a mean of the same rows or groups.
         correction = (free + 1) / free if free else 0.0
         return JointEstimate(
             n_rows=self._n_rows,
             degrees_of_freedom=free,
             means=self._origin + shift,
-            covariances=correction * about_mean / self._weight**2,
+            covariances=correction * about_mean / self._sums[0] ** 2,
         )
 
 

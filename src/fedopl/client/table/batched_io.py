@@ -84,6 +84,7 @@ def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[RecordBatch], objec
 
 @contextlib.contextmanager
 def _write_gzip(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatch], object]]:
+    # Without a time and a name in it, the same table gives the same bytes.
     zipped = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
     with zipped, _write_csv(zipped, schema) as write:
         yield write
@@ -120,6 +121,7 @@ def _cells(name: str, column: Any) -> Any:
             "that ends in .parquet"
         ) from None
     all_text = _joined(texts, "")
+    # Most columns need no quotation marks, and one search through all text is quick.
     if not any(mark.encode() in all_text for mark in MARKS_TO_QUOTE):
         return texts
     doubled = pc.replace_substring(texts, '"', '""')

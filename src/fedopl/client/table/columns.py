@@ -1,7 +1,7 @@
 """Converts Arrow columns to numbers: NaN is a missing number, −1 a missing label."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,20 +33,15 @@ def numbers(column: Any, what: str) -> FloatArray:
     check_numbers(kind, what)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
+    # Not safe: whole numbers beyond 2⁵³ lose digits instead of being refused.
     values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy()
     return values
 
 
 def check_numbers(kind: Any, what: str) -> None:
     """Refuse an Arrow type whose values are not numbers."""
-    is_kind = (
-        pa.types.is_null,
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_boolean,
-        pa.types.is_decimal,
-    )
-    if not any(check(kind) for check in is_kind):
+    kinds = ("null", "integer", "floating", "boolean", "decimal")
+    if not any(getattr(pa.types, f"is_{name}")(kind) for name in kinds):
         raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
 
 
@@ -99,9 +94,7 @@ def look_up(
     texts, positions, counts = _distinct(column)
     texts = [own.get(text, text) for text in texts]
     # A label of the schema that is spelled like a gap, such as NA, is a label.
-    known = dict.fromkeys(NO_LABEL, MISSING_LABEL) | {
-        label: code for code, label in enumerate(labels)
-    }
+    known = dict.fromkeys(NO_LABEL, MISSING_LABEL) | {text: n for n, text in enumerate(labels)}
     unknown: Counter[str] = Counter()
     for text, count in zip(texts, counts, strict=True):
         if text not in known:
@@ -112,17 +105,8 @@ def look_up(
     return by_position[positions], unknown
 
 
-def groups(column: Any) -> IntArray:
-    """Each row's group, in the order of the groups' labels, so that row order changes nothing."""
-    texts, positions, _ = _distinct(column)
-    named = sorted(text for text in texts if text not in NO_LABEL)
-    known = {text: code for code, text in enumerate(named)}
-    by_position = np.array([*(known.get(text, -1) for text in texts), -1], np.int64)
-    return by_position[positions]
-
-
 class GroupCodes:
-    """Codes of groups in a table that is read in batches; all labels are kept in memory.
+    """Codes of groups in a table, perhaps read in batches; all labels are kept in memory.
 
     Codes follow appearance at first, as the order of all labels is known only after the last row.
     """
@@ -137,12 +121,15 @@ class GroupCodes:
         codes = [-1 if t in NO_LABEL else known.setdefault(t, len(known)) for t in texts]
         return np.array([*codes, -1], np.int64)[positions]
 
-    def __len__(self) -> int:
-        return len(self._codes)
+    def final(self, kept: Iterable[IntArray]) -> IntArray:  # (n_groups seen,)
+        """For each code the one by the order of labels, so that row order changes nothing.
 
-    def final(self, has_rows: BoolArray) -> IntArray:  # (n_groups seen,)
-        """For each code the one that `groups` would give, without the groups that have no row."""
+        Groups that have none of the rows that are `kept`, given by their codes, have no code.
+        """
         labels = list(self._codes)
+        has_rows = np.zeros(len(labels), np.bool_)
+        for part in kept:
+            has_rows[part] = True
         order = sorted(np.flatnonzero(has_rows).tolist(), key=labels.__getitem__)
         codes = np.full(len(labels), -1, np.int64)
         codes[order] = np.arange(len(order))
@@ -165,8 +152,8 @@ def contexts(
     for column, positions in categorical.items():
         columns += [positions == level for level in range(1, len(encoding.categorical[column]))]
         columns += [positions < 0] if marked else []
-    n_rows = len(columns[0][kept])
-    matrix = np.empty((n_rows, len(columns)))
+    # Filled column by column: stacking them would turn every flag into a number twice.
+    matrix = np.empty((len(columns[0][kept]), len(columns)))
     for position, encoded_column in enumerate(columns):
         matrix[:, position] = encoded_column[kept]
     return matrix
@@ -184,10 +171,8 @@ def _distinct(column: Any) -> tuple[list[str], IntArray, list[int]]:
 
 
 def _is_text(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    is_kind = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(check(kind) for check in is_kind)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _not_numbers(column: Any) -> str:

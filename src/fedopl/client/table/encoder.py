@@ -1,9 +1,8 @@
 """Encodes the columns of a table, or of a batch of its rows, as logged data by a schema."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Encoder:
     name: str  # what errors call the table
     called: Mapping[str, str]  # what the schema's columns are called in the table
     labels: Mapping[str, Mapping[str, str]]  # by column: the schema's label for each label here
-    group_codes: Callable[[Any], IntArray] = columns.groups
+    group_codes: columns.GroupCodes = field(default_factory=columns.GroupCodes)
 
     def encode(self, table: Columns) -> Encoded:
         """All columns as numbers; refused where a column holds anything else."""

@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,13 +92,19 @@ def explained(path: Path, name: str, encoding: str) -> Iterator[None]:
     except (LookupError, UnicodeError):
         raise DataError(not_text) from None
     except (pa.ArrowException, OSError, EOFError) as error:
+        # Arrow decodes while it parses, and says so in its own error.
         if "invalid UTF8" in str(error):
             raise DataError(not_text) from None
         raise DataError(f"{name}: cannot be read as {suffix_of(path)}: {_said(error)}") from None
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, or else its kind."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
 def _said(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = first_line(error)
     if "straddling" in text:
         return "a row is too long to be one; is a quotation mark never closed?"
     # Arrow goes on with the row itself.
@@ -111,7 +117,7 @@ def _open_csv(path: Path, wanted: Wanted) -> Columns:
     reading = csv.ReadOptions(encoding=wanted.encoding)
     parsing = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(path, reading, parsing) as reader:
-        check_header(reader.schema.names, wanted)
+        check_header(reader.schema.names, wanted.columns, wanted.name)
     # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
     options = csv.ConvertOptions(
         include_columns=list(wanted.columns),
@@ -125,7 +131,7 @@ def _open_parquet(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        check_header(file.schema_arrow.names, wanted)
+        check_header(file.schema_arrow.names, wanted.columns, wanted.name)
         table = file.read(columns=list(wanted.columns))
     return {column: table[column] for column in wanted.columns}
 
@@ -138,6 +144,7 @@ READERS: dict[str, Callable[[Path, Wanted], Columns]] = {
 
 
 def _open_frame(frame: object, wanted: Wanted) -> Columns:
+    # Imported late, as a table in a file does not need it.
     import narwhals as nw
 
     try:
@@ -147,7 +154,7 @@ def _open_frame(frame: object, wanted: Wanted) -> Columns:
             "read_logged: expected a path or a pandas, polars or pyarrow frame, "
             f"came {type(frame).__name__}"
         ) from None
-    check_header(table.collect_schema().names(), wanted)
+    check_header(table.collect_schema().names(), wanted.columns, wanted.name)
     table = table.select(*wanted.columns)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
@@ -164,23 +171,17 @@ def _arrow_column(series: Any, column: str, name: str) -> Any:
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def check_header(header: list[str], wanted: Wanted) -> None:
+def check_header(header: list[str], wanted: Sequence[str], name: str) -> None:
     """Refuse a table without the columns that are wanted, or with two of one name."""
-    name = wanted.name
-    repeated = sorted({column for column in wanted.columns if header.count(column) > 1})
+    repeated = sorted({column for column in wanted if header.count(column) > 1})
     if repeated:
         raise DataError(f"{name}: more than one column is called {quoted(repeated)}; rename them")
-    missing = [column for column in wanted.columns if column not in header]
+    missing = [column for column in wanted if column not in header]
     if missing:
+        near = {column: difflib.get_close_matches(column, header, n=1) for column in missing}
+        guesses = [f"'{match[0]}' for '{column}'" for column, match in near.items() if match]
+        guess = f"is it {', '.join(guesses[:3])}?" if guesses else f"the table has {quoted(header)}"
         raise DataError(
-            f"{name}: {len(missing)} of the schema's {len(wanted.columns)} columns missing: "
-            f"{quoted(missing)}; {_hint(missing, header)}"
+            f"{name}: {len(missing)} of the schema's {len(wanted)} columns missing: "
+            f"{quoted(missing)}; {guess}"
         )
-
-
-def _hint(missing: list[str], header: list[str]) -> str:
-    near = {column: difflib.get_close_matches(column, header, n=1) for column in missing}
-    guesses = [f"'{match[0]}' for '{column}'" for column, match in near.items() if match]
-    if guesses:
-        return f"is it {', '.join(guesses[:3])}?"
-    return f"the table has {quoted(header)}"

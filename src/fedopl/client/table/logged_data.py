@@ -1,7 +1,7 @@
 """Logged decisions of one client: contexts, actions and rewards, in memory or in files."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray, check_length, frozen
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_length, frozen
 from fedopl.base.errors import DataError, refuse_to_leave
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.table.checked_arrays import (
@@ -99,8 +99,7 @@ class LoggedData:
         }
         if schema and (names, column_names) != (schema.actions, schema.feature_names):
             raise DataError("schema: it is of other actions or features than these")
-        for name, value in fields.items():  # past the frozen dataclass, this once
-            object.__setattr__(self, name, value)
+        vars(self).update(fields)  # past the frozen dataclass, this once
 
     @property
     def is_on_disk(self) -> bool:
@@ -143,23 +142,31 @@ class LoggedData:
         """How many actions there are, taken here or not, d in the paper."""
         return len(self.action_names)
 
+    def slices(self, *size: int) -> Iterable[slice]:
+        """All rows, at most `size` at a time where they are on disk."""
+        return slices(self.n_rows, *size) if self.is_on_disk else [slice(None)]
+
     @property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """How often each action was taken."""
-        if not self.is_on_disk:
-            return np.bincount(self.actions, minlength=self.n_actions)
         counts = np.zeros(self.n_actions, np.int64)
-        for rows in slices(self.n_rows):
+        for rows in self.slices():
             counts += np.bincount(self.actions[rows], minlength=self.n_actions)
         return counts
 
     @property
     def n_groups(self) -> int:
         """How many groups there are, 0 if rows have none."""
-        if self.groups is None:
-            return 0
-        parts = slices(self.n_rows) if self.is_on_disk else [slice(None)]
-        return 1 + max(int(self.groups[rows].max()) for rows in parts)
+        groups = self.groups
+        return 0 if groups is None else 1 + max(int(groups[rows].max()) for rows in self.slices())
+
+    def weights_of(self, rows: slice | BoolArray = slice(None)) -> FloatArray:  # (n_rows,)
+        """The weights of these rows, one each if all weigh the same."""
+        return np.ones(self.n_rows)[rows] if self.weights is None else self.weights[rows]
+
+    def groups_of(self, rows: slice) -> IntArray | None:  # (n_rows,)
+        """The groups of these rows, if there are any."""
+        return None if self.groups is None else self.groups[rows]
 
     def __repr__(self) -> str:
         counts = [
@@ -190,8 +197,7 @@ def folder_of(data: LoggedData) -> Path:
 def fingerprint(data: LoggedData) -> str:
     """A hash of all rows, so it changes whenever they do; it never leaves the client."""
     digest = hashlib.blake2b(digest_size=16)
-    arrays = (data.contexts, data.actions, data.rewards, data.propensities, data.weights)
-    for array in (*arrays, data.groups):
+    for array in (getattr(data, name) for name in ROW_ARRAYS):
         digest.update(b"none" if array is None else _content(array))
     return digest.hexdigest()
 
@@ -215,9 +221,6 @@ def trusted(
     data = LoggedData.__new__(LoggedData)
     for name in ROW_ARRAYS:
         array = arrays.get(name)
-        value = frozen(array) if isinstance(array, np.ndarray) else array
-        object.__setattr__(data, name, value)
-    object.__setattr__(data, "action_names", action_names)
-    object.__setattr__(data, "feature_names", feature_names)
-    object.__setattr__(data, "schema", schema)
+        vars(data)[name] = frozen(array) if isinstance(array, np.ndarray) else array
+    vars(data).update(action_names=action_names, feature_names=feature_names, schema=schema)
     return data

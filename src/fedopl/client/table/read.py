@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from fedopl.base.arrays import BoolArray, IntArray
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
 from fedopl.client.table.encoder import Encoder
@@ -57,7 +54,8 @@ def read_logged(
     encoder.refuse_gaps(gaps)
     encoder.warn_of_gaps(gaps)
     if schema.group:
-        encoded.labels[schema.group] = _renumbered(encoded.labels[schema.group], kept)
+        codes = encoded.labels[schema.group]
+        encoded.labels[schema.group] = encoder.group_codes.final([codes[kept]])[codes]
     return encoder.logged(encoded, kept)
 
 
@@ -70,10 +68,3 @@ def _spooled(source: object, encoder: Encoder, folder: Path, numbers: Number) ->
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from None
     return spool(Path(source), encoder, folder, numbers)
-
-
-def _renumbered(codes: IntArray, kept: BoolArray | slice) -> IntArray:
-    """Consecutive codes for the groups that still have a row, in the same order."""
-    has_rows = np.zeros(codes.max() + 1, np.bool_)
-    has_rows[codes[kept]] = True
-    return (np.cumsum(has_rows) - 1)[codes]

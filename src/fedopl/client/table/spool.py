@@ -118,10 +118,12 @@ def _tidy(folder: Path, source: dict[str, object]) -> None:
 def _write(source: Path, encoder: Encoder, home: Path, settings: dict[str, Any]) -> None:
     """Write a spool beside its place, and move it there."""
     home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A name of its own, as another process may be writing the same spool.
     beside = home.with_name(f"{UNFINISHED_SPOOL}{secrets.token_hex(8)}")
     beside.mkdir(mode=0o700)
     try:
         arrays, gaps = write_arrays(source, encoder, beside, settings["number"])
+        # Looked at again after the last row, or a spool could mix two tables.
         if _state_of(source) != settings["source"]:
             raise DataError(f"{encoder.name}: the file changed while it was read; start again")
         about = {

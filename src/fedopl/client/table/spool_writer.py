@@ -20,7 +20,7 @@ from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space, sl
 from fedopl.client.table.batched_io import BUFFER_BYTES
 from fedopl.client.table.columns import GroupCodes
 from fedopl.client.table.encoder import Encoder, Gaps
-from fedopl.client.table.formats import Wanted, check_header, explained
+from fedopl.client.table.formats import check_header, explained
 from fedopl.client.table.logged_data import LoggedData
 
 Number = Literal["float64", "float32"]
@@ -53,6 +53,7 @@ class _Job:
         if schema.weight:
             columns["weights"] = ((), real)
         if schema.group:
+            # There are at most as many groups as rows.
             columns["groups"] = ((), np.min_scalar_type(n_rows))
         return columns
 
@@ -61,9 +62,7 @@ def write_arrays(
     source: Path, encoder: Encoder, folder: Path, number: Number
 ) -> tuple[SpooledArrays, Gaps]:
     """Write the rows of a Parquet file to one file for each array, and count missing values."""
-    groups = GroupCodes()
-    job = _Job(source, dataclasses.replace(encoder, group_codes=groups), number)
-    name = encoder.name
+    job, name = _Job(source, encoder, number), encoder.name
     with contextlib.ExitStack() as stack:
         with explained(job.source, name, "utf-8"):
             file = stack.enter_context(
@@ -71,10 +70,8 @@ def write_arrays(
                 # in memory.
                 parquet.ParquetFile(job.source, buffer_size=BUFFER_BYTES, pre_buffer=False)
             )
-        wanted = tuple(dict.fromkeys(job.encoder.called.values()))
-        check_header(
-            file.schema_arrow.names, Wanted(name=name, columns=wanted, labels=(), encoding="")
-        )
+        wanted = tuple(dict.fromkeys(encoder.called.values()))
+        check_header(file.schema_arrow.names, wanted, name)
         n_rows = file.metadata.num_rows
         if not n_rows:
             raise DataError(f"{name}: no rows; expected a header and at least one row")
@@ -86,10 +83,10 @@ def write_arrays(
         }
         batches = stack.enter_context(contextlib.closing(_prefetched(file, wanted, job)))
         gaps = _write_batches(batches, writers, job, n_rows)
-        job.encoder.refuse_gaps(gaps)
+        encoder.refuse_gaps(gaps)
         arrays = {column: writer.finished() for column, writer in writers.items()}
     if "groups" in arrays:
-        arrays["groups"] = _renumbered(arrays["groups"], groups)
+        arrays["groups"] = _renumbered(arrays["groups"], encoder.group_codes)
     return arrays, gaps
 
 
@@ -160,10 +157,7 @@ def _append(data: LoggedData, writers: dict[str, DiskWriter]) -> None:
 
 def _renumbered(groups: DiskArray, codes: GroupCodes) -> DiskArray:
     """The groups in the order of their labels, which is known only after the last row."""
-    has_rows = np.zeros(len(codes), np.bool_)
-    for rows in slices(len(groups)):
-        has_rows[groups[rows]] = True
-    final = codes.final(has_rows)
+    final = codes.final(groups[rows] for rows in slices(len(groups)))
     first = groups.path.rename(groups.path.with_name("groups by appearance"))
     by_appearance = dataclasses.replace(groups, path=first)
     with DiskWriter(groups.path, (), groups.stored) as writer:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
+from fedopl.client.table.formats import first_line
 
 ROWS_PER_FETCH = 50_000
 
@@ -55,7 +56,7 @@ def _with_duckdb(database: str, query: str, path: Path) -> Any:
                 raise DataError(f"{path}: the query gives no rows; expected a select")
             return answer.to_arrow_table()
     except duckdb.Error as error:
-        raise DataError(f"{path}: the query failed: {_first_line(error)}") from None
+        raise DataError(f"{path}: the query failed: {first_line(error)}") from None
 
 
 def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
@@ -71,7 +72,7 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
         ) from None
     except (sqlalchemy.exc.SQLAlchemyError, ValueError) as error:
         raise OptionError(
-            f"{path}: database: not a URL that can be used: {_first_line(error)}"
+            f"{path}: database: not a URL that can be used: {first_line(error)}"
         ) from None
     try:
         with engine.connect() as connection:
@@ -81,7 +82,7 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
             result = reading.exec_driver_sql(query)
             return _arrow(list(result.keys()), result, path)
     except sqlalchemy.exc.SQLAlchemyError as error:
-        raise DataError(f"{path}: the query failed: {_first_line(error)}") from None
+        raise DataError(f"{path}: the query failed: {first_line(error)}") from None
     finally:
         engine.dispose()
 
@@ -93,6 +94,7 @@ def _for_reading(url: Any, path: Path) -> Any:
     file = path.parent / url.database
     if not file.is_file():
         raise DataError(f"{path}: database: {file} is not there; check the path")
+    # SQLite would create a file that is not there, and could write to one that is.
     return url.set(database=f"file:{file}", query={"mode": "ro", "uri": "true"})
 
 
@@ -124,7 +126,3 @@ def _column(name: str, cells: tuple[object, ...], path: Path) -> Any:
 def _need(package: str, path: Path) -> None:
     if find_spec(package) is None:
         raise OptionError(f"{path}: a query needs {package}; pip install 'fedopl[sql]'")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.evaluation.asked_policies import (
-    deciders,
-    policies_in,
-    remembered_as,
-)
+from fedopl.client.answers.asked_policies import deciders, policies_in, remembered_as
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import Decides, first_near_identical
 from fedopl.client.rows.chunks import ScoredChunk
@@ -29,12 +24,7 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     found = estimate_candidates(space, query)
     # Rows without a score were left out: the limits are for those that remain.
     _check_rows(space, n_values, found.n_rows)
-    return Values(
-        n_rows=found.n_rows,
-        degrees_of_freedom=found.degrees_of_freedom,
-        means=found.means,
-        covariances=found.covariances,
-    )
+    return Values(**vars(found))
 
 
 def _check_rows(space: Workspace, n_values: int, n_rows: int) -> None:
@@ -52,9 +42,7 @@ def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimat
     minimum_cell = space.limits.minimum_cell
     if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    own: list[Decides] = []
-    if query.split is RowSplit.EVALUATION:
-        own = [space.local_policy.decide]
+    own = [space.local_policy.decide] if query.split is RowSplit.EVALUATION else []
     valued = deciders(space, policies_in(query))
     places: IntArray = np.arange(len(valued))
     if minimum_cell:
@@ -64,13 +52,14 @@ def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimat
         rows = chunk.rows(query.split)
         values = _values(chunk, rows, valued, own)
         left_out.see(np.asarray(np.isfinite(values).all(axis=1)))
-        sums.add(values, chunk.weights(rows), chunk.groups(rows))
+        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
     if minimum_cell:
         left_out.check(space, query.split, minimum_cell)
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    return _at(found, [*places, len(valued), len(valued) + 1])
+    every = [*places, len(valued), len(valued) + 1]  # policies that are alike share a place
+    return replace(found, means=found.means[every], covariances=found.covariances[every][:, every])
 
 
 def _values(
@@ -87,7 +76,7 @@ def _values(
 
 
 def _distinct(
-    space: Workspace, query: EstimateValues, own: list[Decides]
+    space: Workspace, query: EstimateValues, own: Sequence[Decides]
 ) -> tuple[list[Decides], IntArray]:
     """The policies that may be valued, and the place among them of each that was asked about."""
     what = remembered_as(query.split)
@@ -124,10 +113,10 @@ class _LeftOut:
 
     def see(self, known: BoolArray) -> None:
         """Take note of these rows, of which those known count."""
-        drawn = np.random.PCG64(self._start).random_raw(len(known)).astype(np.uint64)
+        drawn = np.asarray(np.random.PCG64(self._start).random_raw(len(known)))
         self._start += len(known)
-        self._all += np.array([len(known), _sum(drawn)], np.uint64)
-        self._known += np.array([known.sum(), _sum(drawn[known])], np.uint64)
+        self._all += np.array([len(known), drawn.sum()], np.uint64)
+        self._known += np.array([known.sum(), drawn[known].sum()], np.uint64)
 
     def check(self, space: Workspace, split: RowSplit, least: int) -> None:
         """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
@@ -141,14 +130,3 @@ class _LeftOut:
             if not np.array_equal(earlier, self._known) and apart < least:
                 raise RefusedError(RefusalCode.SMALL_CELLS)
         space.history.add(what, [{"rows": self._known}])
-
-
-def _sum(drawn: Any) -> int:
-    return int(np.add.reduce(drawn, dtype=np.uint64)) if len(drawn) else 0
-
-
-def _at(found: JointEstimate, places: Sequence[int]) -> JointEstimate:
-    """The estimates at these places, some of them more than once."""
-    return replace(
-        found, means=found.means[places], covariances=found.covariances[np.ix_(places, places)]
-    )

@@ -1,18 +1,11 @@
 """How one policy's decisions split over groups, and how well the logged actions support it."""
 
-from typing import Any
-
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.evaluation.asked_policies import (
-    deciders,
-    policies_in,
-    remembered_as,
-)
+from fedopl.client.answers.asked_policies import deciders, policies_in, remembered_as
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.near_identical import differences
-from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.disclosure.small_cells import suppress_small_counts
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
@@ -28,13 +21,10 @@ ROWS_PER_BLOCK = 1 << 14
 def answer(space: Workspace, query: Describe) -> Description:
     """Counts by group and action; every one is rounded, so that none discloses single rows."""
     space.check_rows_for_sums()
-    minimum_cell = space.limits.minimum_cell
-    if query.n_policies != 1:
-        raise RefusedError(RefusalCode.MALFORMED)
-    if (np.diff(query.cuts) < 0).any():
+    if query.n_policies != 1 or (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     decide = deciders(space, policies_in(query))[0]
-    if minimum_cell:
+    if space.limits.minimum_cell:
         _check_differs(space, query)
     shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
 
@@ -48,16 +38,15 @@ def answer(space: Workspace, query: Describe) -> Description:
         return found
 
     decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
-    counts: dict[str, Any] = {
-        "decided": decided,
-        "taken": taken,
-        "chances": space.support.chances,
-        "effective_rows": _shown_effective_rows(space),
-    }
-    if minimum_cell > 1:
-        rng = space.rounding_draws()
-        counts = {name: randomly_rounded(own, minimum_cell, rng) for name, own in counts.items()}
-    return Description(**counts)
+    # Effective rows would disclose that there are some where the count of rows is suppressed.
+    shown = suppress_small_counts(space.rows_per_action, space.limits.minimum_cell) > 0
+    rounded = space.rounding()
+    return Description(  # in the order in which random numbers are drawn
+        decided=rounded(decided),
+        taken=rounded(taken),
+        chances=rounded(space.scored.chances),
+        effective_rows=rounded(np.where(shown, space.scored.effective_rows, 0.0)),
+    )
 
 
 def _check_differs(space: Workspace, query: Describe) -> None:
@@ -74,12 +63,6 @@ def _check_differs(space: Workspace, query: Describe) -> None:
     if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
     space.history.add(what, asked)
-
-
-def _shown_effective_rows(space: Workspace) -> FloatArray:  # (n_actions,)
-    """Effective rows of the actions whose count of rows is not suppressed."""
-    shown = suppress_small_counts(space.rows_per_action, space.limits.minimum_cell) > 0
-    return np.where(shown, space.support.effective_rows, 0.0)
 
 
 def _bins(cuts: FloatArray, contexts: FloatArray) -> IntArray:  # (n_features + 1, n_rows)

@@ -51,29 +51,26 @@ _FITTED: WeakKeyDictionary[Workspace, OwnModels] = WeakKeyDictionary()
 def answer(space: Workspace, _query: TellModels) -> Models:
     """The models, in which actions that few rows took have none."""
     own = own_models(space)
-    return Models(
-        propensities=own.propensities,
-        outcomes=own.outcomes,
-        variances=own.variances,
-        supported=own.supported.astype(np.float64),
-    )
+    return Models(**{name: field.astype(np.float64) for name, field in vars(own).items()})
 
 
 def own_models(space: Workspace) -> OwnModels:
     """The models of this client's rows, fitted once."""
     space.check_rows_for_sums()
     if space not in _FITTED:
-        _FITTED[space] = fit_models(space)
+        _FITTED[space] = _fit_models(space)
     return _FITTED[space]
 
 
-def fit_models(space: Workspace) -> OwnModels:
+def _fit_models(space: Workspace) -> OwnModels:
     """Models of the actions that enough rows took; refused where there is no such action."""
-    counts = _rows_per_part(space)
-    width = space.data.n_features + 1
+    n_actions, width = space.data.n_actions, space.data.n_features + 1
+    cells = space.parts.of_row.astype(np.int64) * n_actions + space.data.actions
+    cells = cells[space.training]
+    counts = np.bincount(cells, minlength=N_PARTS * n_actions).reshape(N_PARTS, n_actions)
     needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
-    data = space.masked_by_cell(_cells(space))
+    data = space.masked_by_cell(cells)
     outcomes, variances = _outcomes(data, space.parts)
     mean_square = np.average(data.rewards[space.training] ** 2)
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
@@ -87,24 +84,13 @@ def fit_models(space: Workspace) -> OwnModels:
             for part in range(N_REPEATS)
         ]
     )
-    chance = min(needed / 2 / space.n_training, 1 / space.data.n_actions)
+    chance = min(needed / 2 / space.n_training, 1 / n_actions)
     return OwnModels(
         propensities=_with_rare_actions(scores, data.contexts[space.training], supported, chance),
         outcomes=np.where(supported[:, None], outcomes, 0.0),
         variances=np.where(supported, variances, 0.0),
         supported=supported,
     )
-
-
-def _cells(space: Workspace) -> IntArray:  # (n_training,)
-    """The part and action of each training row, as one number."""
-    cells = space.parts.of_row.astype(np.int64) * space.data.n_actions + space.data.actions
-    return cells[space.training]
-
-
-def _rows_per_part(space: Workspace) -> IntArray:  # (n_parts, n_actions)
-    shape = (N_PARTS, space.data.n_actions)
-    return np.bincount(_cells(space), minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def _supported(
@@ -156,8 +142,7 @@ def _scores(
     parameters = np.zeros((data.n_actions, data.n_features + 1))
     rows = learned & supported[data.actions]
     if marginal or supported.sum() < 2:
-        weights = None if data.weights is None else data.weights[rows]
-        taken = np.bincount(data.actions[rows], weights, data.n_actions)[supported]
+        taken = np.bincount(data.actions[rows], data.weights_of(rows), data.n_actions)[supported]
         parameters[supported, -1] = np.log(taken / taken.sum())
         return parameters
     classifier = logistic_classifier(1.0, TOLERANCE)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import softmax
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.diagnosis.tell_models import WHOLE, OwnModels, own_models
+from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.workspace import Workspace
@@ -50,9 +50,7 @@ class Rows:
         data, training = space.data, space.training
         self.contexts = data.contexts[training]
         self.parts: IntArray = space.parts.of_row[training].astype(np.int64)
-        self.weights = np.ones(len(self.contexts))
-        if data.weights is not None:
-            self.weights = data.weights[training]
+        self.weights = data.weights_of(training)
 
     def means(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)
         """What linear models say of each row."""
@@ -78,18 +76,14 @@ class Rows:
 
 def _models_of(query: CompareModels) -> list[OwnModels]:
     """The models in the query, one client's after the other's."""
-    supported = query.supported > 0
-    if (
-        len({len(query.propensities), len(query.outcomes), len(query.variances), len(supported)})
-        > 1
-    ):
+    arrays = query.propensities, query.outcomes, query.variances, query.supported > 0
+    if len({len(array) for array in arrays}) > 1:
         raise RefusedError(RefusalCode.MALFORMED)
-    if (np.where(supported[:, None], query.variances, 1.0) <= 0).any():
+    if (np.where(arrays[-1][:, None], query.variances, 1.0) <= 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
-    fields = zip(query.propensities, query.outcomes, query.variances, supported, strict=True)
     return [
         OwnModels(propensities=scores, outcomes=means, variances=variances, supported=known)
-        for scores, means, variances, known in fields
+        for scores, means, variances, known in zip(*arrays, strict=True)
     ]
 
 

@@ -32,16 +32,11 @@ def check_groups(
         group = own(chunk)
         for table, other in zip(crossed, others, strict=True):
             np.add.at(table, (group, other(chunk)), 1.0)
-    if any(has_small_cut(_filled(table), needed) for table in crossed):
+    # The search for a cut takes long in a large table, and groups that no row is in add nothing.
+    filled = (table[table.any(axis=1)][:, table.any(axis=0)] for table in crossed)
+    if any(has_small_cut(table, needed) for table in filled):
         raise RefusedError(RefusalCode.SMALL_CELLS)
     space.history.add(what, [item])
-
-
-def _filled(table: FloatArray) -> FloatArray:
-    """The table without the rows and columns behind the last that has a number."""
-    used = np.argwhere(table)
-    n_rows, n_columns = used.max(axis=0, initial=0) + 1 if len(used) else (1, 1)
-    return table[:n_rows, :n_columns]
 
 
 def tree_of(space: Workspace, numbers: FloatArray, leaves: range) -> Node:

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.trees.released_groups import check_groups, tree_of
+from fedopl.client.answers.released_groups import check_groups, tree_of
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.random_rounding import randomly_rounded
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointSums
@@ -16,28 +15,26 @@ from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
-from fedopl.policies.trees.nodes import Leaf, leaf_positions, nodes_of
+from fedopl.policies.trees.nodes import leaf_positions, leaves_of
 
 
 def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
     """Shares and values of leaves; those with few rows are suppressed, never just a few rows."""
-    study, minimum_cell = space.study, space.limits.minimum_cell
+    study = space.study
     needed = space.limits.rows_needed(2 * study.n_actions)  # a mean and a variance each
     root = tree_of(space, query.tree, range(study.n_actions))
     if not space.n_rows(RowSplit.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    decided = np.array([node.action for node in nodes_of(root) if isinstance(node, Leaf)])
+    decided = np.array([leaf.action for leaf in leaves_of(root)])
     found = _Leaves(len(decided), study.n_actions)
     for chunk in space.chunks():
         rows = chunk.rows(RowSplit.EVALUATION)
         leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
-        found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.groups(rows))
+        found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.data.groups_of(rows))
     released = _released_leaves(found.counts, decided, needed)
     if needed > 1:
         _check_leaves(space, query.tree, released, needed)
-    counts = found.counts.astype(np.float64)
-    if minimum_cell > 1:
-        counts = randomly_rounded(counts, minimum_cell, space.rounding_draws(query.tree))
+    counts = space.rounding(query.tree)(found.counts.astype(np.float64))
     shares = np.where(released, found.weights / found.weights.sum(), 0.0)
     return LeafValues(counts=counts, shares=shares, **found.fields(released, needed))
 
@@ -75,18 +72,14 @@ class _Leaves:
     def fields(self, released: BoolArray, needed: int) -> dict[str, Any]:
         """What each action is worth in each leaf that has rows enough, zeros elsewhere."""
         names = ("rows", "degrees_of_freedom", "means", "variances")
-        fields = {name: np.zeros(self._shape) for name in names}
+        numbers = np.zeros((len(names), *self._shape))
         for action, known in enumerate(self._known.T):
             alike = np.zeros_like(known)
             for place in np.flatnonzero(_released_leaves(known, alike, needed, released)):
                 found = self._sums[place][action].estimate()
-                if found is None:
-                    continue
-                fields["rows"][place, action] = found.n_rows
-                fields["degrees_of_freedom"][place, action] = found.degrees_of_freedom
-                fields["means"][place, action] = found.means[0]
-                fields["variances"][place, action] = found.covariances[0, 0]
-        return fields
+                if found is not None:
+                    numbers[:, place, action] = found.first_column
+        return dict(zip(names, numbers, strict=True))
 
 
 def _released_leaves(
@@ -100,27 +93,18 @@ def _released_leaves(
     """
     released: BoolArray = (counts >= needed) & (counts > 0)
     released &= True if among is None else among
-    while _disclose_few(counts, decided, released, needed):
+    places = np.arange(len(counts))
+
+    def disclose_few(released: BoolArray) -> bool:
+        left = np.bincount(decided, np.where(released, 0, counts))
+        others = np.append(left.sum() - left, left.sum())
+        return bool(released.any() and ((others > 0) & (others < needed)).any())
+
+    while disclose_few(released):
         more = np.flatnonzero(released).tolist()
-        alone = [
-            place
-            for place in more
-            if not _disclose_few(counts, decided, _without(released, place), needed)
-        ]
-        released = _without(released, min(alone or more, key=lambda place: counts[place]))
+        alone = [place for place in more if not disclose_few(released & (places != place))]
+        released &= places != min(alone or more, key=lambda place: counts[place])
     return released
-
-
-def _disclose_few(counts: IntArray, decided: IntArray, released: BoolArray, needed: int) -> bool:
-    left = np.bincount(decided, np.where(released, 0, counts))
-    others = np.append(left.sum() - left, left.sum())
-    return bool(released.any() and ((others > 0) & (others < needed)).any())
-
-
-def _without(released: BoolArray, place: int) -> BoolArray:
-    fewer = released.copy()
-    fewer[place] = False
-    return fewer
 
 
 def _check_leaves(space: Workspace, numbers: FloatArray, released: BoolArray, needed: int) -> None:

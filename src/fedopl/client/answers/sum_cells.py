@@ -1,4 +1,4 @@
-"""Sums of scores over the cells of a tree's grid, with small cells suppressed."""
+"""Counts between fine cuts, from which thresholds are agreed, and sums over the cells of a grid."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.trees.released_groups import check_groups, tree_of
+from fedopl.client.answers.released_groups import check_groups, tree_of
 from fedopl.client.disclosure.cell_suppression import possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
@@ -15,24 +15,39 @@ from fedopl.client.local.local_tree import as_shares
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.trees.bin_counts import BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE
-from fedopl.policies.trees.nodes import Leaf, Node, depth_of, nodes_of
+from fedopl.policies.trees.nodes import Node, branches_of, depth_of, leaves_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
-def answer(space: Workspace, query: SumCells) -> CellSums:
+def count_bins(space: Workspace, query: CountBins) -> BinCounts:
+    """Training rows between cuts; every count is rounded, so that none discloses single rows."""
+    if (np.diff(query.cuts) < 0).any():
+        raise RefusedError(RefusalCode.MALFORMED)
+    counts = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))
+    for chunk in space.unscored_chunks():
+        contexts = chunk.data.contexts[chunk.training]
+        cut = zip(space.study.cut_columns, query.cuts, strict=True)
+        for place, (column, cuts) in enumerate(cut):
+            bins = np.searchsorted(cuts, column.values(contexts))
+            counts[place] += np.bincount(bins, minlength=counts.shape[1])
+    return BinCounts(counts=space.rounding(query.cuts)(counts))
+
+
+def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     """The sums of every open node, in which no number rests on fewer rows than needed."""
-    needed = space.limits.rows_needed(space.study.n_actions)
-    grid = _grid(space, query)
-    binning = Binning(
-        columns=space.study.columns,
-        grid=grid,
-        partition=_partition(space, query.partition, grid),
-    )
     n_actions = space.study.n_actions
+    needed = space.limits.rows_needed(n_actions)
+    try:
+        grid = query.grid(space.study)
+    except ValueError:  # none that the study allows
+        raise RefusedError(RefusalCode.MALFORMED) from None
+    partition = _partition(space, query.partition, grid)
+    binning = Binning(columns=space.study.columns, grid=grid, partition=partition)
     if needed > 1:
         space.history.require_same_grid(query.n_cuts, query.cuts)
         _check_parts(space, query.partition, binning, needed)
@@ -61,35 +76,25 @@ def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed
     def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
         root = tree_of(space, item["partition"], range(DONE, len(item["partition"])))
         own = replace(binning, partition=root)
-        return lambda chunk: own.parts(_usable(chunk))
+
+        def parts(chunk: ScoredChunk) -> IntArray:
+            rows = chunk.scored_rows()
+            return own.parts(rows.contexts[rows.usable])
+
+        return parts
 
     check_groups(space, "parts", {"partition": numbers}, labels, needed)
-
-
-def _usable(chunk: ScoredChunk) -> FloatArray:  # (n_rows, n_features)
-    """The contexts of training rows that have any score."""
-    rows = chunk.scored_rows()
-    return rows.contexts[rows.usable]
 
 
 def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:
     """The tree of the query, if it is one that a search on this grid could have come to."""
     root = tree_of(space, numbers, range(DONE, len(numbers)))
-    leaves = [node.action for node in nodes_of(root) if isinstance(node, Leaf)]
-    opened = sorted(leaf for leaf in leaves if leaf != DONE)
-    if not opened or opened != [*range(len(opened))]:
-        raise RefusedError(RefusalCode.MALFORMED)
-    if depth_of(root) > max(space.study.tree.depth - LOOK_AHEAD, 0):
-        raise RefusedError(RefusalCode.MALFORMED)
-    splits = (node for node in nodes_of(root) if not isinstance(node, Leaf))
-    if any(split.cut not in grid.cuts[split.column] for split in splits):
+    opened = sorted(leaf.action for leaf in leaves_of(root) if leaf.action != DONE)
+    if (
+        not opened
+        or opened != [*range(len(opened))]
+        or depth_of(root) > max(space.study.tree.depth - LOOK_AHEAD, 0)
+        or any(split.cut not in grid.cuts[split.column] for split in branches_of(root))
+    ):
         raise RefusedError(RefusalCode.MALFORMED)
     return root
-
-
-def _grid(space: Workspace, query: SumCells) -> Grid:
-    """The grid of the query, if it is one that the study allows."""
-    try:
-        return query.grid(space.study)
-    except ValueError:
-        raise RefusedError(RefusalCode.MALFORMED) from None

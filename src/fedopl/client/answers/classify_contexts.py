@@ -1,0 +1,99 @@
+"""Whose contexts are these? What classifiers make of own ones, without a label.
+
+A classifier distinguishes one target's contexts from all others'. The means that leave have no
+label in them: the server subtracts the mean context where the rows are the target's own.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.local.score_means import effective_rows_behind
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.workspace import Workspace
+from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+
+
+def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
+    """Means or shares by classifier, for the split that was asked about."""
+    if query.split not in (RowSplit.TRAINING, RowSplit.EVALUATION):
+        raise RefusedError(RefusalCode.MALFORMED)
+    needed = space.limits.rows_needed(query.parameters.size)
+    if space.n_training < needed:
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    rows = space.rows(query.split)
+    contexts, weights = space.data.contexts[rows], space.data.weights_of(rows)
+    features = np.column_stack([contexts, np.ones(len(contexts))])
+    weights = weights / weights.sum()
+    if query.split is RowSplit.TRAINING:
+        by_target = [_slopes(features, weights, own, needed) for own in query.parameters]
+    else:
+        # One product for each: the bits of several at once would depend on how many there are.
+        taken = [(features @ own > 0).astype(np.float64) for own in query.parameters]
+        by_target = [_share(space, rows, own, weights) for own in taken]
+    width = query.parameters.shape[1]
+    nothing: dict[str, Any] = {
+        "told": 0.0,
+        "loss": 0.0,
+        "pulls": np.zeros(width),
+        "hessian": np.zeros((width, width)),
+        "target_share": 0.0,
+        "target_share_variance": 0.0,
+    }
+    fields: dict[str, Any] = {
+        name: np.array([(nothing | own)[name] for own in by_target]) for name in nothing
+    }
+    return ClassifierSums(**fields)
+
+
+def _slopes(
+    features: FloatArray, weights: FloatArray, parameters: FloatArray, needed: int
+) -> dict[str, Any]:
+    """Mean loss, pulls and Hessian for one target, or nothing if they rest on a few rows."""
+    margins = features @ parameters
+    chances = expit(margins)
+    pulls, rest = weights * chances, weights * (1 - chances)
+    curvature = rest * chances
+    # A steep classifier is undecided about a few rows, or sure of all but a few, and its sums would
+    # be theirs. With the mean context, which θ = 0 discloses, the rest follows from the pulls.
+    if not effective_rows_behind(np.column_stack([pulls, rest, curvature])) >= needed:
+        return {}
+    return {
+        "told": 1.0,
+        "loss": float(weights @ np.logaddexp(0.0, margins)),
+        "pulls": pulls @ features,
+        "hessian": (features * curvature[:, None]).T @ features,
+    }
+
+
+def _share(space: Workspace, rows: slice, taken: FloatArray, weights: FloatArray) -> dict[str, Any]:
+    """The share of held-out rows that one classifier takes for its target's, rounded by chance."""
+    n_rows, minimum_cell = len(taken), space.limits.minimum_cell
+    found = joint_estimate(taken[:, None], weights, space.data.groups_of(rows))
+    if found is None:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if n_rows < minimum_cell:
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    _, _, share, variance = found.first_column
+    if minimum_cell > 1:
+        effect = _design_effect(share, variance, n_rows)
+        # Draws follow the rows that are taken: classifiers that take the same ones are rounded
+        # alike, so that asking for many of them does not average the rounding out.
+        share = float(space.rounding(taken)(np.array(share * n_rows))) / n_rows
+        # The exact variance would undo the rounding; this has that of rounding in it.
+        step = minimum_cell / n_rows
+        variance = effect * max(share * (1 - share), step / 2) / n_rows + step**2 / 4
+    return {"told": 1.0, "target_share": share, "target_share_variance": variance}
+
+
+def _design_effect(share: float, variance: float, n_rows: int) -> float:
+    """What weights and groups multiply the variance by, rounded up to a power of two."""
+    plain = share * (1 - share) / max(n_rows - 1, 1)
+    ratio = variance / plain if plain > 0 else 1.0
+    return float(2.0 ** max(0, math.ceil(math.log2(max(ratio, 1.0)) - 1e-9)))

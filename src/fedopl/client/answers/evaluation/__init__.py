@@ -1,1 +1,0 @@
-"""Answers about what policies are worth and how they decide."""

@@ -1,0 +1,103 @@
+"""Answers that a policy is learned from: counts, sums of scores, local steps, a slope."""
+
+import numpy as np
+
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.small_cells import (
+    check_parts,
+    releasable_cells,
+    suppress_small_counts,
+)
+from fedopl.client.local.score_means import pair_means, score_means, value_slope
+from fedopl.client.workspace import Workspace
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.pair_sums import PairSums, SumPairs
+from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+
+
+def enrol(space: Workspace, _query: Enrol) -> Enrolment:
+    """How many rows there are to learn from, and by action; small counts are suppressed."""
+    counts = space.rows_per_action
+    shown = suppress_small_counts(counts, space.limits.minimum_cell)
+    return Enrolment(n_rows=int(counts.sum()), rows_per_action=shown.astype(np.float64))
+
+
+def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:
+    """Sums for outcome models of every fold and action with enough rows; the others are zero."""
+    enough = releasable_cells(space.rows_by_fold_action, space.rows_needed)
+    if not enough.any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    sums, squared_weights = space.outcome_sums()
+    if not enough.all():
+        sums[~enough], squared_weights[~enough] = 0.0, 0.0
+    return OutcomeSums(sums=sums, squared_weights=squared_weights)
+
+
+def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
+    """Score all rows with the models that came, or with own ones, and sum the training rows."""
+    space.check_rows_for_sums()
+    plan = space.study.nuisances
+    expected = plan.folds + 1 if plan.kind == "federated" else 0
+    if len(query.models) != expected or len(query.supported) != expected:
+        raise RefusedError(RefusalCode.MALFORMED)
+    # Support that differs from fold to fold would disclose the sums of single folds.
+    if space.limits.minimum_cell and (query.supported != query.supported[:1]).any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    models = np.where(query.supported[..., None] > 0, query.models, np.nan)
+    space.new_scores = space.scored_with(models)
+    return ScoreSums(**vars(space.score_means(space.new_scores)))
+
+
+def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
+    """Sums of scores without the first fold, where neither side rests on a few rows."""
+    space.check_rows_for_sums()
+    fitting, validation = space.rows(RowSplit.FITTING), space.rows(RowSplit.VALIDATION)
+    check_parts(np.isfinite(space.scores), (fitting, validation), space.rows_needed)
+    # The means over all training rows are released, too: differencing gives those of the first
+    # fold. So a value is masked that few rows of either side have.
+    sides = np.zeros(space.n_training, np.int64)
+    sides[validation] = 1
+    data = space.masked_by_cell(sides)
+    return ScoreSums(**vars(score_means(data, space.scores, fitting, space.blocks)))
+
+
+def sum_pairs(space: Workspace, _query: SumPairs) -> PairSums:
+    """Means for every pair of actions, rows weighted by what the choice is worth."""
+    space.check_rows_for_sums()
+    grams, products = pair_means(space.data, space.scores, space.training)
+    return PairSums(grams=grams, products=products)
+
+
+def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
+    """The parameters after the local steps of one round (Algorithm 2)."""
+    plan, limits = space.study.linear.training, space.limits
+    if not 0 <= query.round < plan.rounds:
+        raise RefusedError(RefusalCode.MALFORMED)
+    training = space.local_training
+    rows = training.examples(space.whole, query.centre, query.scale)
+    n_parameters = query.parameters.size if space.mask is None else int(space.mask.sum())
+    n_used = min(len(rows.features), plan.batch_size * plan.local_steps)
+    limits.check_parameters(n_parameters, n_used)
+    if not training.batches.are_secret:
+        # Whoever can tell what the batches hold could solve for rows, given enough rounds.
+        limits.check_parameters(plan.rounds, len(rows.features))
+    improved = training.improved(query.parameters, rows, query.round, space.mask)
+    return ImprovedPolicy(parameters=improved)
+
+
+def slope_of_value(space: Workspace, query: SlopeOfValue) -> Slope:
+    """Which way a softened policy's value rises, on training rows without the first fold."""
+    space.check_rows_for_sums()
+    rows = space.rows(RowSplit.FITTING)
+    slope, n_effective = value_slope(
+        space.data, space.scores, rows, query.parameters, query.temperature
+    )
+    # A hard policy's slope rests on the few rows where it is undecided; NaN is refused, too.
+    if not n_effective >= space.rows_needed:
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    return Slope(gradient=slope if space.mask is None else slope * space.mask)

@@ -1,1 +1,0 @@
-"""Answers that a policy is learned from."""

@@ -1,0 +1,62 @@
+"""How large scores are: their mean squares, which bounds on regret are made of (Theorem 1)."""
+
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.local.score_means import effective_rows_behind
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.workspace import Workspace
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
+from fedopl.messages.refusal import RefusalCode
+
+
+def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
+    """Mean squares; one that rests on a few rows is suppressed."""
+    space.check_rows_for_sums()
+    if beyond_declared(space):
+        raise RefusedError(RefusalCode.BEYOND_DECLARED)
+    rows = space.training
+    squares = space.scores[rows] ** 2  # (n_training, n_actions)
+    weights, groups = space.data.weights_of(rows), space.data.groups_of(rows)
+    largest = _largest(squares)
+    # Where one action has the largest score in all rows but a few, the mean less that action's
+    # would be theirs.
+    left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
+    columns = [(largest, left), *((own, own[:, None]) for own in squares.T)]
+    found = np.zeros((5, len(columns)))
+    for place, (column, behind) in enumerate(columns):
+        pulls = np.nan_to_num(behind * weights[:, None])
+        if effective_rows_behind(pulls) >= space.rows_needed:
+            moment = joint_estimate(column[:, None], weights, groups)
+            found[:, place] = (1.0, *moment.first_column) if moment else 0.0
+    names = ("told", "rows", "degrees_of_freedom", "means", "variances")
+    fields: dict[str, Any] = dict(zip(names, found, strict=True))
+    return ScoreMoments(**fields)
+
+
+def _largest(squares: FloatArray) -> FloatArray:  # (n_rows,)
+    """The largest of each row's squares that are known, NaN where none is."""
+    known = np.isfinite(squares)
+    largest = np.where(known, squares, 0.0).max(axis=1)
+    return np.where(known.any(axis=1), largest, np.nan)
+
+
+def beyond_declared(space: Workspace) -> dict[str, int]:
+    """How many rows contradict each bound of `Declared` that some contradict, held-out ones too.
+
+    Propensities are those that scores use: known ones, or else those that were fitted, as they are
+    before anything is clipped.
+    """
+    declared = space.study.declared
+    counts = {"reward": 0, "overlap": 0}
+    for chunk in space.unscored_chunks():
+        if declared.reward is not None:
+            beyond = np.abs(chunk.data.rewards) > declared.reward
+            counts["reward"] += int(beyond.sum())
+        if declared.overlap is not None:
+            chances = space.propensities.of(chunk)
+            counts["overlap"] += int((chances < declared.overlap).any(axis=1).sum())
+    return {bound: n_rows for bound, n_rows in counts.items() if n_rows}

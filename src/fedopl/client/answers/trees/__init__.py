@@ -1,1 +1,0 @@
-"""Answers about trees on a public grid."""
