@@ -13,12 +13,11 @@ from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining import context, shifts
 from fedopl.report.joining.context import joining_facts
-from fedopl.report.joining.gaps import reason_in_words
 from fedopl.report.joining.skew_paths import path_parts, shift_at
 from fedopl.report.page import render
 from fedopl.report.parts import Folded, Picture, Points, Table, as_text
 from fedopl.report.sections.by_client import by_client
-from fedopl.report.sections.joining import joining, joining_parts
+from fedopl.report.sections.joining import joining, joining_parts, reason_in_words
 from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.results.value_tables import LOCAL
 from fedopl.simulation.worlds import alike_world, outcome_shift

@@ -1,7 +1,6 @@
 """The recommendation: one sentence that says what to do, and how surely."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fedopl.base.labels import GLOBAL
 from fedopl.report.words.numbers import Span, count, percent
@@ -18,16 +17,13 @@ from fedopl.report.words.policy_labels import (
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 
-Tone = Literal["change", "keep", "nothing"]
 
+class Recommendation(NamedTuple):
+    """Whether to change something, what to do, and why."""
 
-@dataclass(frozen=True, kw_only=True)
-class Recommendation:
-    """What to do, why, and whether that is a change."""
-
+    tone: Literal["change", "keep", "nothing"]
     sentence: str
     detail: str
-    tone: Tone
 
 
 def recommend(record: Record) -> Recommendation:
@@ -44,84 +40,76 @@ def recommend(record: Record) -> Recommendation:
 
 def _nothing(why: str) -> Recommendation:
     return Recommendation(
-        sentence=f"No recommendation: {why}, so nothing is claimed about what the policy is worth.",
-        detail="The policy below is what was learned. Whether it is better than what is done now "
+        "nothing",
+        f"No recommendation: {why}, so nothing is claimed about what the policy is worth.",
+        "The policy below is what was learned. Whether it is better than what is done now "
         "cannot be read from this run.",
-        tone="nothing",
     )
 
 
 def _constant(record: Record, so_far: Span) -> Recommendation:
     """The best candidate gives everybody the same."""
     gets = label(record.study, record.chosen).removeprefix("everybody gets ")
-    if verdict(so_far) == "better":
+    found, change = verdict(so_far), _change(record, so_far)
+    if found == "better":
         return Recommendation(
-            sentence=f"Give everybody {gets}: compared with {SO_FAR}, that is expected to "
-            f"{_change(record, so_far)}.",
-            detail="Of all candidates it came out best on the rows learned from.",
-            tone="change",
+            "change",
+            f"Give everybody {gets}: compared with {SO_FAR}, that is expected to {change}.",
+            "Of all candidates it came out best on the rows learned from.",
         )
-    return _not_better(record, f"giving everybody {gets} came out best of the candidates", so_far)
-
-
-def _not_better(record: Record, lead: str, so_far: Span) -> Recommendation:
-    how = "is worse" if verdict(so_far) == "worse" else "is not demonstrably better"
+    how = "is worse" if found == "worse" else "is not demonstrably better"
     return Recommendation(
-        sentence=f"Keep to {SO_FAR}: {lead}, but {how}, expected to {_change(record, so_far)}.",
-        detail="",
-        tone="keep",
+        "keep",
+        f"Keep to {SO_FAR}: giving everybody {gets} came out best of the candidates, but {how}, "
+        f"expected to {change}.",
+        "",
     )
 
 
 def _policy(record: Record, over_arm: Span, so_far: Span) -> Recommendation:
     """A policy that decides by person, beside the best constant arm and the past."""
-    beats_arm, beats_past = verdict(over_arm), verdict(so_far)
+    beats_arm, beats_past = verdict(over_arm) == "better", verdict(so_far)
     who, arm = _who(record), f"giving everybody '{record.best_arm}'"
-    past = f"Compared with {SO_FAR}, it is expected to {_change(record, so_far)}."
+    by_arm, by_past = _change(record, over_arm), _change(record, so_far)
+    compared_with_arm = f"Compared with {arm}, it is expected to {by_arm}."
     if beats_past == "worse":
+        sentence = f"Keep to {SO_FAR}: {who} is worse, expected to {by_past}."
+        return Recommendation("keep", sentence, compared_with_arm)
+    if not beats_arm:
+        past = f"Compared with {SO_FAR}, {who} is expected to {by_past}."
+        return _arm(record, over_arm, beats_past, past)
+    if beats_past == "better":
         return Recommendation(
-            sentence=f"Keep to {SO_FAR}: {who} is worse, expected to {_change(record, so_far)}.",
-            detail=f"Compared with {arm}, it is expected to {_change(record, over_arm)}.",
-            tone="keep",
+            "change",
+            f"Use {who}: compared with {arm}, it is expected to {by_arm}.",
+            f"Compared with {SO_FAR}, it is expected to {by_past}.",
         )
-    if beats_arm == "better" and beats_past == "better":
-        return Recommendation(
-            sentence=f"Use {who}: compared with {arm}, it is expected to "
-            f"{_change(record, over_arm)}.",
-            detail=past,
-            tone="change",
-        )
-    if beats_arm == "better":
-        return Recommendation(
-            sentence=f"No case for a change yet: {who} is better than {arm}, but not demonstrably "
-            f"better than {SO_FAR}, expected to {_change(record, so_far)}.",
-            detail=f"Compared with {arm}, it is expected to {_change(record, over_arm)}.",
-            tone="keep",
-        )
-    return _arm(record, over_arm, beats_past, past)
+    return Recommendation(
+        "keep",
+        f"No case for a change yet: {who} is better than {arm}, but not demonstrably "
+        f"better than {SO_FAR}, expected to {by_past}.",
+        compared_with_arm,
+    )
 
 
 def _arm(record: Record, over_arm: Span, beats_past: str, past: str) -> Recommendation:
     """The same for everybody is as good as a policy that is harder to follow."""
-    who, found = _who(record), verdict(over_arm)
-    if found == "same":
-        why = f"{who} decides just the same on all held-out rows"
-    elif found == "worse":
-        why = f"{who} is worse, expected to {_change(record, over_arm)}"
-    else:
-        why = f"{who} is not demonstrably better, expected to {_change(record, over_arm)}"
+    found, change = verdict(over_arm), _change(record, over_arm)
+    why = {
+        "same": "decides just the same on all held-out rows",
+        "worse": f"is worse, expected to {change}",
+        "unclear": f"is not demonstrably better, expected to {change}",
+    }[found]
     keep = f", or keep to {SO_FAR}" if beats_past != "better" and found == "unclear" else ""
     return Recommendation(
-        sentence=f"Give everybody '{record.best_arm}'{keep}: {why}.",
-        detail=past.replace("it is", f"{who} is"),
-        tone="change" if beats_past == "better" else "keep",
+        "change" if beats_past == "better" else "keep",
+        f"Give everybody '{record.best_arm}'{keep}: {_who(record)} {why}.",
+        past,
     )
 
 
 def _who(record: Record) -> str:
-    if record.chosen == LEARNED:
-        return "the learned policy"
-    return f"the policy '{record.chosen}'"
+    return "the learned policy" if record.chosen == LEARNED else f"the policy '{record.chosen}'"
 
 
 def _change(record: Record, gain: Span) -> str:
@@ -132,7 +120,6 @@ def _change(record: Record, gain: Span) -> str:
 def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     """(what, number, what else there is to say) for the few numbers one should know."""
     asked = len(record.rounds[0].asked) if record.rounds else len(record.rows)
-    outcome = OutcomeWords.of(record.study)
     figures = [
         ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
         ("Rows learned from", count(sum(record.rows.values())), ""),
@@ -140,19 +127,14 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     if not record.values.rows:
         return (*figures, ("Held-out rows", "none", "nothing can be claimed"))
     held_out = record.values.of(record.chosen, GLOBAL).n_rows
-    clients = valued_clients(record)
-    figures.append(("Held-out rows", count(held_out), f"from {count(len(clients))} clients"))
-    value = value_of(record, record.chosen)
-    if value:
-        figures.append((f"Expected {outcome.name}", value.number, value.interval))
-    gains = {f"Gain over '{record.best_arm}' for everybody": arm_name(record.best_arm)}
-    gains[f"Gain over {SO_FAR}"] = LOGGING
-    for what, against in gains.items():
-        gain = gain_over(record, against)
-        if gain:
-            figures.append((what, _signed(gain), gain.interval))
+    n_clients = count(len(valued_clients(record)))
+    figures.append(("Held-out rows", count(held_out), f"from {n_clients} clients"))
+    if value := value_of(record, record.chosen):
+        name = OutcomeWords.of(record.study).name
+        figures.append((f"Expected {name}", value.number, value.interval))
+    others = {f"'{record.best_arm}' for everybody": arm_name(record.best_arm), SO_FAR: LOGGING}
+    for what, against in others.items():
+        if gain := gain_over(record, against):
+            number = f"+{gain.number}" if gain.value > 0 else gain.number
+            figures.append((f"Gain over {what}", number, gain.interval))
     return tuple(figures)
-
-
-def _signed(gain: Span) -> str:
-    return f"+{gain.number}" if gain.value > 0 else gain.number

@@ -1,6 +1,7 @@
 """The leaves of a tree in words: who ends there, what they get, and what else it might be."""
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from fedopl.base.estimates import Estimate
@@ -63,22 +64,15 @@ class LeafInWords:
 
 def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[LeafInWords]:
     """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
-    by_leaf: dict[int, list[LeafRow]] = {}
-    for row in record.leaves if record else ():
-        by_leaf.setdefault(row.leaf, []).append(row)
+    rows = record.leaves if record else ()
     sign = OutcomeWords.of(record.study).sign if record else 1.0
-    estimates = [row.estimate for rows in by_leaf.values() for row in rows if row.estimate]
-    decimals = common_decimals(estimates)
-    return [
-        _leaf(
-            _who(policy, path),
-            policy.action_names[leaf.action],
-            by_leaf.get(place, []),
-            sign,
-            decimals,
-        )
-        for place, (path, leaf) in enumerate(_paths(policy.root))
-    ]
+    decimals = common_decimals([row.estimate for row in rows if row.estimate])
+    found = []
+    for place, (path, leaf) in enumerate(_paths(policy.root)):
+        own = [row for row in rows if row.leaf == place]
+        action = policy.action_names[leaf.action]
+        found.append(_leaf(_who(policy, path), action, own, sign, decimals))
+    return found
 
 
 def leaf_sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
@@ -120,27 +114,20 @@ def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
     where = (
         f"In {plural(len(doubtful), 'leaf', 'leaves')} another" if len(leaves) > 1 else "Another"
     )
+    comparisons = count(sum(len(leaf.compared) for leaf in compared))
     return [
         f"{where} action is better by more than two standard errors on held-out rows; "
-        f"leaves and their actions were chosen on other rows. {_by_chance(compared)}{few}",
-        *(f"{_where(leaf)}: {_rather(leaf)}." for leaf in doubtful),
+        "leaves and their actions were chosen on other rows. Where two actions are as good as each "
+        f"other, chance alone does that in one of {_CHANCE} comparisons; here there are "
+        f"{comparisons}.{few}",
+        *map(_doubt, doubtful),
     ]
 
 
-def _by_chance(compared: list[LeafInWords]) -> str:
-    return (
-        f"Where two actions are as good as each other, chance alone does that in one of {_CHANCE} "
-        f"comparisons; here there are {count(sum(len(leaf.compared) for leaf in compared))}."
-    )
-
-
-def _where(leaf: LeafInWords) -> str:
-    return "Everybody" if leaf.who == _EVERYBODY else f"Where {leaf.who}"
-
-
-def _rather(leaf: LeafInWords) -> str:
-    others = [f"'{action}' {leaf.value(action)}" for action in leaf.better]
-    return f"{listed(others)} rather than '{leaf.action}' {leaf.value(leaf.action)}"
+def _doubt(leaf: LeafInWords) -> str:
+    where = "Everybody" if leaf.who == _EVERYBODY else f"Where {leaf.who}"
+    others = listed([f"'{action}' {leaf.value(action)}" for action in leaf.better])
+    return f"{where}: {others} rather than '{leaf.action}' {leaf.value(leaf.action)}."
 
 
 def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int) -> LeafInWords:
@@ -182,26 +169,20 @@ def _paths(node: Node, above: tuple[_Answer, ...] = ()) -> list[tuple[tuple[_Ans
 
 def _who(policy: TreePolicy, path: tuple[_Answer, ...]) -> str:
     """The answers in words, column by column; what follows from another answer is left out."""
-    by_column: dict[int, list[_Answer]] = {}
+    by_column: dict[int, list[_Answer]] = defaultdict(list)
     for answer in path:
-        by_column.setdefault(answer[0].column, []).append(answer)
+        by_column[answer[0].column].append(answer)
     words = []
     for column, answers in by_column.items():
-        is_level = isinstance(policy.columns[column], LevelColumn)
-        kept = _kept_of_levels(answers) if is_level else _kept_of_thresholds(answers)
+        noes = [answer for answer in answers if not answer[1]]
+        yeses = [answer for answer in answers if answer[1]]
+        if isinstance(policy.columns[column], LevelColumn):
+            # The level, if it is known; otherwise all that it is not.
+            kept = yeses[:1] or noes
+        else:
+            # The largest number that is exceeded, and the smallest that is not.
+            kept = sorted(noes, key=lambda answer: -answer[0].cut)[:1]
+            kept += sorted(yeses, key=lambda answer: answer[0].cut)[:1]
         asked = [policy.asked(split, yes=yes) for split, yes in kept]
         words.append(f"{asked[0][0]} {' and '.join(relation for _, relation in asked)}")
     return ", ".join(words) or _EVERYBODY
-
-
-def _kept_of_thresholds(answers: list[_Answer]) -> list[_Answer]:
-    """The largest number that is exceeded, and the smallest that is not."""
-    noes = [answer for answer in answers if not answer[1]]
-    yeses = [answer for answer in answers if answer[1]]
-    above = sorted(noes, key=lambda answer: -answer[0].cut)[:1]
-    return above + sorted(yeses, key=lambda answer: answer[0].cut)[:1]
-
-
-def _kept_of_levels(answers: list[_Answer]) -> list[_Answer]:
-    """The level, if it is known; otherwise all that it is not."""
-    return [answer for answer in answers if answer[1]][:1] or answers

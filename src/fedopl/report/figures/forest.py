@@ -1,5 +1,6 @@
 """Forest plots: a point and its interval for each row, in one panel or several side by side."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,8 @@ _MOST_BESIDE = 18  # letters of a label beside several panels
 _FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
 # Shapes differ as well, for readers who do not see colours apart.
-_MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s"), "unclear": (UNCLEAR, "o")}
+_MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s")}
+_MARKS |= dict.fromkeys(("unclear", "same"), (UNCLEAR, "o"))
 GAIN_KEYS = (
     Key(colour="better", text="better: the whole interval is to the right", mark="●"),
     Key(colour="worse", text="worse: the whole interval is to the left", mark="■"),
@@ -40,28 +42,13 @@ class Panel:
     """One column of a forest plot: a span for each row, or None where there is none."""
 
     title: str
-    spans: list[Span | None]
+    spans: Sequence[Span | None]
 
 
-def values_forest(name: str, labels: list[str], spans: list[Span], axis: str) -> str:
-    """Values, each with its interval; there is no line to be right or left of."""
-    return _forest(name, labels, [Panel(title="", spans=list(spans))], axis)
-
-
-def gains_forest(name: str, labels: list[str], panels: list[Panel], axis: str) -> str:
-    """Gains: right of the line is better."""
-    return _forest(name, labels, panels, axis, zero=True)
-
-
-def _mark_of(span: Span) -> tuple[str, str]:
-    found = verdict(span)
-    return _MARKS["unclear" if found == "same" else found]
-
-
-def _forest(
+def forest(
     name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
 ) -> str:
-    """With a line at zero, marks say on which side of it an interval lies."""
+    """With a line at zero, marks say on which side of it an interval lies: right is better."""
     labels = [short(text, LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE) for text in labels]
     left, head = label_room(labels), _HEAD if any(p.title for p in panels) else 0.06
     body = _ROW * len(labels) + 0.08
@@ -80,7 +67,7 @@ def _forest(
                 axes.axvline(0, color=QUIET, linewidth=1)
             for row, span in enumerate(panel.spans):
                 if span:
-                    _point(axes, row, span, _mark_of(span) if zero else (INK, "o"))
+                    _point(axes, row, span, _MARKS[verdict(span)] if zero else (INK, "o"))
         figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
     return drawn(name, head + body + _FOOT, draw)

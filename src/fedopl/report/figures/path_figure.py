@@ -47,7 +47,9 @@ def path_chart(name: str, points: list[Along], constant: float) -> str:
     def draw(figure: Figure) -> None:
         values = axes_at(figure, _LEFT, _FOOT, width, _HEIGHT - _FOOT - _HEAD)
         bounds = axes_at(figure, _LEFT + width + _BETWEEN, _FOOT, width, _HEIGHT - _FOOT - _HEAD)
-        _values(values, points)
+        in_base, at_target = [p.in_base for p in points], [p.at_target for p in points]
+        _series(values, points, in_base, _APART, (QUIET, "s", "--"))
+        _series(values, points, at_target, -_APART, (ACCENT, "o", "-"))
         _bounds(bounds, points)
         for axes, title in ((values, _VALUES), (bounds, f"bound at constant {constant:g}")):
             axes.set_title(title, color=QUIET, pad=7)
@@ -61,11 +63,6 @@ def path_chart(name: str, points: list[Along], constant: float) -> str:
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
     return drawn(name, _HEIGHT, draw)
-
-
-def _values(axes: Axes, points: list[Along]) -> None:
-    _series(axes, points, [point.in_base for point in points], _APART, (QUIET, "s", "--"))
-    _series(axes, points, [point.at_target for point in points], -_APART, (ACCENT, "o", "-"))
 
 
 def _series(

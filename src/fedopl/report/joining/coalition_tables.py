@@ -1,6 +1,5 @@
 """Coalitions: what each brings its members, and what each client's data are worth to all."""
 
-from fedopl.base.estimates import Estimate
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
@@ -43,43 +42,35 @@ def coalitions_in_short(coalitions: Coalitions) -> str:
     """Which coalitions nobody prefers to leave, by the held-out rows."""
     stable = list(coalitions.stable)
     maybe = [one for one in coalitions.compared if one.may_be_stable and not one.is_stable]
-    said = [
+    said = (
         "A coalition is individually stable if no member would do better alone, by its own "
-        "held-out rows."
-    ]
-    if stable:
-        said.append(f"By the estimates, it is so of {_names_of(coalitions, stable)}.")
-    else:
-        said.append("By the estimates, no coalition is.")
+        "held-out rows. By the estimates, "
+    )
+    said += f"it is so of {_names_of(coalitions, stable)}." if stable else "no coalition is."
     if maybe:
-        said.append(
-            "As no member's loss there is more than chance would show, it may be so of "
+        said += (
+            " As no member's loss there is more than chance would show, it may be so of "
             f"{_names_of(coalitions, maybe)}."
         )
     elif not stable:
-        said.append("In each, some member clearly loses.")
-    return " ".join(said)
+        said += " In each, some member clearly loses."
+    return said
 
 
 def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
-    names = [name_of(coalitions, one) for one in some]
+    names = [_name_of(coalitions, one) for one in some]
     if len(names) <= _MOST_LISTED:
         return listed(names, _MOST_LISTED)
     n_all = len(coalitions.compared)
     return f"{len(names):,} of {n_all:,} coalitions, such as {listed(names[:_MOST_NAMED])}"
 
 
-def name_of(coalitions: Coalitions, coalition: Coalition) -> str:
+def _name_of(coalitions: Coalitions, coalition: Coalition) -> str:
     """Its members, or who is missing, whichever is shorter."""
     missing = [name for name in coalitions.clients if name not in coalition.members]
-    if not missing:
-        return "everybody together" if len(coalitions.clients) > 2 else _joined(coalition)
-    if len(missing) < min(_MOST_NAMED, len(coalition.members)) and len(coalition.members) > 2:
-        return f"all but {listed(missing)}"
-    return _joined(coalition)
-
-
-def _joined(coalition: Coalition) -> str:
+    n_members = len(coalition.members)
+    if n_members > 2 and len(missing) < min(_MOST_NAMED, n_members):
+        return f"all but {listed(missing)}" if missing else "everybody together"
     return " + ".join(coalition.members)
 
 
@@ -143,24 +134,19 @@ def _table(facts: JoiningFacts, coalitions: Coalitions, about: list[Coalition]) 
 
 def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
     stable = "yes" if one.is_stable else "may be" if one.may_be_stable else "no"
-    gains = (
-        _gain(one.gains[name], decimals) if name in one.gains else "–"
-        for name in coalitions.clients
-    )
-    return (name_of(coalitions, one), stable, *gains)
-
-
-def _gain(gain: Estimate, decimals: int) -> str:
-    alike = gain.value == gain.standard_error == 0
-    return "decide alike" if alike else with_error(gain, decimals)
+    cells = dict.fromkeys(coalitions.clients, "–")
+    for name, gain in one.gains.items():
+        alike = gain.value == gain.standard_error == 0
+        cells[name] = "decide alike" if alike else with_error(gain, decimals)
+    return (_name_of(coalitions, one), stable, *cells.values())
 
 
 def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     """What all together lose without one client's rows."""
-    worth = {n: e for n, e in coalitions.worth_of_data.items() if n in facts.clients}
-    if not worth:
+    worth = coalitions.worth_of_data
+    spans = {name: Span.of(worth[name]) for name in worth if name in facts.clients}
+    if not spans:
         return ()
-    spans = {name: Span.of(estimate) for name, estimate in worth.items()}
     unit = OutcomeWords.of(facts.record.study).name
     table = Table(
         caption=f"Worth of each client's data: what all together lose without it, in {unit} per "

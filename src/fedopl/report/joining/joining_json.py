@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from fedopl.analysis.advice import Advice
 from fedopl.analysis.attribution import SOURCES, ClientShift
 from fedopl.analysis.context_shifts import (
     ContextShift,
@@ -23,7 +22,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.report.joining.context import JoiningFacts, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
 from fedopl.results.coalitions import Coalition, Coalitions
-from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy
+from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.diagnosis_file import diagnosis_json, search_json
 from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.study.mixture import renormalised
@@ -52,7 +51,11 @@ def joining_json(facts: JoiningFacts) -> Json:
         "largest_second_moment": max(moments.values()),
         "largest_score": largest_score(record.study),
         "bounds": _bounds(facts),
-        "advice": {n: _advice(one) for n, one in facts.advice.items() if n in facts.clients},
+        "advice": {
+            n: _picked(one, "decision", "gain", "reason")
+            for n, one in facts.advice.items()
+            if n in facts.clients
+        },
         "modelled": {n: _modelled(one) for n, one in facts.modelled.items() if n in facts.clients},
         "shifts": {n: _shift(one) for n, one in facts.shifts.items() if n in facts.clients},
         "contexts": _contexts(facts),
@@ -74,18 +77,15 @@ def _bound(bound: GlobalBound) -> dict[str, float]:
     return {**vars(bound), "total": bound.total}
 
 
-def _advice(one: Advice) -> Json:
-    return {"decision": one.decision, "gain": _estimate(one.gain), "reason": one.reason}
+def _picked(one: object, *names: str) -> Json:
+    """These attributes; estimates with their intervals."""
+    values = {name: getattr(one, name) for name in names}
+    return {n: _estimate(v) if isinstance(v, Estimate) else v for n, v in values.items()}
 
 
 def _modelled(one: Modelled) -> Json:
     parts = one.information
-    return {
-        "value": parts.value,
-        **vars(parts),
-        "shift_by": one.shift_by,
-        "break_even": one.break_even,
-    }
+    return {"value": parts.value, **vars(parts), **_picked(one, "shift_by", "break_even")}
 
 
 def _shift(one: ClientShift) -> Json:
@@ -116,7 +116,11 @@ def _diagnosed(facts: JoiningFacts, diagnosis: Diagnosis | None) -> Json:
     about = set(facts.clients)
     discrepancies, paths = diagnosis.discrepancies, diagnosis.paths
     return {
-        "discrepancies": {n: _discrepancy(one) for n, one in discrepancies.items() if n in about},
+        "discrepancies": {
+            n: _picked(one, "above", "below", "gap", "is_sure")
+            for n, one in discrepancies.items()
+            if n in about
+        },
         "paths": {n: _path(facts, one) for n, one in paths.items() if n in about},
         "coalitions": _coalitions(facts, diagnosis.coalitions),
         "models": written["models"],
@@ -125,19 +129,9 @@ def _diagnosed(facts: JoiningFacts, diagnosis: Diagnosis | None) -> Json:
     }
 
 
-def _discrepancy(one: MeasuredDiscrepancy) -> Json:
-    return {
-        "above": _estimate(one.above),
-        "below": _estimate(one.below),
-        "gap": _estimate(one.gap),
-        "is_sure": one.is_sure,
-    }
-
-
 def _path(facts: JoiningFacts, path: SkewPath) -> Json:
     return {
-        "verdict": path.verdict,
-        "cannot_tell": path.cannot_tell,
+        **_picked(path, "verdict", "cannot_tell"),
         "gap_from_rows": gap_from_rows(facts, path.target),
         "points": [_point(facts, path.target, point) for point in path.points],
     }
@@ -145,16 +139,10 @@ def _path(facts: JoiningFacts, path: SkewPath) -> Json:
 
 def _point(facts: JoiningFacts, target: str, point: PathPoint) -> Json:
     return {
-        "alpha": point.alpha,
-        "weights": point.weights,
-        "skewness": point.skewness,
-        "effective_rows": point.effective_rows,
+        **_picked(point, "alpha", "weights", "skewness", "effective_rows"),
         "shift": shift_at(facts, target, point),
         "regret_bound": regret_bound(facts, point),
-        "at_target": _estimate(point.at_target),
-        "in_base": _estimate(point.in_base),
-        "target_gain": _estimate(point.target_gain),
-        "base_gain": _estimate(point.base_gain),
+        **_picked(point, "at_target", "in_base", "target_gain", "base_gain"),
     }
 
 
@@ -170,10 +158,7 @@ def _coalitions(facts: JoiningFacts, coalitions: Coalitions | None) -> Json | No
 
 def _coalition(one: Coalition) -> Json:
     return {
-        "members": one.members,
-        "weights": one.weights,
-        "is_stable": one.is_stable,
-        "may_be_stable": one.may_be_stable,
+        **_picked(one, "members", "weights", "is_stable", "may_be_stable"),
         "gains": {name: _estimate(gain) for name, gain in one.gains.items()},
     }
 

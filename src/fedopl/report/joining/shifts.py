@@ -23,19 +23,15 @@ def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The figure, the numbers behind it, and what they amount to; nothing where none is known."""
     shifts = [facts.shifts[name] for name in facts.clients if name in facts.shifts]
     known = [shift for shift in shifts if shift.parts]
-    apart = distances(facts)
+    head, apart = Heading("Where clients differ"), distances(facts)
     if not known and not apart:
-        return (*_head(), Text(_why_not(facts), quiet=True)) if shifts else ()
+        return (head, Text(_why_not(facts), quiet=True)) if shifts else ()
     parts: tuple[Part, ...] = ()
     if known:
         sources = _asked_about(facts, known)
         text = Text(f"{_WHAT} {_why_not(facts)}")
         parts = (text, _drawn(known, sources), _table(known, sources))
-    return (*_head(), *parts, *apart)
-
-
-def _head() -> tuple[Part, ...]:
-    return (Heading("Where clients differ"),)
+    return (head, *parts, *apart)
 
 
 def _why_not(facts: JoiningFacts) -> str:
@@ -110,11 +106,8 @@ def _span(shift: ClientShift, source: Source) -> Span | None:
 
 
 def _most_of(shift: ClientShift) -> str:
-    numbers = ", ".join(
-        f"{source} {decimal(shift.parts[source].value, 2)}"
-        for source in SOURCES
-        if source in shift.parts
-    )
+    known = [source for source in SOURCES if source in shift.parts]
+    numbers = ", ".join(f"{source} {decimal(shift.parts[source].value, 2)}" for source in known)
     if len(shift.parts) < len(SOURCES):
         return f"{numbers}, the rest is not reported"
     largest = f"most in {IN_WORDS[shift.largest]}" if shift.largest else _CHANCE
@@ -122,20 +115,15 @@ def _most_of(shift: ClientShift) -> str:
 
 
 def _table(shifts: list[ClientShift], sources: list[Source]) -> Part:
-    all_of_them = len(sources) == len(SOURCES)
-    rows = tuple(
-        (
-            one.client,
-            *(_cell(one, source) for source in sources),
-            *((_largest(one),) if all_of_them else ()),
-        )
-        for one in shifts
-    )
-    last = ("Largest source",) if all_of_them else ()
+    headers = ["Client", *(source.capitalize() for source in sources)]
+    rows = [[one.client, *(_cell(one, source) for source in sources)] for one in shifts]
+    if len(sources) == len(SOURCES):
+        headers.append("Largest source")
+        rows = [[*row, _largest(one)] for row, one in zip(rows, shifts, strict=True)]
     table = Table(
         caption="Shift from the mixture, E[√KL], ± two standard errors",
-        headers=("Client", *(source.capitalize() for source in sources), *last),
-        rows=rows,
+        headers=tuple(headers),
+        rows=tuple(map(tuple, rows)),
         text_columns=(len(sources) + 1,),
     )
     return folded(table)

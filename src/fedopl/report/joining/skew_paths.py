@@ -22,23 +22,20 @@ def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     shown = {name: path for name, path in paths.items() if name in facts.clients}
     if not shown:
         return ()
-    first = target(facts, shown)
+    first = _target(facts, shown)
     others = [name for name in sorted(shown) if name != first]
-    parts = (
-        Heading("More weight for one client"),
-        Text(_WHAT),
-        *_path(facts, shown[first], "path"),
-    )
-    if not others:
-        return parts
+    parts: list[Part] = [Heading("More weight for one client"), Text(_WHAT)]
+    parts += _path(facts, shown[first], "path")
     folded: list[Part] = []
     for place, name in enumerate(others, start=1):
         folded += [Heading(f"Toward {name}"), *_path(facts, shown[name], f"path-{place}")]
-    summary = f"The same for {plural(len(others), 'other client')}"
-    return (*parts, Folded(summary=summary, parts=tuple(folded)))
+    if folded:
+        summary = f"The same for {plural(len(others), 'other client')}"
+        parts.append(Folded(summary=summary, parts=tuple(folded)))
+    return tuple(parts)
 
 
-def target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
+def _target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
     """The client the mixture names, else the one whose values differ most from everybody's."""
     plan = facts.record.study.mixture
     if isinstance(plan, Skewed | BestSkew) and plan.toward in paths:
@@ -102,18 +99,17 @@ def _table(facts: JoiningFacts, path: SkewPath) -> Table:
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = []
     for point, value, gain in zip(path.points, values, gains, strict=True):
-        shift, regret = shift_at(facts, path.target, point), regret_bound(facts, point)
-        rows.append(
-            (
-                plain(point.alpha),
-                decimal(point.skewness, 2),
-                count(point.effective_rows),
-                "not reported" if shift is None else decimal(shift),
-                decimal(regret + (shift or 0.0)),
-                value.number,
-                f"{gain.number} ({gain.interval})" if point.alpha else "–",
-            )
+        shift = shift_at(facts, path.target, point)
+        cells = (
+            plain(point.alpha),
+            decimal(point.skewness, 2),
+            count(point.effective_rows),
+            "not reported" if shift is None else decimal(shift),
+            decimal(regret_bound(facts, point) + (shift or 0.0)),
+            value.number,
+            f"{gain.number} ({gain.interval})" if point.alpha else "–",
         )
+        rows.append(cells)
     return Table(
         caption=f"From all together to {path.target} alone: {outcome.name} per decision, and the "
         f"bound at constant {plain(facts.constant)}",

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from fedopl.report.explain.support_levels import FAIR, THIN, ActionSupport, chance_names, supports
 from fedopl.report.figures.shares import Shares, strips
-from fedopl.report.parts import Folded, Part, Picture, Section, Table, Text
+from fedopl.report.parts import Part, Picture, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, listed, percent, plural
 from fedopl.results.record import Record
 
@@ -82,4 +82,4 @@ def _table(found: list[ActionSupport]) -> Part:
         rows=tuple(rows),
         text_columns=(1, 5),
     )
-    return table if len(rows) <= _MOST_DRAWN else Folded(summary="All as a table", parts=(table,))
+    return folded_if_long(table, _MOST_DRAWN, "All as a table")

@@ -1,6 +1,6 @@
 """Who gains and who loses: the learned policy at each client, beside what that client had."""
 
-from fedopl.report.figures.forest import GAIN_KEYS, Panel, gains_forest, is_cut
+from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
 from fedopl.report.words.policy_labels import (
@@ -26,49 +26,34 @@ _WORDS = {
 def by_client(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     clients = valued_clients(record)
-    parts: tuple[Part, ...]
-    if not clients:
-        parts = (
-            Text("There are no values of held-out rows, so nothing is claimed about any client."),
+    nothing = "There are no values of held-out rows, so nothing is claimed about any client."
+    parts: tuple[Part, ...] = (Text(nothing),)
+    if clients:
+        intro = (
+            "A policy that is good for all together need not be good for each. Every "
+            "client's own held-out rows say what the learned policy would gain there over "
+            "the policy the client would learn from its own rows alone, over "
+            f"{SO_FAR}, and over giving everybody '{record.best_arm}'."
         )
-    else:
-        parts = (
-            Text(
-                "A policy that is good for all together need not be good for each. Every "
-                "client's own held-out rows say what the learned policy would gain there over "
-                "the policy the client would learn from its own rows alone, over "
-                f"{SO_FAR}, and over {_arm(record)}."
-            ),
-            *_drawn(record, clients),
-            _table(record, clients),
-        )
+        parts = (Text(intro), _drawn(record, clients), _table(record, clients))
     return Section(name="clients", title="Who gains and who loses", parts=parts)
-
-
-def _arm(record: Record) -> str:
-    return f"giving everybody '{record.best_arm}'"
 
 
 def _comparisons(record: Record) -> dict[str, str]:
     """The column's title → what it is compared with."""
-    columns = {"own policy": LOCAL, "done so far": LOGGING, "best single action": _best(record)}
+    best = arm_name(record.best_arm)
+    columns = {"own policy": LOCAL, "done so far": LOGGING, "best single action": best}
     return {title: name for title, name in columns.items() if name != record.chosen}
 
 
-def _best(record: Record) -> str:
-    return arm_name(record.best_arm)
-
-
-def _drawn(record: Record, clients: list[str]) -> tuple[Part, ...]:
+def _drawn(record: Record, clients: list[str]) -> Picture:
     shown = _extremes(record, clients)
     panels = [
         Panel(title=title, spans=[gain_over(record, name, client) for client in shown])
         for title, name in _comparisons(record).items()
     ]
     unit = OutcomeWords.of(record.study).name
-    svg = gains_forest(
-        "clients", shown, panels, f"gain in {unit} per decision; right of the line is better"
-    )
+    axis = f"gain in {unit} per decision; right of the line is better"
     caption = "Gain of the learned policy at each client, over three alternatives."
     if len(shown) < len(clients):
         caption += (
@@ -77,8 +62,13 @@ def _drawn(record: Record, clients: list[str]) -> tuple[Part, ...]:
         )
     if is_cut([span for panel in panels for span in panel.spans]):
         caption += " Lines that reach the edge go on beyond it."
-    label = f"{caption} {_tally(record, clients)}"
-    return (Picture(name="clients", svg=svg, label=label, caption=caption, keys=GAIN_KEYS),)
+    return Picture(
+        name="clients",
+        svg=forest("clients", shown, panels, axis, zero=True),
+        label=f"{caption} {_tally(record, clients)}",
+        caption=caption,
+        keys=GAIN_KEYS,
+    )
 
 
 def _extremes(record: Record, clients: list[str]) -> list[str]:
@@ -95,20 +85,17 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
 
 
 def _table(record: Record, clients: list[str]) -> Table:
-    headers = ("Client", "Held-out rows", *(f"Over {title}" for title in _comparisons(record)))
+    against = _comparisons(record)
     rows = []
     for client in clients:
-        held_out = record.values.of(record.chosen, client).n_rows
-        cells = [client, count(held_out)]
-        for name in _comparisons(record).values():
-            span = gain_over(record, name, client)
-            cells.append(_word(span) + (f"\n{span.number} ({span.interval})" if span else ""))
-        rows.append(tuple(cells))
+        gains = [gain_over(record, name, client) for name in against.values()]
+        cells = [_word(g) + (f"\n{g.number} ({g.interval})" if g else "") for g in gains]
+        rows.append((client, count(record.values.of(record.chosen, client).n_rows), *cells))
     unit = OutcomeWords.of(record.study).name
     return Table(
         caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
         "(positive is better)",
-        headers=headers,
+        headers=("Client", "Held-out rows", *(f"Over {title}" for title in against)),
         rows=tuple(rows),
     )
 

@@ -1,7 +1,7 @@
 """What it is worth: values of policies beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
-from fedopl.report.figures.forest import GAIN_KEYS, Panel, gains_forest, values_forest
+from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, percent
 from fedopl.report.words.policy_labels import (
@@ -26,22 +26,19 @@ _WORDS = {
 
 def held_out_values(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
-    parts: tuple[Part, ...] = (_nothing(record),)
+    parts: tuple[Part, ...]
     if record.values.rows:
         parts = (*_values(record), *_gains(record))
+    elif record.study.evaluation.share:
+        parts = (Text("No client reported values of held-out rows, so no value is claimed."),)
+    else:
+        parts = (Text("No rows were held out, so no value is claimed."),)
     return Section(name="worth", title="What it is worth", parts=parts)
 
 
-def _nothing(record: Record) -> Text:
-    if not record.study.evaluation.share:
-        return Text("No rows were held out, so no value is claimed.")
-    return Text("No client reported values of held-out rows, so no value is claimed.")
-
-
 def _values(record: Record) -> tuple[Part, ...]:
-    outcome, names = OutcomeWords.of(record.study), _ordered(record)
-    spans = _alike({name: span for name in names if (span := value_of(record, name))})
-    labels = [opened(label(record.study, name)) for name in spans]
+    outcome = OutcomeWords.of(record.study)
+    spans = _labelled(record, {name: value_of(record, name) for name in _ordered(record)})
     held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
     level = percent(next(iter(spans.values())).level)
     together = (
@@ -52,78 +49,61 @@ def _values(record: Record) -> tuple[Part, ...]:
         "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "
         f"are {level} intervals{together}."
     )
-    drawn = list(spans)[:_MOST_DRAWN]
-    svg = values_forest(
-        "values",
-        labels[: len(drawn)],
-        [spans[name] for name in drawn],
-        f"{outcome.name} per decision; {outcome.better}",
-    )
-    rows = [
-        (text, span.number, span.interval)
-        for text, span in zip(labels, spans.values(), strict=True)
-    ]
     table = Table(
         caption=f"Expected {outcome.name} per decision ({outcome.better})",
         headers=("Policy", "Estimate", f"{level} interval"),
-        rows=tuple(rows),
+        rows=tuple((text, span.number, span.interval) for text, span in spans.items()),
     )
-    shown = _picture("values", svg, "Values of the policies", list(spans.values()), labels)
-    return (Text(intro), shown, table)
+    axis = f"{outcome.name} per decision; {outcome.better}"
+    return (Text(intro), _picture("values", spans, "Values of the policies", axis), table)
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
-    outcome = OutcomeWords.of(record.study)
-    names = [name for name in _ordered(record) if name != record.chosen]
-    spans = _alike({name: span for name in names if (span := gain_over(record, name))})
-    labels = [opened(label(record.study, name)) for name in spans]
-    what = label(record.study, record.chosen)
-    intro = Text(
+    unit, what = OutcomeWords.of(record.study).name, label(record.study, record.chosen)
+    others = [name for name in _ordered(record) if name != record.chosen]
+    spans = _labelled(record, {name: gain_over(record, name) for name in others})
+    intro = (
         f"What {what} gains over each of the others, decision by decision on the same rows: "
         "that is more precise than comparing the lines above. Positive is better."
     )
-    drawn = list(spans.values())[:_MOST_DRAWN]
-    svg = gains_forest(
-        "gains",
-        labels[: len(drawn)],
-        [Panel(title="", spans=list(drawn))],
-        f"gain in {outcome.name} per decision; right of the line is better",
-    )
-    rows = [
-        (text, span.number, span.interval, _WORDS[verdict(span)])
-        for text, span in zip(labels, spans.values(), strict=True)
-    ]
     table = Table(
-        caption=f"Gain of {what} in {outcome.name} per decision (positive is better)",
+        caption=f"Gain of {what} in {unit} per decision (positive is better)",
         headers=("Gain over", "Estimate", "95 % interval", "In words"),
-        rows=tuple(rows),
+        rows=tuple(
+            (text, span.number, span.interval, _WORDS[verdict(span)])
+            for text, span in spans.items()
+        ),
         text_columns=(3,),
     )
-    picture = _picture(
-        "gains", svg, f"Gains of {what} over each alternative", list(spans.values()), labels
-    )
-    return (intro, picture, table)
+    axis = f"gain in {unit} per decision; right of the line is better"
+    picture = _picture("gains", spans, f"Gains of {what} over each alternative", axis)
+    return (Text(intro), picture, table)
 
 
-def _picture(name: str, svg: str, what: str, spans: list[Span], labels: list[str]) -> Picture:
-    words = "; ".join(f"{text}: {span}" for text, span in zip(labels[:5], spans[:5], strict=True))
+def _labelled(record: Record, found: dict[str, Span | None]) -> dict[str, Span]:
+    """What was reported, by what policies are called, with as many decimals for all."""
+    known = {opened(label(record.study, name)): span for name, span in found.items() if span}
+    return dict(zip(known, alike(list(known.values())), strict=True))
+
+
+def _picture(name: str, spans: dict[str, Span], what: str, axis: str) -> Picture:
+    drawn, is_gain = dict(list(spans.items())[:_MOST_DRAWN]), name == "gains"
+    panel = Panel(title="", spans=list(drawn.values()))
+    words = "; ".join(f"{text}: {span}" for text, span in list(spans.items())[:5])
     left_out = f" The first {_MOST_DRAWN} are drawn." if len(spans) > _MOST_DRAWN else ""
     return Picture(
         name=name,
-        svg=svg,
+        svg=forest(name, list(drawn), [panel], axis, zero=is_gain),
         label=f"{what}, with intervals. {words}.",
         caption=f"{what}, with intervals.{left_out}",
-        keys=GAIN_KEYS if name == "gains" else (),
+        keys=GAIN_KEYS if is_gain else (),
     )
-
-
-def _alike(spans: dict[str, Span]) -> dict[str, Span]:
-    return dict(zip(spans, alike(list(spans.values())), strict=True))
 
 
 def _ordered(record: Record) -> list[str]:
     """The chosen one first, then other policies, constant arms, the past, and local policies."""
     names = list(dict.fromkeys(row.policy for row in record.values.rows))
-    own = [n for n in names[:-2] if n != record.chosen and not is_arm(record.study, n)]
-    arms = [n for n in names[:-2] if n != record.chosen and is_arm(record.study, n)]
-    return [record.chosen, *own, *arms, *names[-2:]]
+    # Tables end with the past and with local policies; constant arms sort behind other policies.
+    others = [name for name in names[:-2] if name != record.chosen]
+    others.sort(key=lambda name: is_arm(record.study, name))
+    return [record.chosen, *others, *names[-2:]]

@@ -1,13 +1,47 @@
-"""Does joining pay? For whom, how surely, why, and with whom."""
+"""Does joining pay? For whom, how surely, why, with whom, and what could not be found out."""
+
+import re
 
 from fedopl.report.joining.advising import advice_parts
 from fedopl.report.joining.coalition_tables import coalition_parts
-from fedopl.report.joining.context import JoiningFacts, joining_facts, nothing_to_say
-from fedopl.report.joining.gaps import gap_parts
+from fedopl.report.joining.context import joining_facts, nothing_to_say
 from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.joining.skew_paths import path_parts
-from fedopl.report.parts import Part, Section, Text
+from fedopl.report.parts import Heading, Part, Points, Section, Text
 from fedopl.results.record import Record
+
+_PARTS = {
+    "everything": "Where clients differ",
+    "discrepancies": "How far clients' values lie from the mixture's",
+    "from_rows": "How far clients' values lie from those of all rows together",
+    "paths": "What more weight for one client would bring",
+    "coalitions": "Who would learn with whom",
+    "models": "How clients' ways to decide and what comes of it differ",
+    "classifiers": "How far contexts lie apart at least",
+    "moments": "How large scores are at most",
+}
+# What an error says → what it says to those who do not know the code. Older runs say "told".
+_REASONS = (
+    (
+        r"values: none (?:told|reported) by (.+), who count here",
+        r"\1 did not tell what some policies are worth",
+    ),
+    (r"coalitions: no values of (.+); .*", r"\1 did not tell what some policies are worth"),
+    (r"coalitions: of 2 to (\d+) clients, came (\d+)", r"they are compared for up to \1 clients"),
+    (r"discrepancies: of at most (\d+) clients", r"they are measured for up to \1 clients"),
+    (
+        r"models: those of at most (\d+) clients are compared",
+        r"models of up to \1 clients are compared",
+    ),
+    (
+        r"tree: only trees of depth 1 and 2 .*",
+        "deeper trees were grown by asking again, and cannot be found for other weights",
+    ),
+    (
+        r"values: no client (?:told|reported) any",
+        "no client reported what the policies for it are worth",
+    ),
+)
 
 
 def joining(record: Record) -> Section:
@@ -19,16 +53,30 @@ def joining_parts(
     record: Record, constant: float = 1.0, client: str | None = None
 ) -> tuple[Part, ...]:
     """The same for the page and for the command line, which may ask about one client."""
-    nothing = nothing_to_say(record)
     facts = joining_facts(record, constant, client)
-    return (Text(nothing),) if nothing else _parts(facts)
-
-
-def _parts(facts: JoiningFacts) -> tuple[Part, ...]:
+    if nothing := nothing_to_say(record):
+        return (Text(nothing),)
     return (
         *advice_parts(facts),
         *shift_parts(facts),
         *path_parts(facts),
         *coalition_parts(facts),
-        *gap_parts(facts),
+        *_gaps(record),
     )
+
+
+def _gaps(record: Record) -> tuple[Part, ...]:
+    """What the diagnosis could not find out: one sentence for each part."""
+    unknown = record.diagnosis.unknown if record.diagnosis else {}
+    if not unknown:
+        return ()
+    items = (f"{_PARTS.get(part, part)}: {reason_in_words(why)}" for part, why in unknown.items())
+    return (Heading("What is not known"), Points(tuple(items)))
+
+
+def reason_in_words(why: str) -> str:
+    """The reason as a sentence without names of the code."""
+    for pattern, words in _REASONS:
+        if found := re.fullmatch(pattern, why):
+            return f"not known, as {found.expand(words)}."
+    return f"not known. {why.rstrip('.')}."

@@ -1,13 +1,12 @@
 """The mixture: how much each client counts, how that was found, and what it costs."""
 
-from fedopl.report.parts import Folded, Part, Section, Table, Text
+from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.sections.weights_found import weights_found
 from fedopl.report.words.numbers import count, decimal
 from fedopl.results.record import Record
 from fedopl.study.mixture import renormalised
 from fedopl.theory.skew import skewness
 
-_MOST_SHOWN = 30  # clients before the table is folded
 _AGREED = "How much each client counts was agreed before anything ran"
 _TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
 _KINDS = {
@@ -23,10 +22,9 @@ _KINDS = {
 def mixture_weights(record: Record) -> Section:
     """The section."""
     total = sum(record.rows.values())
-    skew = skewness(record.mixture, record.rows)
     parts: tuple[Part, ...] = (
         Text(_KINDS[record.study.mixture.kind]),
-        Text(_meaning(skew, total)),
+        Text(_meaning(skewness(record.mixture, record.rows), total)),
         _table(record, total),
         *weights_found(record),
     )
@@ -46,17 +44,17 @@ def _meaning(skew: float, total: int) -> str:
 
 def _table(record: Record, total: int) -> Part:
     weights = renormalised(record.mixture, record.mixture.keys())
-    rows = tuple(
-        (name, count(record.rows[name]), _share(record.rows[name] / total), _share(weights[name]))
-        for name in sorted(weights)
-    )
     table = Table(
         caption="Share of rows and weight of each client",
         headers=("Client", "Rows learned from", "Share of rows (n̄)", "Weight (λ)"),
-        rows=rows,
+        rows=tuple(
+            (
+                name,
+                count(record.rows[name]),
+                f"{100 * record.rows[name] / total:.1f} %",
+                f"{100 * weights[name]:.1f} %",
+            )
+            for name in sorted(weights)
+        ),
     )
-    return table if len(rows) <= _MOST_SHOWN else Folded(summary="All clients", parts=(table,))
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return folded_if_long(table)

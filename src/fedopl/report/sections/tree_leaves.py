@@ -51,20 +51,17 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
     if isinstance(policy.root, Leaf):
         return ()
     places = colour_places(record)
-    svg, width = tree_chart(
-        "tree",
-        policy,
-        [
-            Ending(action=leaf.action, note=_people(leaf), colour=places[leaf.action])
-            for leaf in leaves
-        ],
-    )
+    shares = ["" if leaf.share is None else whole_percent(leaf.share) for leaf in leaves]
+    endings = [
+        Ending(action=leaf.action, note=share, colour=places[leaf.action])
+        for leaf, share in zip(leaves, shares, strict=True)
+    ]
+    svg, width = tree_chart("tree", policy, endings)
     caption = "The questions from left to right; each leaf has the colour of its action"
     caption += ", and its share of people." if leaves[0].share is not None else "."
     words = leaf_sentences(policy, leaves)
-    more = f" {len(words) - _MOST_WORDED} more leaves are in the table." * (
-        len(words) > _MOST_WORDED
-    )
+    rest = len(words) - _MOST_WORDED
+    more = f" {rest} more leaves are in the table." if rest > 0 else ""
     return (
         Picture(
             name="tree",
@@ -76,16 +73,21 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
     )
 
 
-def _people(leaf: LeafInWords) -> str:
-    return "" if leaf.share is None else whole_percent(leaf.share)
-
-
 def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
+    all_leaves = f"All {len(leaves)} leaves as a table"
     if leaves[0].share is None:
+        table = Table(
+            caption="The leaves, and what people get there",
+            headers=("Who", "Gets"),
+            rows=tuple((_unbroken(leaf.who), leaf.action) for leaf in leaves),
+            text_columns=(1,),
+            long_names=True,
+        )
         why = Text(f"Nobody reported how people divide between the leaves{_why_not(record)}.")
-        return (why, _folded(_plain_table(leaves)))
+        return (why, folded_if_long(table, _MOST_SHOWN, all_leaves))
     few = record.study.n_actions <= _MOST_ACTIONS
-    parts: list[Part] = [_folded(_table(record, leaves, every_action=few))]
+    table = _table(record, leaves, every_action=few)
+    parts: list[Part] = [folded_if_long(table, _MOST_SHOWN, all_leaves)]
     if not few:
         whole = _table(record, leaves, every_action=True)
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
@@ -103,20 +105,6 @@ def _why_not(record: Record) -> str:
     if not record.study.evaluation.share:
         return ": no rows were held out"
     return "" if record.study.evaluation.describe else ": they were not asked"
-
-
-def _folded(table: Table) -> Part:
-    return folded_if_long(table, _MOST_SHOWN, f"All {len(table.rows)} leaves as a table")
-
-
-def _plain_table(leaves: list[LeafInWords]) -> Table:
-    return Table(
-        caption="The leaves, and what people get there",
-        headers=("Who", "Gets"),
-        rows=tuple((_unbroken(leaf.who), leaf.action) for leaf in leaves),
-        text_columns=(1,),
-        long_names=True,
-    )
 
 
 def _table(record: Record, leaves: list[LeafInWords], *, every_action: bool) -> Table:

@@ -4,14 +4,13 @@ import numpy as np
 
 from fedopl.report.figures.over_steps import ASCENT_KEYS, ascent_chart
 from fedopl.report.figures.shares import Shares, strips
-from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
+from fedopl.report.parts import Heading, Part, Picture, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural, whole_percent
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.mixture_search import MinimaxSearch, SkewPath
 from fedopl.results.record import Record
 
-# Clients before a table is folded, clients in the figure, and steps in it.
-_MOST_SHOWN, _MOST_STRIPS, _MOST_COLUMNS = 30, 10, 8
+_MOST_STRIPS, _MOST_COLUMNS = 10, 8  # clients in the figure, and steps in it
 
 
 def weights_found(record: Record) -> tuple[Part, ...]:
@@ -93,7 +92,8 @@ def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
     return (
         Heading("How the weights were found"),
         Text(_ascended(record, found)),
-        *_trace(record, found),
+        _trace(record, found),
+        *_weights_by_step(found),
         _regrets(record, found),
         Text(_at_least(record, found), quiet=True),
     )
@@ -117,22 +117,20 @@ def _ascended(record: Record, found: MinimaxSearch) -> str:
     )
 
 
-def _trace(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
+def _trace(record: Record, found: MinimaxSearch) -> Picture:
     unit = OutcomeWords.of(record.study).name
     largest = [step.largest for step in found.trace]
     caption = (
         f"Largest regret of any client, and the game's gap, after each of {len(largest)} steps. "
         "Where the gap is near zero, all steps together solve the game."
     )
-    words = f"Regret from {decimal(largest[0])} to {decimal(min(largest))} at best."
-    drawn = Picture(
+    return Picture(
         name="ascent",
         svg=ascent_chart("ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"),
-        label=f"{caption} {words}",
+        label=f"{caption} Regret from {decimal(largest[0])} to {decimal(min(largest))} at best.",
         caption=caption,
         keys=ASCENT_KEYS,
     )
-    return (drawn, *_weights_by_step(found))
 
 
 def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
@@ -144,22 +142,17 @@ def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     items = [
         Shares(
             label=name,
-            shares=np.array([found.trace[step].weights[name] for step in steps]),
+            shares=[found.trace[step].weights[name] for step in steps],
             note=whole_percent(found.weights[name]),
         )
         for name in names
     ]
-    ends = "; ".join(f"{name}: {whole_percent(found.weights[name])}" for name in names)
+    columns, axis = [f"{step + 1}" for step in steps], "step; weights in per cent"
+    ends = "; ".join(f"{item.label}: {item.note}" for item in items)
     return (
         Picture(
             name="ascent-weights",
-            svg=strips(
-                "ascent-weights",
-                items,
-                [f"{step + 1}" for step in steps],
-                "step; weights in per cent",
-                "found",
-            ),
+            svg=strips("ascent-weights", items, columns, axis, "found"),
             label=f"Weights by step, and those found in the end. {ends}.",
             caption="Weight of each client, in per cent, at some of the steps. On the right, what "
             "was found: of all steps and their average, the weights whose policy leaves the "
@@ -170,16 +163,6 @@ def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
 
 def _regrets(record: Record, found: MinimaxSearch) -> Part:
     first = found.trace[0]
-    rows = tuple(
-        (
-            name,
-            decimal(first.regrets[name]),
-            decimal(found.regrets[name]),
-            f"{100 * first.weights[name]:.1f} %",
-            f"{100 * found.weights[name]:.1f} %",
-        )
-        for name in sorted(found.weights)
-    )
     table = Table(
         caption=f"Regret on training rows in {OutcomeWords.of(record.study).name} per decision, "
         "and weights, at first and as found",
@@ -190,9 +173,18 @@ def _regrets(record: Record, found: MinimaxSearch) -> Part:
             "Weight at first",
             "Weight as found",
         ),
-        rows=rows,
+        rows=tuple(
+            (
+                name,
+                decimal(first.regrets[name]),
+                decimal(found.regrets[name]),
+                f"{100 * first.weights[name]:.1f} %",
+                f"{100 * found.weights[name]:.1f} %",
+            )
+            for name in sorted(found.weights)
+        ),
     )
-    return table if len(rows) <= _MOST_SHOWN else Folded(summary="All clients", parts=(table,))
+    return folded_if_long(table)
 
 
 def _at_least(record: Record, found: MinimaxSearch) -> str:
@@ -205,12 +197,13 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
             f"client with less than {floor}. Policies by least squares are not quite: the one "
             "found does better."
         )
-    caveat = (
-        " Policies by least squares are not quite the best for their weights: so it is roughly."
-        if not record.study.policy.is_best_for_weights
-        else ""
-    )
-    return (
+    said = (
         f"{regret} No policy, and no lottery over policies, leaves every client with less than "
-        f"{floor}.{caveat}"
+        f"{floor}."
+    )
+    if record.study.policy.is_best_for_weights:
+        return said
+    return (
+        f"{said} Policies by least squares are not quite the best for their weights: so it is "
+        "roughly."
     )
