@@ -12,7 +12,6 @@ below `<!-- appended to FILE -->` is appended to that file.
 """
 
 import contextlib
-import enum
 import html
 import importlib
 import io
@@ -160,19 +159,6 @@ EXAMPLE = Study(actions=tuple("abcd"), features=tuple(f"x{column}" for column in
 SIZES = axis_sizes(EXAMPLE)
 
 
-def most_bytes(message):
-    """The size of the largest message of a kind in the example."""
-    values = {}
-    for name, content in codec.FIELDS[message]:
-        if isinstance(content, tuple):
-            values[name] = np.zeros([max(SIZES[axis]) for axis in content])
-        elif issubclass(content, enum.Enum):
-            values[name] = next(iter(content))
-        else:
-            values[name] = {bytes: bytes(32), int: 0, float: 0.0}[content]
-    return len(codec.encode(message(**values)))
-
-
 def size(content):
     """What a field holds, in numbers."""
     if not isinstance(content, tuple):
@@ -187,7 +173,7 @@ def table_of(messages):
     yield "| message · code · bytes | field | axes | size |"
     yield "|---|---|---|---|"
     for message in messages:
-        name = f"`{message.__name__}` · {message.code} · {most_bytes(message):,}"
+        name = f"`{message.__name__}` · {message.code} · {codec.most_bytes(message, SIZES):,}"
         own = [field for field in codec.FIELDS[message] if field[0] not in ("study", "exchange")]
         fields = [f"`{field}`" for field, _ in own]
         arrays = [content if isinstance(content, tuple) else () for _, content in own]

@@ -3,11 +3,44 @@
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from fedopl.base.errors import StorageError
+
+EVERYBODY = "everybody on this machine"
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to go on where this is a symbolic link."""
+    if path.is_symlink():
+        raise StorageError(
+            f"{path}: is a symbolic link, and what is kept there may not lie elsewhere; put what "
+            "it leads to in its place"
+        )
+
+
+def owner_only(path: str, flags: int) -> int:
+    """An opener for `open`: what it makes only its owner can read, and it follows no link."""
+    refuse_link(Path(path))
+    # A link may have taken its place since.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def who_else_reads(path: Path) -> str:
+    """Who can read a file besides its owner, by its mode and those of its folders; or nobody."""
+    if os.name != "posix" or not path.exists():
+        return ""
+    path = path.resolve()
+    mode = path.stat().st_mode
+    folders = [folder.stat().st_mode for folder in path.parents]
+    if mode & stat.S_IROTH and all(folder & stat.S_IXOTH for folder in folders):
+        return EVERYBODY
+    if mode & stat.S_IRGRP and all(folder & (stat.S_IXGRP | stat.S_IXOTH) for folder in folders):
+        return "its group"
+    return ""
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from fedopl.client.local.local_training import Batches
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
-from fedopl.messages.derived_sizes import decoder_of
+from fedopl.messages.bundle import bundled, received
+from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
@@ -78,17 +78,28 @@ class Door:
             batches=Batches(study.seed, name, secret),
         )
         self._decoder, self._digest = decoder_of(study), study.digest
-        self._needed = queries_of(study)
+        self._needed, self._largest = queries_of(study), largest_query(study)
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
-        try:
-            queries = unbundled(content)
-        except WireError:
-            queries = [content]  # which is no message either, and is refused as such
-        return bundled([self._handle(query) for query in queries])
+        return bundled([self._handle(query) for query in received(content, self._largest)])
 
     def _handle(self, content: bytes) -> bytes:
+        """Answer a query while no other process can, so that budgets count for all of them."""
+        try:
+            with self.ledger.locked():
+                return self._handle_alone(content)
+        except Exception:
+            # What cannot be written down does not leave.
+            return codec.encode(self._refusal(RefusalCode.FAILED, self._read_if_any(content)))
+
+    def _read_if_any(self, content: bytes) -> Message | None:
+        try:
+            return self._decoder.decode(content)
+        except WireError:
+            return None
+
+    def _handle_alone(self, content: bytes) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
         is_small = len(content) <= MOST_CACHED_BYTES

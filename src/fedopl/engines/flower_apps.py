@@ -27,7 +27,7 @@ from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.results.record import Record
 from fedopl.results.round import Round
-from fedopl.results.run_folder import FAILURE, save_record
+from fedopl.results.run_folder import FAILURE, save_record, writing
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 
@@ -109,12 +109,13 @@ def server_app(study: Path) -> ServerApp:
 def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
     """Wait for the clients, run the study, and write the run's folder."""
     folder = Path(str(config["out"]))
-    try:
-        save_record(_record(grid, study, folder, config), folder)
-    except FedoplError as error:
-        # Flower exits with 0 even if a run fails, so that whoever waits for it reads this file.
-        write_atomically(folder / FAILURE, f"{error}\n".encode())
-        raise
+    with writing(folder):  # outside: a run that finds another here leaves its files alone
+        try:
+            save_record(_record(grid, study, folder, config), folder)
+        except FedoplError as error:
+            # Flower exits with 0 even if a run fails, so that whoever waits for it reads this file.
+            write_atomically(folder / FAILURE, f"{error}\n".encode())
+            raise
 
 
 def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) -> Record:

@@ -9,7 +9,7 @@ from fedopl.client.client_file import Client
 from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.results.record import Record
-from fedopl.results.run_folder import FAILURE, is_finished, load_record
+from fedopl.results.run_folder import FAILURE, is_finished, load_record, writing
 
 STATUS_SECONDS = 15.0  # each time costs a process of a second or two
 Teller = Callable[[str], None]
@@ -25,16 +25,18 @@ def run_over_flower(
 ) -> Record:
     """Start a federation, run the study, stop the federation, and return the record."""
     work = out / "flower"
-    app = work / f"app-{int(time.time())}"
-    write_flower_app(app, study, list(clients), out=out, wait=wait)
-    folders = {name: client.path.parent for name, client in clients.items()}
-    for ending in ("run.json", FAILURE):  # of a run that is gone on with: it ends anew
-        (out / ending).unlink(missing_ok=True)
-    tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
-    with LocalFederation(work, folders, study) as federation:
-        tell("everybody is started; submitting the run")
-        wait_for_run(federation, federation.run(app), out, tell)
-    tell("everything is stopped")
+    # The server's own process holds the lock on the run's folder.
+    with writing(work):
+        app = work / f"app-{int(time.time())}"
+        write_flower_app(app, study, list(clients), out=out, wait=wait)
+        folders = {name: client.path.parent for name, client in clients.items()}
+        for ending in ("run.json", FAILURE):  # of a run that is gone on with: it ends anew
+            (out / ending).unlink(missing_ok=True)
+        tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
+        with LocalFederation(work, folders, study) as federation:
+            tell("everybody is started; submitting the run")
+            wait_for_run(federation, federation.run(app), out, tell)
+        tell("everything is stopped")
     return load_record(out)
 
 

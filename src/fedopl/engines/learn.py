@@ -1,6 +1,7 @@
 """`learn`: a study with clients whose rows are all in this process, in one call."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of,
 from fedopl.engines.moved_options import refuse_moved
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
+from fedopl.results.run_folder import writing
 from fedopl.server.exchange.conversation import Progress
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import as_mixture
@@ -117,15 +119,16 @@ def _run(
     store = FolderStore(journal / "scores") if journal else None
     own: dict[str, Any] = {"limits": limits, "store": store, "rules": _checked(rules)}
     doors = {name: Door(name, data, study, **own) for name, data in clients.items()}
-    record = run_study(
-        study,
-        InProcess(doors, running.threads),
-        alone=only_policy(doors),
-        policies={name: p for name, p in candidates.items() if isinstance(p, Policy)},
-        journal=journal,
-        fingerprint=fingerprint_of(clients) if journal else "",
-        progress=running.progress,
-    )
+    with writing(journal) if journal else nullcontext():
+        record = run_study(
+            study,
+            InProcess(doors, running.threads),
+            alone=only_policy(doors),
+            policies={name: p for name, p in candidates.items() if isinstance(p, Policy)},
+            journal=journal,
+            fingerprint=fingerprint_of(clients) if journal else "",
+            progress=running.progress,
+        )
     return Run.of(record, doors)
 
 

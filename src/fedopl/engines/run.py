@@ -15,6 +15,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
+from fedopl.results.run_folder import LOCK, writing
 from fedopl.server.exchange.conversation import Progress
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
 from fedopl.server.federation import evaluate_policies, run_study
@@ -91,10 +92,12 @@ def run(
     found = read_clients(clients)
     check_mixture(study, agreed, found)
     opened = open_clients(agreed, found)
-    write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
-    write_atomically(folder / "study.toml", Path(study).read_bytes())
     taking_part = tuple(sorted(opened.doors))
-    with watch(agreed, taking_part, expected_exchanges(agreed, len(taking_part))) as progress:
+    n_expected = expected_exchanges(agreed, len(taking_part))
+    with writing(folder), watch(agreed, taking_part, n_expected) as progress:
+        check_folder(folder, agreed, resume=resume)  # somebody may have written since
+        write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
+        write_atomically(folder / "study.toml", Path(study).read_bytes())
         record = run_study(
             agreed,
             InProcess(opened.doors, threads),
@@ -104,8 +107,8 @@ def run(
             fingerprint=fingerprint_of(opened.data),
             progress=progress,
         )
-    finished = Run.of(record, opened.doors)
-    finished.save(folder)
+        finished = Run.of(record, opened.doors)
+        finished.save(folder)
     return finished
 
 
@@ -113,7 +116,7 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
     """Refuse to write over an earlier run, unless it is to be resumed."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
-    if not resume and folder.is_dir() and any(folder.iterdir()):
+    if not resume and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise StorageError(
             f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
         )

@@ -11,6 +11,8 @@ from fedopl.base.errors import WireError
 
 MAGIC = b"fopb"
 MOST_TOGETHER = 16
+# Of a message that is too large; with its length, they are what the ledger's hash of it is of.
+FIRST_BYTES = 1024
 _HEADER = struct.Struct("<4sI")
 _LENGTH = struct.Struct("<I")
 
@@ -47,3 +49,23 @@ def unbundled(content: bytes) -> list[bytes]:
     if position != len(content):
         raise WireError("bytes left over after the last message")
     return messages
+
+
+def received(content: bytes, largest: int) -> list[bytes]:
+    """The queries, in which one of more than `largest` bytes is replaced by what stands for it.
+
+    A message can be of gigabytes: it is neither copied nor hashed before its size is known to be
+    one that a query can have.
+    """
+    if len(content) > _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest):
+        return [_stand_in(content)]
+    try:
+        queries = unbundled(content)
+    except WireError:
+        queries = [content]  # which is no message either, and is refused as such
+    return [query if len(query) <= largest else _stand_in(query) for query in queries]
+
+
+def _stand_in(content: bytes) -> bytes:
+    """A short text that is no message, so that it is refused as such."""
+    return b"%d bytes, of which the first are " % len(content) + content[:FIRST_BYTES]

@@ -94,6 +94,19 @@ def _encoded_scalar(content: type, value: Any) -> bytes:
     return _INT.pack(value.value if isinstance(value, enum.Enum) else value)
 
 
+def most_bytes(message: type[Message], sizes: Sizes) -> int:
+    """How long a message of this kind can be where axes have these sizes."""
+    scalars = {bytes: DIGEST_BYTES, float: _FLOAT.size}
+    n_bytes = _HEADER.size
+    for _, content in FIELDS[message]:
+        if isinstance(content, tuple):
+            count = math.prod(max(sizes[axis]) for axis in content)
+            n_bytes += _SHAPES[len(content)].size + _NUMBER.itemsize * count
+        else:
+            n_bytes += scalars.get(content, _INT.size)
+    return n_bytes
+
+
 def decode(content: bytes, sizes: Sizes, largest: int = LARGEST_MESSAGE) -> Message:
     """The message in these bytes; refused unless every array is finite and of an agreed size."""
     return Decoder(sizes).decode(content, largest)

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from fedopl.messages.codec import Decoder, Sizes
+from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
@@ -10,6 +10,7 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
 from fedopl.messages.message import Axis
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
+from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
@@ -22,6 +23,13 @@ from fedopl.study.study import Study
 def decoder_of(study: Study) -> Decoder:
     """What reads the messages of this study."""
     return Decoder(axis_sizes(study))
+
+
+@lru_cache(16)
+def largest_query(study: Study) -> int:
+    """The bytes of the largest query that this study needs."""
+    sizes = axis_sizes(study)
+    return max(most_bytes(query, sizes) for query in queries_of(study))
 
 
 def axis_sizes(study: Study) -> Sizes:

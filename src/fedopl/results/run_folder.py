@@ -12,18 +12,21 @@ sums.npz       the clients' sums, from which other mixtures can be solved, and d
 run.json       what was chosen, for whom, with which versions; written last
 exchanges/     the journal, from which a killed run goes on
 failed.txt     over a network: why there is no result
+.lock          while a run writes here: which process that is
 """
 
 import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedopl.base.errors import FedoplError, StorageError
+from fedopl.base.file_lock import occupied
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
@@ -43,7 +46,7 @@ from fedopl.results.table_files import (
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 1
-FAILURE = "failed.txt"
+FAILURE, LOCK = "failed.txt", ".lock"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")
@@ -52,17 +55,22 @@ Content = TypeVar("Content")
 def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | None = None) -> None:
     """Write the record; `run.json` comes last, so whoever finds it finds the rest.
 
-    `private` files are written with it, to be read by their owner alone.
+    `private` files are written with it, to be read by their owner alone, as are clients' sums.
     """
     contents = {name: text.encode() for name, text in _texts(record).items()}
-    contents["sums.npz"] = sums_npz(record)
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    for name, content in (private or {}).items():
+    for_its_owner = {"sums.npz": sums_npz(record), **(private or {})}
+    for name, content in for_its_owner.items():
         write_atomically(folder / name, content, mode=0o600)
-    contents |= private or {}
+    contents |= for_its_owner
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_atomically(folder / "run.json", _summary(record, hashes).encode())
+
+
+def writing(folder: Path) -> AbstractContextManager[None]:
+    """A context in which no other run writes into this folder; an error if one does."""
+    return occupied(folder, LOCK, "wait until it has ended, or choose another folder")
 
 
 def load_record(folder: Path) -> Record:

@@ -1,0 +1,97 @@
+"""Exclusive locks on open files; the kernel releases them when their holder ends, however it ends.
+
+They are advisory: they keep apart processes that ask for them, as all of ours do.
+"""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedopl.base.errors import StorageError
+from fedopl.base.files import owner_only
+
+POLL_SECONDS = 0.02
+MOST_BYTES_OF_HOLDER = 400
+
+if sys.platform == "win32":
+    import msvcrt
+
+    # Locked bytes cannot be read by others on Windows; no file of ours reaches this one.
+    _BEYOND_THE_END = 1 << 40
+
+    def _take(handle: int) -> None:
+        os.lseek(handle, _BEYOND_THE_END, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(handle, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _take(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock on this file, which is made if need be; wait for it at most so long."""
+    with _opened(path) as handle:
+        if not _taken(handle, path, seconds):
+            raise StorageError(
+                f"{path}: another process has held the lock on it for {seconds:g} s; let it end"
+            )
+        yield
+
+
+@contextmanager
+def occupied(folder: Path, name: str, advice: str) -> Iterator[None]:
+    """Have a folder to oneself, as its file of this name says; or an error that says who has it."""
+    path = folder / name
+    with _opened(path) as handle:
+        # Whoever had it may have ended, and removed the file, since we opened it.
+        if not _taken(handle, path, 0) or not os.fstat(handle).st_nlink:
+            holder = os.read(handle, MOST_BYTES_OF_HOLDER).decode(errors="replace").strip()
+            raise StorageError(f"{folder}: in use by {holder or 'another process'}; {advice}")
+        os.ftruncate(handle, 0)
+        since = datetime.now(UTC).isoformat(" ", timespec="seconds")
+        os.write(handle, f"process {os.getpid()} on {platform.node()} since {since}\n".encode())
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows removes no open file
+                path.unlink()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = owner_only(str(path), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be opened: {error.strerror}") from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, path: Path, seconds: float) -> bool:
+    """Whether the lock was had in time."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            _take(handle)
+        except (BlockingIOError, PermissionError):  # what Unix says, and Windows
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_SECONDS)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be locked: {error.strerror}") from None
+        else:
+            return True

@@ -1,0 +1,114 @@
+"""One process at a time answers for a client's folder, so that none has a budget of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from racing_client import ask_for_values, door_in, score_rows
+
+from fedopl.client.disclosure import ledger
+from fedopl.results.run_folder import LOCK
+from tiny_study import write_tiny
+from watching import wait_until
+
+SCRIPT = Path(__file__).with_name("racing_client.py")
+PATIENCE, PROCESSES = 120, 6
+
+
+def raced(folder):
+    """What each of the processes answered; they all start at once."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, folder, str(n)], stdout=subprocess.PIPE, text=True
+        )
+        for n in range(PROCESSES)
+    ]
+    try:
+        wait_until(lambda: len([*folder.glob("ready-*")]) == PROCESSES, PATIENCE, "all are ready")
+    finally:
+        (folder / "start").touch()
+        answers = [process.communicate(timeout=PATIENCE)[0] for process in processes]
+    return sorted(answers)
+
+
+def test_processes_that_answer_at_once_share_one_budget(tmp_path):
+    assert score_rows(door_in(tmp_path)) == "ScoreSums"
+    assert raced(tmp_path) == ["BUDGET_SPENT"] * (PROCESSES - 1) + ["Values"]
+
+
+def test_doors_opened_before_the_others_answered_count_what_the_others_paid(tmp_path):
+    early, late = (door_in(tmp_path, value_queries=1) for _ in range(2))
+    assert score_rows(early) == "ScoreSums"
+    assert score_rows(late) == "ScoreSums"
+    assert ask_for_values(early, 1) == "Values"
+    assert ask_for_values(late, 2) == "BUDGET_SPENT"
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from fedopl.base.file_lock import locked
+from fedopl.results.run_folder import writing
+
+path = Path(sys.argv[2])
+with writing(path) if sys.argv[1] == "folder" else locked(path, 0):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder():
+    """A function that starts a process which holds the lock on a file or a folder."""
+    started = []
+
+    def hold(kind, path):
+        command = [sys.executable, "-c", HOLDER, kind, path]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout.readline() == "held\n"
+        return started[-1]
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_while_another_process_answers_nothing_leaves_and_nothing_is_lost(
+    tmp_path, holder, monkeypatch
+):
+    door = door_in(tmp_path)
+    assert score_rows(door) == "ScoreSums"
+    before = door.ledger.path.read_bytes()
+    other = holder("file", door.ledger.path)
+    monkeypatch.setattr(ledger, "WAIT_SECONDS", 0.1)
+    assert score_rows(door) == "FAILED"
+    assert door.ledger.path.read_bytes() == before
+    other.kill()  # as a power cut would: the kernel releases the lock
+    other.wait()
+    assert score_rows(door) == "ScoreSums"
+
+
+def test_a_second_run_in_a_folder_says_who_writes_there(tmp_path, holder):
+    tiny = write_tiny(tmp_path / "tiny")
+    other = holder("folder", tiny.out)
+    for more in ([], ["--resume"]):
+        done = tiny.run(*more)
+        assert done.code == 1
+        assert f"in use by process {other.pid} on" in " ".join(done.err.split())
+        assert "choose another folder" in " ".join(done.err.split())
+    assert [path.name for path in tiny.out.iterdir()] == [LOCK]
+    other.kill()
+    other.wait()
+    assert tiny.run("--json").code == 0
+    assert not (tiny.out / LOCK).exists()
+
+
+def test_a_ledger_that_was_cut_off_under_an_open_door_is_not_a_new_budget(tmp_path):
+    door = door_in(tmp_path, value_queries=1)
+    assert score_rows(door) == "ScoreSums"
+    assert ask_for_values(door, 1) == "Values"
+    assert ask_for_values(door, 2) == "BUDGET_SPENT"
+    door.ledger.path.write_bytes(b"")
+    assert ask_for_values(door, 2) == "FAILED"
