@@ -177,6 +177,7 @@ def test_what_is_private_is_readable_by_its_owner_alone(saved):
     private = [
         home / "ledger.jsonl",
         tiny.out / "ledger.jsonl",
+        tiny.out / "sums.npz",
         *(home / "scores").iterdir(),
         *(tiny.out / "exchanges").iterdir(),
     ]

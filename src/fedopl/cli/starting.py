@@ -16,7 +16,9 @@ def write_examples(folder: Path) -> list[Path]:
     if taken:
         raise StorageError(f"{', '.join(taken)}: is there already; name an empty folder")
     for name, path in paths.items():
-        write_atomically(path, template(name).encode())
+        # A client's file is where its secret goes.
+        mode = 0o600 if name == "client.toml" else 0o666
+        write_atomically(path, template(name).encode(), mode)
     return list(paths.values())
 
 

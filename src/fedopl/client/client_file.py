@@ -5,13 +5,15 @@ The file is the client's own. Nothing in it is sent anywhere.
 
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedopl.base.errors import DataError, OptionError
+from fedopl.base.errors import DataError, FedoplWarning, OptionError
+from fedopl.base.files import refuse_link, who_else_reads
 from fedopl.base.labels import check_client_name
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
@@ -102,6 +104,7 @@ class Client:
     def read(self, schema: Schema) -> LoggedData:
         """Its rows, read by the study's schema."""
         self._check_mapping(schema)
+        self._check_files()
         data = self.settings.data
         source: object
         if data.query is not None and data.database is not None:
@@ -122,6 +125,17 @@ class Client:
             on_disk=self.store_path / "rows" if on_disk else None,
             numbers=data.numbers,
         )
+
+    def _check_files(self) -> None:
+        """Refuse links where its private files should be; warn of a secret that others can read."""
+        for path in (self.ledger_path, self.store_path, self.store_path / "rows"):
+            refuse_link(path)
+        if self.settings.secret and (who := who_else_reads(self.path)):
+            warnings.warn(
+                f"{self.path}: holds the secret and can be read by {who}; chmod 600 {self.path}",
+                FedoplWarning,
+                stacklevel=3,
+            )
 
     def _keeps_on_disk(self, path: Path, schema: Schema) -> bool:
         data = self.settings.data

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError
+from fedopl.base.files import EVERYBODY, who_else_reads
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -69,7 +70,7 @@ def examine(client: Client, study: Study) -> Examined:
             data = client.read(study.table)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
-    cautions = [str(warning.message) for warning in caught]
+    cautions = [*(str(warning.message) for warning in caught), *_readable_data(client)]
     whole = data
     if whole.is_on_disk:
         data = whole.part(slice(0, MOST_EXAMINED))
@@ -98,6 +99,15 @@ def examine(client: Client, study: Study) -> Examined:
         overlap=found,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
     )
+
+
+def _readable_data(client: Client) -> list[str]:
+    """A hint where everybody on the machine can read the rows."""
+    name = client.settings.data.file
+    path = client.path.parent / name if name else None
+    if path is None or who_else_reads(path) != EVERYBODY:
+        return []
+    return [f"its rows can be read by {EVERYBODY}; if they should not be: chmod o-r {path}"]
 
 
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:

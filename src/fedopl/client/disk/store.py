@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.files import write_atomically
+from fedopl.base.errors import StorageError
+from fedopl.base.files import owner_only, refuse_link, write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -37,16 +38,23 @@ class FolderStore:
     folder: Path
 
     def get(self, key: str) -> Arrays | None:
-        """What was put under this key; a damaged file counts as none."""
+        """What was put under this key; a damaged file counts as none, a link is an error."""
+        refuse_link(self.folder)
         try:
             # A pickle could run code of whoever wrote the file.
-            with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as bundle:
+            with (
+                open(self._path(key), "rb", opener=owner_only) as file,
+                np.load(file, allow_pickle=False) as bundle,
+            ):
                 return {name: bundle[name] for name in bundle.files}
+        except StorageError:
+            raise
         except Exception:  # damaged files fail in many ways
             return None
 
     def put(self, key: str, arrays: Arrays) -> None:
         """Keep these arrays."""
+        refuse_link(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type]
