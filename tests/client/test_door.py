@@ -743,7 +743,7 @@ def test_sums_less_sums_are_over_many_rows_or_none(draw, n_rare):
     data = thinned(draw(400), 2, n_rare)
     door = door_to(data, limits=Limits())
     solved = solve_outcomes(door.study, ask(door, SumOutcomes))
-    models = {"models": solved.parameters, "supported": np.ones_like(solved.supported, float)}
+    models = {"models": solved.models, "supported": np.ones_like(solved.supported, float)}
     left = left_after_subtraction(door, models)
     n_left = left[-1, -1]
     assert n_left == pytest.approx(0, abs=1e-6) or n_left > NEEDED - 1e-6

@@ -15,7 +15,6 @@ from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import grow_tree
 from fedopl.policies.trees.nodes import depth_of
-from fedopl.policies.trees.search import Cells
 from fedopl.results.sums.tree_statistics import mixed_cells
 from fedopl.server.federation import run_study
 from fedopl.solvers.linear_solvers import solve_scores
@@ -160,7 +159,7 @@ def pooled_tree(record, doors, depth):
 
     def cells_of(partition):
         binning = Binning(columns=study.columns, grid=grid, partition=partition)
-        return [Cells(part) for part in cell_sums([rows], binning)[: binning.n_open]]
+        return list(cell_sums([rows], binning)[: binning.n_open])
 
     rules = rules_of(study.tree, study.columns, grid, study.actions)
     return grow_tree(grid, depth, rules, cells_of)[0]
@@ -178,7 +177,7 @@ def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
     together, folds, scores = pooled_rows(doors)
     used = ~folds.held_out
     weights = {name: 1 / used.sum() * n for name, n in record.rows.items()}
-    found = mixed_cells(record.tree.cells, weights).numbers
+    found = mixed_cells(record.tree.cells, weights)
     grid = record.tree.grid
     bins = [
         np.searchsorted(cuts, column)

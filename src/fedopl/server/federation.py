@@ -20,7 +20,7 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.server.aggregate.federated_outcomes import OutcomeModels, solve_outcomes
+from fedopl.server.aggregate.federated_outcomes import solve_outcomes, without_models
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.exchange.conversation import Answers, Conversation, Progress
@@ -104,8 +104,7 @@ def evaluate_policies(
     conversation = Conversation(study, transport, Journal(), progress)
     setting = _prepare(conversation)
     compared = Candidates(study, candidates or {})
-    for name, policy in policies.items():
-        compared.add(name, policy)
+    compared.policies.update(policies)
     if not study.policy.compares_candidates:
         compared.add_arm(setting.best_arm)
     chosen = next(iter(policies))
@@ -117,8 +116,8 @@ def evaluate_policies(
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
-    rows, models = _enrol(conversation)
-    statistics, cells = _score(conversation, rows, models)
+    rows, query = _enrol(conversation)
+    statistics, cells = _score(conversation, rows, query)
     weights = agreed_weights(study.mixture, {name: rows[name] for name in statistics.sums})
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
@@ -152,8 +151,8 @@ def _finish(
     return record, evaluated.answers
 
 
-def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
-    """Training rows by client, which nobody can change from here on, and shared outcome models.
+def _enrol(conversation: Conversation) -> tuple[dict[str, int], SumScores]:
+    """Training rows by client, which nobody can change from here on, and how to score them.
 
     Both are asked for on one trip: whoever does not enrol has its sums left out.
     """
@@ -162,7 +161,7 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
     enrolled, *sums = conversation.together(conversation.transport.clients, *queries)
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     if not sums:
-        return rows, OutcomeModels.none(study)
+        return rows, without_models(study)
     usable = conversation.drop(sums[0], lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them.
     total = combined(conversation.require_quorum(usable, share=0), weights={})
@@ -170,15 +169,14 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], OutcomeModels]:
 
 
 def _score(
-    conversation: Conversation, rows: dict[str, int], models: OutcomeModels
+    conversation: Conversation, rows: dict[str, int], query: SumScores
 ) -> tuple[ScoreStatistics, Answers[CellSums] | None]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where all thresholds of a tree were agreed beforehand, sums over its grid come along.
     """
     study = conversation.study
-    supported = models.supported.astype(np.float64)
-    queries: list[Query[Any]] = [SumScores(models=models.parameters, supported=supported)]
+    queries: list[Query[Any]] = [query]
     if cells_come_along(study):
         queries.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
     answers, *cells = conversation.together(rows, *queries)

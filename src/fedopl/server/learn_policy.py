@@ -3,23 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
 from fedopl.policies.policy import Policy
-from fedopl.results.mixture_search import Search
+from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
+from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.minimax import regrets_at_hand
-from fedopl.server.mixtures.value_queries import ValueQueries, picking
-from fedopl.server.mixtures.weight_search import (
-    climb,
-    climb_linear,
-    follow_linear_path,
-    follow_path,
+from fedopl.server.mixtures.minimax import (
+    Ascent,
+    Regrets,
+    minimax_weights,
+    regrets_at_hand,
+    regrets_by_asking,
 )
+from fedopl.server.mixtures.mixture_paths import skew_paths
+from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.server.oracles import tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
@@ -52,7 +56,7 @@ def learn_policy(task: Task) -> Learned:
     """Learn what the study wants; `candidates` has it afterwards, and the best constant arm."""
     learned = LEARNERS[task.setting.study.policy.kind](task)
     if learned.policy and learned.chosen == LEARNED:
-        task.candidates.add(LEARNED, learned.policy)
+        task.candidates.policies[LEARNED] = learned.policy
         task.candidates.add_arm(learned.setting.best_arm)
     return learned
 
@@ -62,9 +66,9 @@ def _linear(task: Task) -> Learned:
     setting, conversation, plan = task.setting, task.conversation, task.setting.study.mixture
     search: Search | None = None
     if isinstance(plan, BestSkew):
-        search = follow_linear_path(setting, conversation, plan)
+        search = _follow_linear_path(setting, conversation, plan)
     elif isinstance(plan, Minimax):
-        search = climb_linear(setting, conversation, plan)
+        search = _climb_linear(setting, conversation, plan)
     setting = _weighed(setting, search)
     policy = ORACLES[setting.study.linear.oracle].learn(setting, conversation)
     return Learned(
@@ -83,7 +87,7 @@ def _tree(task: Task) -> Learned:
         return Learned(setting=setting, chosen=LEARNED, policy=task.alone(), statistics=None)
     policy, found = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        search = climb(setting, plan, found, lambda: regrets_at_hand(found))
+        search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
         policy = found.solve(setting.weights)
     return Learned(
@@ -117,7 +121,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     """The weights, where the study does not agree on them but has them found."""
     setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
-        return climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
+        return _climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
     if not isinstance(plan, BestSkew):
         return None
     names = candidates.names()
@@ -128,7 +132,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
     values = ValueQueries(picking(names, kept_back), len(names) + 1)
-    return follow_path(within, plan, fitting, values)
+    return _follow_path(within, plan, fitting, values)
 
 
 # By the kind of policy that the study wants.
@@ -146,3 +150,48 @@ def _weighed(setting: Setting, search: Search | None) -> Setting:
     return replace(
         setting, weights={name: search.weights.get(name, 0.0) for name in setting.weights}
     )
+
+
+# --- mixtures that are found while a study runs -------------------------------------------------
+
+
+def _follow_path(
+    setting: Setting, plan: BestSkew, fitting: Statistics, values: ValueQueries
+) -> SkewPath:
+    """The path of policies fitted without the first fold, valued on the first fold."""
+    rows = {name: setting.rows[name] for name in setting.weights}
+    return skew_paths(fitting, rows, [plan.toward], values, plan.alphas)[plan.toward]
+
+
+def _follow_linear_path(setting: Setting, conversation: Conversation, plan: BestSkew) -> SkewPath:
+    """The path of linear policies: sums over the other folds, then values on the first."""
+    study = setting.study
+    sums = conversation.require_quorum(conversation.each(SumFitting(), setting.weights))
+    weights = {name: setting.weights[name] for name in sums}
+    values = ValueQueries(
+        asking(conversation, sorted(sums), RowSplit.VALIDATION), most_candidates(study)
+    )
+    fitting = ScoreStatistics(study=study, sums=sums)
+    return _follow_path(replace(setting, weights=weights), plan, fitting, values)
+
+
+def _climb(
+    setting: Setting, plan: Minimax, statistics: Statistics, regrets: Callable[[], Regrets]
+) -> MinimaxSearch | None:
+    """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
+    if len(setting.weights) < 2:
+        return None
+    return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))
+
+
+def _climb_linear(
+    setting: Setting, conversation: Conversation, plan: Minimax
+) -> MinimaxSearch | None:
+    """The ascent for linear policies, whose values at every step only clients know."""
+
+    def regrets() -> Regrets:
+        ask = asking(conversation, sorted(setting.weights), RowSplit.TRAINING)
+        values = ValueQueries(ask, most_candidates(setting.study))
+        return regrets_by_asking(setting.statistics, values)
+
+    return _climb(setting, plan, setting.statistics, regrets)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedopl.base.errors import OptionError
+from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values, most_candidates
 from fedopl.messages.message import Query, RowSplit
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
@@ -14,8 +16,8 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import LOCAL, LOGGING, GainTable, LeafRow, ValueTable, arm_name
 from fedopl.server.aggregate.evaluation import gain_table, value_table
-from fedopl.server.aggregate.group_decisions import described, describing
-from fedopl.server.aggregate.leaf_table import leaf_rows, valuing_leaves
+from fedopl.server.aggregate.group_decisions import described, public_cuts
+from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.study.study import Study
@@ -45,18 +47,14 @@ class Candidates:
             self.add_arm(action)
         for name in study.candidates:
             if name in policies:
-                self.add(name, policies[name])
+                self.policies[name] = policies[name]
             else:
                 self.rules.append(name)
-
-    def add(self, name: str, policy: Policy) -> None:
-        """Compare with this policy."""
-        self.policies[name] = policy
 
     def add_arm(self, action: str) -> None:
         """Compare with everybody getting this action."""
         arm = constant_policy(action, self.study.actions, self.study.features)
-        self.add(arm_name(action), arm)
+        self.policies[arm_name(action)] = arm
 
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """What all candidates are worth to every client, on rows of this split."""
@@ -75,9 +73,9 @@ class Candidates:
         if self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION)
         if describe:
-            queries["described"] = describing(setting, self._fields([chosen]))
+            queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
         if describe and self.study.values_leaves and tree:
-            queries["leaves"] = valuing_leaves(tree)
+            queries["leaves"] = ValueLeaves(tree=tree.numbers())
         if not queries:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
         found = conversation.together(setting.weights, *queries.values())

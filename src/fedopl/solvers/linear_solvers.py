@@ -25,7 +25,7 @@ def solve_scores(
         parameters = np.column_stack([models.coefficients, models.intercepts])
     else:
         parameters = np.zeros_like(products)
-        parameters[:, :-1] = _through_zero(grams[:, :-1, :-1], products[:, :-1])
+        parameters[:, :-1] = solve_through_zero(grams[:, :-1, :-1], products[:, :-1])
     unknown = shares <= 0
     parameters[unknown] = 0.0
     parameters[unknown, -1] = NEVER
@@ -44,12 +44,7 @@ def residual_variances(
     return variances
 
 
-def solve_pairs(grams: FloatArray, products: FloatArray) -> FloatArray:  # (n_pairs, n_columns)
-    """Weighted all pairs: regress which of two actions is better on x, weighted by how much."""
-    return _through_zero(grams, products)
-
-
-def _through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  # shaped as products
+def solve_through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  # shaped as products
     """Least squares from raw mean squares; of all solutions, the smallest in scaled features."""
     squares = np.diagonal(grams, axis1=-2, axis2=-1)
     scales = np.sqrt(np.where(squares > 0, squares, 1.0))

@@ -8,7 +8,7 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.growing import DONE, grow_tree, n_levels, simplified
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
-from fedopl.policies.trees.search import Cells, best_tree
+from fedopl.policies.trees.search import best_tree
 
 N_BINS, N_COLUMNS = 4, 3
 GRID = Grid((tuple(float(cut) for cut in range(N_BINS - 1)),) * N_COLUMNS, (False,) * N_COLUMNS)
@@ -134,10 +134,7 @@ def test_nothing_is_asked_that_was_answered_above_however_blurred_the_cells_are(
     class Blurred(Asked):
         def __call__(self, partition):
             noise = np.random.default_rng(seed)
-            return [
-                Cells(one.numbers + 9 * noise.random(one.numbers.shape))
-                for one in super().__call__(partition)
-            ]
+            return [one + 9 * noise.random(one.shape) for one in super().__call__(partition)]
 
     levels = Grid((GRID.cuts[0], GRID.cuts[1], (0.0, 1.0, 2.0, 3.0)), (False, False, True))
     root, _ = grow_tree(levels, 5, Rules(n_actions=3), Blurred(seed, grid=levels))

@@ -14,7 +14,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
-from fedopl.policies.trees.search import Cells, best_tree
+from fedopl.policies.trees.search import best_tree
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 
@@ -40,7 +40,7 @@ def cells_of(values, scores, grid):
         n_cells = table.stop - table.start
         for part, weights in enumerate((np.ones(len(cell)), np.ones(len(cell)), *scores.T)):
             numbers[table, part] = np.bincount(cell, weights, minlength=n_cells)
-    return Cells(numbers)
+    return numbers
 
 
 def says_yes(values, is_level, column, cut):

@@ -11,7 +11,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Group, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.policies.trees.search import Cells, best_tree
+from fedopl.policies.trees.search import best_tree
 
 
 def cells_of(bins, scores, grid, known=None):
@@ -24,7 +24,7 @@ def cells_of(bins, scores, grid, known=None):
         if first != second:
             cell = cell * grid.n_bins[second] + bins[:, second]
         np.add.at(numbers[table], cell, by_row)
-    return Cells(numbers if not known.all() else numbers[:, : 2 + scores.shape[1]])
+    return numbers if not known.all() else numbers[:, : 2 + scores.shape[1]]
 
 
 def says_yes(bins, grid, column, place):

@@ -80,7 +80,7 @@ class Binning:
 def row_numbers(
     scores: FloatArray, weights: FloatArray | None, *, complete: bool
 ) -> FloatArray:  # (n_rows, n_numbers)
-    """What each row adds to its cell; see `fedopl.policies.trees.search.Cells` for the order."""
+    """What each row adds to its cell; see `fedopl.policies.trees.search` for the order."""
     known = np.isfinite(scores)
     weight = np.ones((len(scores), 1)) if weights is None else weights[:, None]
     parts = [np.ones((len(scores), 1)), weight, np.where(known, scores, 0.0) * weight]

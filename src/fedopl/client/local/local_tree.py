@@ -19,7 +19,7 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
-from fedopl.policies.trees.search import WEIGHT, Cells
+from fedopl.policies.trees.search import WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
 # The rows, some at a time; called once for every pass.
@@ -110,10 +110,10 @@ def _on_grid(
 ) -> tuple[Node, float]:
     """The best tree on this grid, and what it is worth."""
 
-    def cells_of(partition: Node) -> list[Cells]:
+    def cells_of(partition: Node) -> list[FloatArray]:
         binning = Binning(columns=columns, grid=grid, partition=partition)
         sums = as_shares(cell_sums(parts(), binning), grid)
-        return [Cells(part) for part in sums[: binning.n_open]]
+        return list(sums[: binning.n_open])
 
     return grow_tree(grid, plan.depth, rules_of(plan, columns, grid, actions), cells_of)
 

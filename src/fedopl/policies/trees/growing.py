@@ -7,10 +7,11 @@ as the exact one of depth two, but beyond that depth it need not be the best of 
 
 from collections.abc import Callable
 
+from fedopl.base.arrays import FloatArray
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
-from fedopl.policies.trees.search import Cells, best_tree
+from fedopl.policies.trees.search import best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 # In a partition, a leaf below which nothing is left to search; open ones are counted from zero.
@@ -23,7 +24,7 @@ NO_TREE = (
 
 Answer = tuple[int, float, bool]  # column, cut, whether yes
 Path = tuple[Answer, ...]
-CellsOf = Callable[[Node], list[Cells] | None]
+CellsOf = Callable[[Node], list[FloatArray] | None]
 
 
 def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[Node, float]:

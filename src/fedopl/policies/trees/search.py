@@ -17,21 +17,14 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 
-# What a leaf holds: the rows, their weight, and for each action the sum of scores and the weight
-# of the rows that have one.
+# What is summed in each cell, (n_cells, 2 + n_actions): rows, their weight, and scores by action.
+# Where scores are missing, there is n_actions more: the weight of the rows that have one.
 ROWS, WEIGHT, FIRST_ACTION = 0, 1, 2
 YES_NO = (0, 1)  # the sides of a split
 # Values this close, as a share of all scores, are ties: sums in another order may differ as much.
 ROUNDING = 1e-11
 # A split has to add this many times as much, so that of equal trees the smaller one is taken.
 WORTH_A_SPLIT = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Sums over the rows of every cell: how many, their weight, then by action."""
-
-    numbers: FloatArray  # (n_cells, 2 + n_actions), and n_actions more where scores are missing
 
 
 @dataclass(frozen=True)
@@ -45,9 +38,9 @@ class Found:
 Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
 
 
-def best_tree(cells: Cells, grid: Grid, depth: int, rules: Rules) -> Found:
+def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
     """The best tree of depth 0, 1 or 2; a tie goes to fewer splits, then to what comes first."""
-    tables = _Tables(cells.numbers, grid, rules.n_actions)
+    tables = _Tables(cells, grid, rules.n_actions)
 
     def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
         return _largest(leaf_values(leaves, allowed, rules))

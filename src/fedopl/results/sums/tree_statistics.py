@@ -13,7 +13,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
-from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT, Cells
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
@@ -98,13 +98,13 @@ def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
     return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
-def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> Cells:
+def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> FloatArray:
     """The mixture of the clients' sums; rows are counted as they are."""
     widest = max(numbers.shape[1] for numbers in cells.values())
     complete = {name: _widened(numbers, widest) for name, numbers in cells.items()}
     mixed = weighted_sum(weights, complete)
     mixed[:, ROWS] = plain_sum({name: numbers[:, ROWS] for name, numbers in complete.items()})
-    return Cells(mixed)
+    return mixed
 
 
 def _widened(numbers: FloatArray, width: int) -> FloatArray:  # (n_cells, width)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,21 +27,7 @@ def mixture_estimate(
     Satterthwaite's, so that a small client with a large weight widens the interval as it should.
     """
     shares = renormalised(weights, answers.keys())
-    value = math.fsum(shares[name] * float(a.means @ contrast) for name, a in answers.items())
-    variances = {
-        name: shares[name] ** 2 * max(float(contrast @ a.covariances @ contrast), 0.0)
-        for name, a in answers.items()
-    }
-    total = math.fsum(variances.values())
-    freedom = math.fsum(
-        variances[name] ** 2 / max(a.degrees_of_freedom, 1e-9) for name, a in answers.items()
-    )
-    return Estimate(
-        value=value,
-        standard_error=math.sqrt(total),
-        n_rows=sum(a.n_rows for a in answers.values()),
-        degrees_of_freedom=int(total**2 / freedom) if freedom > 0 else _BOUNDLESS,
-    )
+    return _weighed([(shares[name], values) for name, values in answers.items()], contrast)
 
 
 def signed_estimate(
@@ -48,32 +35,36 @@ def signed_estimate(
 ) -> Estimate:
     """Σ_c s_c·(q_c · contrast), with standard error √Σ s_c²·v_c; signs may differ.
 
-    Nothing is renormalised: a client that counts and did not answer is an error. Degrees of
-    freedom are Welch & Satterthwaite's; a client of one row leaves none.
+    Nothing is renormalised: a client that counts and did not answer is an error. A client of one
+    row leaves no degrees of freedom.
     """
     counted = sorted(name for name, sign in signed.items() if sign)
     missing = [name for name in counted if name not in answers]
     if missing:
-        raise FederationError(f"values: none told by {quoted(missing)}, who count here")
-    parts = [(signed[name], answers[name]) for name in counted]
+        raise FederationError(f"values: none reported by {quoted(missing)}, who count here")
+    found = _weighed([(signed[name], answers[name]) for name in counted], contrast)
+    if any(answers[name].degrees_of_freedom < 1 for name in counted):
+        found = replace(found, degrees_of_freedom=0)
+    return found
+
+
+def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimate:
+    # fsum is exact, so that the order in which clients come decides no bit of an estimate.
     variances = [
-        sign**2 * max(float(contrast @ values.covariances @ contrast), 0.0)
-        for sign, values in parts
+        weight**2 * max(float(contrast @ values.covariances @ contrast), 0.0)
+        for weight, values in parts
     ]
-    return Estimate(
-        value=math.fsum(sign * float(values.means @ contrast) for sign, values in parts),
-        standard_error=math.sqrt(math.fsum(variances)),
-        n_rows=sum(values.n_rows for _, values in parts),
-        degrees_of_freedom=_freedom(variances, [values.degrees_of_freedom for _, values in parts]),
+    total = math.fsum(variances)
+    spread = math.fsum(
+        variance**2 / max(values.degrees_of_freedom, 1e-9)
+        for variance, (_, values) in zip(variances, parts, strict=True)
     )
-
-
-def _freedom(variances: list[float], freedoms: list[int]) -> int:
-    """(Σv)² / Σ(v²/f)."""
-    if min(freedoms, default=1) < 1:
-        return 0
-    spread = math.fsum(v**2 / free for v, free in zip(variances, freedoms, strict=True))
-    return int(math.fsum(variances) ** 2 / spread) if spread > 0 else _BOUNDLESS
+    return Estimate(
+        value=math.fsum(weight * float(values.means @ contrast) for weight, values in parts),
+        standard_error=math.sqrt(total),
+        n_rows=sum(values.n_rows for _, values in parts),
+        degrees_of_freedom=int(total**2 / spread) if spread > 0 else _BOUNDLESS,
+    )
 
 
 def value_table(
@@ -81,8 +72,7 @@ def value_table(
 ) -> ValueTable:
     """Every candidate, in the mixture and at every client."""
     rows = []
-    for position, policy in enumerate(names):
-        contrast = _unit(len(names), position)
+    for policy, contrast in zip(names, np.eye(len(names)), strict=True):
         for client, part in _parts(answers):
             estimate = mixture_estimate(part, weights, contrast)
             rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
@@ -93,23 +83,15 @@ def gain_table(
     answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str
 ) -> GainTable:
     """The learned policy against every other, paired: both on the same rows."""
-    own = _unit(len(names), names.index(learned))
+    units = dict(zip(names, np.eye(len(names)), strict=True))
+    own = units.pop(learned)
     rows = []
-    for position, against in enumerate(names):
-        if against == learned:
-            continue
-        contrast = own - _unit(len(names), position)
+    for against, unit in units.items():
         for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, contrast)
+            estimate = mixture_estimate(part, weights, own - unit)
             rows.append(GainRow(against=against, client=client, estimate=estimate))
     return GainTable(tuple(rows))
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
     return [(GLOBAL, answers), *((name, {name: answers[name]}) for name in sorted(answers))]
-
-
-def _unit(size: int, position: int) -> FloatArray:
-    unit = np.zeros(size)
-    unit[position] = 1.0
-    return unit

@@ -1,24 +1,17 @@
 """Asks how the learned policy's decisions split over groups, and how well clients support them."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.description import N_CUTS, Describe, Description
+from fedopl.messages.evaluation.description import N_CUTS, Description
 from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Answers
 
 # A feature is cut at its mean and one standard deviation to either side, unless it is 0 or 1.
 _CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
-
-
-def describing(setting: Setting, fields: Mapping[str, Any]) -> Describe:
-    """The query about one policy, given as the message fields that carry it."""
-    return Describe(cuts=public_cuts(setting), **fields)
 
 
 def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:

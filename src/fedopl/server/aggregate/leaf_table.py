@@ -8,17 +8,12 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
+from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.value_tables import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.exchange.conversation import Answers
 from fedopl.study.mixture import Weights, renormalised
-
-
-def valuing_leaves(tree: TreePolicy) -> ValueLeaves:
-    """The query about every leaf of this tree."""
-    return ValueLeaves(tree=tree.numbers())
 
 
 def leaf_rows(

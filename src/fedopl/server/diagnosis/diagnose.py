@@ -22,9 +22,9 @@ from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.diagnosis.model_differences import ask_for_models, compare_models
 from fedopl.server.diagnosis.second_moments import ask_for_moments
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.mixture_paths import ALPHAS, skew_paths
+from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
-from fedopl.study.mixture import Empirical, Weights, renormalised
+from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
 # With more clients than these, paths lead to those that differ most, and models are not compared.

@@ -1,9 +1,9 @@
 """Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import FederationError, WireError
@@ -26,7 +26,6 @@ LARGEST_NUMBER = 1e100
 MOST_REASONS = 10
 
 Answer = TypeVar("Answer", bound=Message)
-OtherAnswer = TypeVar("OtherAnswer", bound=Message)
 Progress = Callable[["Round"], None]
 
 
@@ -64,22 +63,10 @@ class Conversation:
         The weights are the agreed ones of those who are asked, and nothing by client is kept.
         """
         _check_asked(query, Asked.TOTAL)
-        (answers,) = self.together(weights, query)
+        answers: Answers[Answer] = self.together(weights, query)[0]
         self.require_quorum(answers)
         return combined(answers, renormalised(weights, answers.keys()))
 
-    @overload
-    def together(
-        self, clients: Iterable[str], query: Query[Answer], /
-    ) -> tuple[Answers[Answer]]: ...
-    @overload
-    def together(
-        self, clients: Iterable[str], query: Query[Answer], other: Query[OtherAnswer], /
-    ) -> tuple[Answers[Answer], Answers[OtherAnswer]]: ...
-    @overload
-    def together(
-        self, clients: Iterable[str], /, *queries: Query[Any]
-    ) -> tuple[Answers[Any], ...]: ...
     def together(self, clients: Iterable[str], /, *queries: Query[Any]) -> tuple[Answers[Any], ...]:
         """Put several queries to the same clients on one trip; the answers to each come back."""
         trip = self.rounds[-1].trip + 1 if self.rounds else 0
@@ -181,16 +168,6 @@ class Conversation:
         if self.progress:
             self.progress(self.rounds[exchange])
 
-    def reject(self, exchange: int, name: str, reason: str) -> None:
-        """Record that a client's answer could be read and still not be used."""
-        self._reject(exchange, {name: reason})
-
-    def _reject(self, exchange: int, reasons: Mapping[str, str]) -> None:
-        known = self.rounds[exchange]
-        answered = tuple(name for name in known.answered if name not in reasons)
-        rejected = {**known.rejected, **reasons}
-        self.rounds[exchange] = replace(known, answered=answered, rejected=rejected)
-
     def drop(
         self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
     ) -> Answers[Answer]:
@@ -203,17 +180,17 @@ class Conversation:
                 faults[name] = fault
             else:
                 kept[name] = answer
-        if faults:
-            self._reject(answers.exchange, faults)
+        known = self.rounds[answers.exchange]
+        self.rounds[answers.exchange] = replace(
+            known,
+            answered=tuple(name for name in known.answered if name not in faults),
+            rejected={**known.rejected, **faults},
+        )
         return kept
 
-    def has_quorum(
-        self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
-    ) -> bool:
-        """Whether enough clients gave an answer: the study's share of all, unless said."""
-        n_clients = len(self.transport.clients) if of is None else of
-        share = self.study.quorum if share is None else share
-        return len(answers) >= max(1, share * n_clients)
+    def has_quorum(self, answers: Answers[Answer]) -> bool:
+        """Whether the study's share of all clients gave an answer."""
+        return len(answers) >= max(1, self.study.quorum * len(self.transport.clients))
 
     def require_quorum(
         self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
@@ -221,7 +198,7 @@ class Conversation:
         """The answers, if enough clients gave one: the study's share of all, unless said."""
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
-        if not self.has_quorum(answers, of=n_clients, share=share):
+        if len(answers) < max(1, share * n_clients):
             latest = self.rounds[answers.exchange]
             self.journal.forget(latest.trip)
             reasons = [

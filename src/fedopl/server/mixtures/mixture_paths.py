@@ -7,10 +7,8 @@ from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.results.sums.any_mixture import Statistics, solve_for
 from fedopl.server.mixtures.value_queries import ANCHOR, ValueQueries
 from fedopl.study import mixture
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import ALPHAS, renormalised
 from fedopl.theory.skew import skewness
-
-ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def skew_paths(

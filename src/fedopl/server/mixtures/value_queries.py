@@ -37,20 +37,19 @@ class Valued:
 
     def value(self, signed: Mapping[str, float]) -> Estimate:
         """Σ_c s_c·Q̂_c(π)."""
-        return signed_estimate(self.answers, signed, self._unit(self.place))
+        return signed_estimate(self.answers, signed, self._units()[self.place])
 
     def gain(self, signed: Mapping[str, float], over: int) -> Estimate:
         """Σ_c s_c·(Q̂_c(π) − Q̂_c(ρ)), ρ the policy at another place; paired, on the same rows."""
-        return signed_estimate(self.answers, signed, self._unit(self.place) - self._unit(over))
+        units = self._units()
+        return signed_estimate(self.answers, signed, units[self.place] - units[over])
 
     def gain_over_local(self, client: str) -> Estimate:
         """What a client gains by this policy over its local one."""
         return self.gain({client: 1.0}, _LOCAL_PLACE)
 
-    def _unit(self, place: int) -> FloatArray:  # (n_candidates,)
-        unit = np.zeros(len(next(iter(self.answers.values())).means))
-        unit[place] = 1.0
-        return unit
+    def _units(self) -> FloatArray:  # (n_candidates, n_candidates)
+        return np.eye(len(next(iter(self.answers.values())).means))
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,12 @@ def _improved(
     start = query.parameters
     steps = {name: float(np.linalg.norm(a.parameters - start)) for name, a in answers.items()}
     usual = float(np.median(list(steps.values()))) if len(steps) >= ENOUGH_TO_COMPARE else 0.0
-    for name, length in steps.items():
-        if length > FAR_ABOVE * usual > 0:
-            conversation.reject(
-                answers.exchange, name, f"its step is {length / usual:.0f} times as long as most"
-            )
-            del answers[name]
-    return conversation.require_quorum(answers, of=len(clients))
+
+    def fault_in(name: str, _answer: ImprovedPolicy) -> str | None:
+        is_far = steps[name] > FAR_ABOVE * usual > 0
+        return f"its step is {steps[name] / usual:.0f} times as long as most" if is_far else None
+
+    return conversation.require_quorum(conversation.drop(answers, fault_in), of=len(clients))
 
 
 def without_unknown(parameters: FloatArray, setting: Setting) -> FloatArray:

@@ -8,8 +8,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
-from fedopl.policies.trees.nodes import Leaf, Node, as_array
-from fedopl.policies.trees.search import Cells
+from fedopl.policies.trees.nodes import Node, as_array, leaves_of
 from fedopl.results.sums.tree_statistics import TreeStatistics, grown_tree, mixed_cells
 from fedopl.server.aggregate.grid_agreement import agree_on_grid
 from fedopl.server.aggregate.setting import Setting
@@ -33,9 +32,9 @@ class _Asking:
     first: dict[str, FloatArray] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, partition: Node) -> list[Cells] | None:
+    def __call__(self, partition: Node) -> list[FloatArray] | None:
         """The mixture's cells of every open node; None if too few report those of a lower level."""
-        setting, n_open = self.setting, 1 + _last_open(partition)
+        setting, n_open = self.setting, 1 + max(leaf.action for leaf in leaves_of(partition))
         if partition == EVERYBODY and setting.cells is not None:
             answers = setting.cells
         else:
@@ -67,9 +66,3 @@ def learn(setting: Setting, conversation: Conversation) -> tuple[TreePolicy, Tre
     policy = grown_tree(study, grid, asking)
     found = TreeStatistics(study=study, grid=grid, cells=asking.first, lost=asking.lost)
     return policy, found
-
-
-def _last_open(partition: Node) -> int:
-    if isinstance(partition, Leaf):
-        return partition.action
-    return max(_last_open(partition.yes), _last_open(partition.no))

@@ -4,20 +4,14 @@ from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.policies.pairwise import PairwisePolicy, action_pairs
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.solvers.linear_solvers import solve_pairs
-from fedopl.study.study import Study
-
-
-def exchanges(_study: Study) -> int:
-    """The sums for all pairs come at once."""
-    return 1
+from fedopl.solvers.linear_solvers import solve_through_zero
 
 
 def learn(setting: Setting, conversation: Conversation) -> PairwisePolicy:
     """One round of sums for every pair of actions, then one weighted regression for each."""
     study = setting.study
     sums = conversation.total(SumPairs(), setting.weights)
-    parameters = solve_pairs(sums.grams, sums.products)
+    parameters = solve_through_zero(sums.grams, sums.products)  # (n_pairs, n_columns)
     unknown = setting.statistics.unknown(setting.weights)
     for pair, (first, second) in enumerate(action_pairs(study.n_actions)):
         if unknown[first] or unknown[second]:  # what nobody has a score for loses
