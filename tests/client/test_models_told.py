@@ -362,7 +362,7 @@ def test_loss_pulls_and_hessian_are_those_of_a_loop_over_training_rows(draw, is_
         hessian += weights[row] * chance * (1 - chance) * np.outer(x, x)
         mean += weights[row] * x
         total += weights[row]
-    assert told.told.tolist() == [1, 1]
+    assert told.released.tolist() == [1, 1]
     np.testing.assert_allclose(told.loss, [loss / total, np.log(2)])
     np.testing.assert_allclose(told.pulls, [pulls / total, mean / total / 2])
     np.testing.assert_allclose(told.hessian[0], hessian / total)
@@ -382,7 +382,7 @@ def test_shares_are_of_rows_set_apart(draw):
     n_rows = apart.sum()
     variance = n_rows / (n_rows - 1) * (weights**2 @ (beyond - share) ** 2)
     np.testing.assert_allclose(told.target_share_variance, [variance, 0.0])
-    assert told.told.tolist() == [1, 1]
+    assert told.released.tolist() == [1, 1]
     for field in ("loss", "pulls", "hessian"):
         assert not getattr(told, field).any()
 
@@ -432,7 +432,7 @@ def test_sums_of_a_steep_classifier_would_tell_a_row_and_are_left_out(draw):
     nearly_all, nearly_none = [8.0, 0, 0, 0, 0, 20.0], [8.0, 0, 0, 0, 0, -20.0]
     gentle = [1.0, 0, 0, 0, 0, 0]
     told = classified(careful, steep_classifier(careful), nearly_all, nearly_none, gentle)
-    assert told.told.tolist() == [0, 0, 0, 1]
+    assert told.released.tolist() == [0, 0, 0, 1]
     for field in ("loss", "pulls", "hessian"):
         assert [of_one.any() for of_one in getattr(told, field)] == [False] * 3 + [True]
 
@@ -452,7 +452,7 @@ def test_a_few_rows_that_alone_are_pulled_or_are_not_are_not_told(draw, sign, n_
     # Curvature is about the same in all rows. By the mean context the rest of the pulls is told.
     door = door_to(with_outliers(draw(900), n_outliers), diagnosed(), limits=Limits())
     told = classified(door, sign * np.array([-14.0, 0, 0, 0, 0, 7.0]))
-    assert told.told.tolist() == [n_outliers > 12]
+    assert told.released.tolist() == [n_outliers > 12]
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -467,7 +467,7 @@ def test_rows_needed_grow_with_the_targets(draw, more):
             if n_targets == 3 and more:
                 assert reason(told) == "TOO_MANY_PARAMETERS"
             else:
-                assert told.told.tolist() == [1] * n_targets
+                assert told.released.tolist() == [1] * n_targets
 
 
 @pytest.mark.parametrize("split", [RowSplit.FITTING, RowSplit.VALIDATION], ids=lambda s: s.name)

@@ -302,7 +302,7 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     ("why", "said"),
     [
         (
-            "values: none told by 'a', 'b', who count here",
+            "values: none reported by 'a', 'b', who count here",
             "not known, as 'a', 'b' did not tell what some policies are worth.",
         ),
         (

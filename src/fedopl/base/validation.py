@@ -39,9 +39,10 @@ class PlacedError(ValueError):
     whoever reads a file can name the line; `subject` is what the setting is called in words.
     """
 
-    def __init__(self, subject: str, message: str, place: tuple[str, ...]) -> None:
+    def __init__(self, subject: str, message: str, place: tuple[str, ...] | None = None) -> None:
         super().__init__(f"{subject}: {message}")
-        self.subject, self.message, self.place = subject, message, place
+        self.subject, self.message = subject, message
+        self.place = tuple(subject.split(".")) if place is None else place
 
     def within(self, *above: str) -> "PlacedError":
         """The same of a record that lies in this place of another."""

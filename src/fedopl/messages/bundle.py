@@ -31,22 +31,21 @@ def unbundled(content: bytes) -> list[bytes]:
     """The messages in it; what is no bundle is one message."""
     if content[: len(MAGIC)] != MAGIC:
         return [content]
-    if len(content) < _HEADER.size:
+    try:
+        _, count = _HEADER.unpack_from(content)
+        if not 1 < count <= MOST_TOGETHER:
+            raise WireError(f"expected 2 to {MOST_TOGETHER} messages together, came {count}")
+        messages, position = [], _HEADER.size
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(content, position)
+            start = position + _LENGTH.size
+            position = start + length
+            messages.append(content[start:position])
+    except struct.error:
+        raise WireError("the bundle is cut off") from None
+    if position > len(content):  # slicing never fails
         raise WireError("the bundle is cut off")
-    _, count = _HEADER.unpack_from(content)
-    if not 1 < count <= MOST_TOGETHER:
-        raise WireError(f"expected 2 to {MOST_TOGETHER} messages together, came {count}")
-    messages, position = [], _HEADER.size
-    for _ in range(count):
-        end = position + _LENGTH.size
-        if end > len(content):
-            raise WireError("the bundle is cut off")
-        (length,) = _LENGTH.unpack_from(content, position)
-        if end + length > len(content):
-            raise WireError("the bundle is cut off")
-        messages.append(content[end : end + length])
-        position = end + length
-    if position != len(content):
+    if position < len(content):
         raise WireError("bytes left over after the last message")
     return messages
 

@@ -165,7 +165,7 @@ def _reader(name: str, field: Field, sizes: Sizes) -> Reader:
         return _array_reader(name, field, tuple(sizes[axis] for axis in field))
     if field is bytes:
         return _read_digest
-    return _float_reader(name) if field is float else _whole_reader(name, field)
+    return _number_reader(name, field)
 
 
 def _read_digest(content: bytes, position: int) -> tuple[bytes, int]:
@@ -173,24 +173,17 @@ def _read_digest(content: bytes, position: int) -> tuple[bytes, int]:
     return content[position:end], end
 
 
-def _float_reader(name: str) -> Reader:
-    def read(content: bytes, position: int) -> tuple[float, int]:
-        end = _end(content, position, _FLOAT.size)
-        (number,) = _FLOAT.unpack_from(content, position)
-        if not math.isfinite(number):
-            raise WireError(f"{name}: not a finite number")
-        return number, end
-
-    return read
-
-
-def _whole_reader(name: str, kind: type) -> Reader:
-    """Of whole numbers, and of members of closed lists."""
+def _number_reader(name: str, kind: type) -> Reader:
+    """Of numbers, of whole numbers, and of members of closed lists."""
+    form = _FLOAT if kind is float else _INT
 
     def read(content: bytes, position: int) -> tuple[Any, int]:
-        end = _end(content, position, _INT.size)
+        end = _end(content, position, form.size)
+        (number,) = form.unpack_from(content, position)
+        if not math.isfinite(number):
+            raise WireError(f"{name}: not a finite number")
         try:
-            return kind(*_INT.unpack_from(content, position)), end
+            return kind(number), end
         except ValueError:
             raise WireError(f"{name}: not one of the values it can have") from None
 

@@ -133,6 +133,6 @@ class Query(Message, Generic[AnswerType]):
         """How many different ones this study can need, where that is known."""
         return None
 
-    def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int) -> str | None:
+    def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""
         return None

@@ -61,7 +61,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
     ),
     RefusalCode.SMALL_CELLS: Refused(
-        "the answer would have told of a group of rows too small to be told of",
+        "the answer would have disclosed a group of rows that is too small",
         "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
@@ -69,7 +69,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Use fewer features, or let the client raise its own limit 'parameter_share'.",
     ),
     RefusalCode.VALUES_FORBIDDEN: Refused(
-        "it does not tell what policies are worth",
+        "it does not report what policies are worth",
         "Agree on it before the study (requires.values), or do without this client's values.",
     ),
     RefusalCode.BUDGET_SPENT: Refused(

@@ -52,7 +52,9 @@ def run_study(
     for other rows.
     """
     if study.joining.diagnose and not study.evaluation.share:
-        raise OptionError("diagnose: what joining is worth is told on held-out rows; hold some out")
+        raise OptionError(
+            "diagnose: joining is judged on held-out rows; hold some out"
+        )
     alone = _only_if_observed(study, transport, alone)
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)

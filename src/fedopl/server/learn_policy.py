@@ -160,7 +160,7 @@ def _follow_path(
 ) -> SkewPath:
     """The path of policies fitted without the first fold, valued on the first fold."""
     rows = {name: setting.rows[name] for name in setting.weights}
-    return skew_paths(fitting, rows, [plan.toward], values, plan.alphas)[plan.toward]
+    return skew_paths(fitting, rows, values, [plan.toward], plan.alphas)[plan.toward]
 
 
 def _follow_linear_path(setting: Setting, conversation: Conversation, plan: BestSkew) -> SkewPath:

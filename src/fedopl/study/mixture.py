@@ -159,12 +159,9 @@ def as_mixture(spec: object) -> AnyMixture:
     """A mixture from its name, from shares by client, or as it is."""
     if isinstance(spec, AnyMixture):
         return spec
-    if spec == "empirical":
-        return Empirical()
-    if spec == "uniform":
-        return Uniform()
-    if spec == "minimax":
-        return Minimax()
+    for mixture in (Empirical, Uniform, Minimax):
+        if spec == mixture.model_fields["kind"].default:
+            return mixture()
     if isinstance(spec, Mapping):
         return given(spec)
     raise OptionError(

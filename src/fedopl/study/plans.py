@@ -49,20 +49,20 @@ class EvaluationPlan(Checked):
         default=0.25, ge=0, le=0.9, description="of rows held out; with 0, no value is claimed"
     )
     describe: bool = Field(
-        default=True, description="clients tell how decisions split, and how likely actions were"
+        default=True, description="clients report how decisions split, and how likely actions were"
     )
 
 
 class JoiningPlan(Checked):
-    """What is asked about clients, so that each can tell whether joining pays."""
+    """What is asked about clients, so that each can see whether joining pays."""
 
     diagnose: bool = Field(
-        default=False, description="clients tell where they differ, and what joining is worth"
+        default=False, description="clients report where they differ, and what joining is worth"
     )
 
 
 class Declared(Checked):
-    """What all agree to be true of every row; whoever has other rows is told so."""
+    """What all agree to be true of every row; whoever has other rows refuses."""
 
     reward: float | None = Field(
         default=None, gt=0, description="outcomes lie between minus this and this"
@@ -79,12 +79,12 @@ class Grants(Checked):
         default=None, ge=1, description="clients speak for this many rows, or for fewer"
     )
     minimum_cell: int | None = Field(
-        default=None, ge=0, description="cells of this many rows are told, or smaller ones"
+        default=None, ge=0, description="cells of this many rows are released, or smaller ones"
     )
     parameter_share: float | None = Field(
         default=None, gt=0, description="this many numbers per row may be fitted, or more"
     )
-    values: bool = Field(default=False, description="values of policies are told")
+    values: bool = Field(default=False, description="values of policies are reported")
     value_queries: int = Field(default=0, ge=0, description="at least this many value queries")
     score_queries: int = Field(default=0, ge=0, description="at least this many sets of models")
     slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
@@ -92,7 +92,7 @@ class Grants(Checked):
     count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
     cell_queries: int = Field(default=0, ge=0, description="at least this many levels of a tree")
     model_queries: int = Field(
-        default=0, ge=0, description="models are told and compared at least this often"
+        default=0, ge=0, description="models are reported and compared at least this often"
     )
     classifier_queries: int = Field(
         default=0, ge=0, description="at least this many steps of a classifier of contexts"

@@ -50,8 +50,8 @@ class KindOfPlan(Checked):
 
     @property
     def learned_by_one(self) -> bool:
-        """Whether the only party there is learns the policy in its own process."""
-        return False
+        """Whether the only party there is learns the policy, on thresholds that may not leave."""
+        return self.has_leaves and not self.on_grid
 
     @property
     def can_be_resolved(self) -> bool:
@@ -108,11 +108,9 @@ class Linear(KindOfPlan):
     @model_validator(mode="after")
     def _has_a_fitting_oracle(self) -> Self:
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
-            message = f"{self.oracle} works on shared features, not on blocks"
-            raise PlacedError("oracle", message, ("oracle",))
+            raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
         if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
-            message = "only csoaa-exact and direct can weigh clients by it"
-            raise PlacedError("precision", message, ("precision",))
+            raise PlacedError("precision", "only csoaa-exact and direct can weigh clients by it")
         return self
 
     @property
@@ -140,11 +138,6 @@ class Tree(TreePlan, KindOfPlan):
         return self.thresholds == "grid"
 
     @property
-    def learned_by_one(self) -> bool:
-        """Observed thresholds are somebody's values, and may not leave."""
-        return self.thresholds == "observed"
-
-    @property
     def tree(self) -> TreePlan:
         """The plan itself."""
         return self
@@ -152,17 +145,17 @@ class Tree(TreePlan, KindOfPlan):
     def check_mixture(self, kind: str) -> None:
         """A path is not tried, and minimax solves again for every step."""
         if kind == "path":
-            message = (
+            raise PlacedError(
+                "mixture",
                 "a path is tried with linear and finite policies; for a tree use kind = "
-                '"skewed" with an alpha'
+                '"skewed" with an alpha',
             )
-            raise PlacedError("mixture", message, ("mixture",))
         if kind == "minimax" and (self.depth > LOOK_AHEAD or self.thresholds == "observed"):
-            message = (
+            raise PlacedError(
+                "mixture",
                 f"minimax solves for many mixtures, so a tree may have depth {LOOK_AHEAD} "
-                "at most, and thresholds on a grid"
+                "at most, and thresholds on a grid",
             )
-            raise PlacedError("mixture", message, ("mixture",))
 
     def check_columns(self, columns: tuple[Column, ...], actions: tuple[str, ...]) -> None:
         """What the plan names is there, and the sums over its grid fit into a message."""
@@ -176,7 +169,7 @@ class Tree(TreePlan, KindOfPlan):
         if most_cells > MOST_CELLS:
             message = (
                 f"its grid has up to {most_cells:,} cells, at most {MOST_CELLS:,} are "
-                "told; name the columns it may ask about, or lower bins"
+                "released; name the columns it may ask about, or lower bins"
             )
             raise PlacedError("tree", message, ("policy", "tree"))
         n_open = 2 ** (n_levels(self.depth) - 1)

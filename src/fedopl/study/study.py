@@ -77,17 +77,16 @@ class Study(Checked):
     def _fits_its_table(self) -> Self:
         table = self.table
         if table and (self.actions, self.features) != (table.actions, table.feature_names):
-            message = "it has other actions or features than the study"
-            raise PlacedError("table", message, ("table",))
+            raise PlacedError("table", "it has other actions or features than the study")
         if self.nuisances.propensity == "known" and table and not table.propensity:
             message = "'known', but no column of propensities is named"
-            raise PlacedError("nuisances.propensity", message, ("nuisances", "propensity"))
+            raise PlacedError("nuisances.propensity", message)
         if self.linear.features == "blocks" and self.n_features % self.n_actions:
             message = (
                 f"{self.n_features} features cannot be cut into {self.n_actions} equal blocks, "
                 "one for each action"
             )
-            raise PlacedError("policy.features", message, ("policy", "features"))
+            raise PlacedError("policy.features", message)
         return self
 
     @model_validator(mode="after")
@@ -114,7 +113,7 @@ class Study(Checked):
                 f"{n_actions:,} actions in {folds:,} folds, {n_numbers:,} numbers of which a "
                 f"message holds {MOST_NUMBERS:,}; use local ones, or fewer folds or features"
             )
-            raise PlacedError("nuisances", message, ("nuisances",))
+            raise PlacedError("nuisances", message)
         return self
 
     @model_validator(mode="after")

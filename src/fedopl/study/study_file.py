@@ -90,8 +90,7 @@ class PolicySection(Checked):
         if self.kind != "tree":
             return self
         if linear.oracle != "csoaa-exact":
-            message = "a tree is searched for; an oracle is for linear policies"
-            raise PlacedError("oracle", message, ("oracle",))
+            raise PlacedError("oracle", "a tree is searched for; an oracle is for linear policies")
         if linear != Linear():
             message = "a tree has neither blocks of features nor precision"
             raise PlacedError("policy", message, ("kind",))
@@ -128,8 +127,7 @@ class StudyFile(Checked):
             except ValidationError as error:
                 raise _in_file(error, above) from None
         if self.tree != TreePlan() and self.policy.kind != "tree":
-            message = f"the policy is {self.policy.kind}, not a tree"
-            raise PlacedError("tree", message, ("tree",))
+            raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")
         return self
 
     @cached_property
@@ -191,7 +189,7 @@ def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
     place, message = in_place(mistake)
     place = (*above, *place)
     keys = (*_PLACES.get(place[:2], place[:2]), *map(str, place[2:]))
-    return PlacedError(".".join(keys), message, keys)
+    return PlacedError(".".join(keys), message, keys)  # a key may have dots of its own
 
 
 def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> None:

@@ -48,10 +48,10 @@ BAD_SUMS = {
         "the mean of one half is not one half",
     ),
     "a target too many": (
-        of(ClassifierSums, told=lambda a: np.append(a, 1.0)),
+        of(ClassifierSums, released=lambda a: np.append(a, 1.0)),
         "answers for other classifiers than 1",
     ),
-    "half told": (of(ClassifierSums, told=lambda a: a / 2), "tells a part of a classifier"),
+    "half released": (of(ClassifierSums, released=lambda a: a / 2), "tells a part of a classifier"),
 }
 
 
@@ -162,7 +162,7 @@ def test_everybody_is_asked_the_same_in_one_exchange_for_each_step():
 
 def without_first_target(message):
     """Somebody tells nothing of the first of three targets, once it has taken a step."""
-    if not isinstance(message, ClassifierSums) or len(message.told) < 3:
+    if not isinstance(message, ClassifierSums) or len(message.released) < 3:
         return {}
     if not message.loss.any() or np.allclose(message.loss, math.log(2)):
         return {}
@@ -187,7 +187,7 @@ def test_who_tells_no_share_is_left_out_of_the_bound():
 
     def silent(message):
         held_out = isinstance(message, ClassifierSums) and not message.loss.any()
-        return {"told": [0.0], "target_share": [0.0]} if held_out else {}
+        return {"released": [0.0], "target_share": [0.0]} if held_out else {}
 
     found = of_one(edited(TRIO, silent), target, equally(TRIO))
     conversation = talk(TRIO, 400)

@@ -27,7 +27,7 @@ CUTS = {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}
 
 def path_of(joined, target="client 3", **options):
     values = ValueQueries(joined.ask(), options.pop("most", joined.most))
-    return skew_paths(joined.statistics, joined.record.rows, [target], values, **options)[target]
+    return skew_paths(joined.statistics, joined.record.rows, values, [target], **options)[target]
 
 
 def test_a_path_goes_from_everybody_to_one_client(join):

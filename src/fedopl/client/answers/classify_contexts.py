@@ -39,7 +39,7 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
         by_target = [_share(space, rows, own, weights) for own in taken]
     width = query.parameters.shape[1]
     nothing: dict[str, Any] = {
-        "told": 0.0,
+        "released": 0.0,
         "loss": 0.0,
         "pulls": np.zeros(width),
         "hessian": np.zeros((width, width)),
@@ -65,7 +65,7 @@ def _slopes(
     if not effective_rows_behind(np.column_stack([pulls, rest, curvature])) >= needed:
         return {}
     return {
-        "told": 1.0,
+        "released": 1.0,
         "loss": float(weights @ np.logaddexp(0.0, margins)),
         "pulls": pulls @ features,
         "hessian": (features * curvature[:, None]).T @ features,
@@ -89,7 +89,7 @@ def _share(space: Workspace, rows: slice, taken: FloatArray, weights: FloatArray
         # The exact variance would undo the rounding; this has that of rounding in it.
         step = minimum_cell / n_rows
         variance = effect * max(share * (1 - share), step / 2) / n_rows + step**2 / 4
-    return {"told": 1.0, "target_share": share, "target_share_variance": variance}
+    return {"released": 1.0, "target_share": share, "target_share_variance": variance}
 
 
 def _design_effect(share: float, variance: float, n_rows: int) -> float:

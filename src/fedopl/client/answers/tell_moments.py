@@ -32,7 +32,7 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
         if effective_rows_behind(pulls) >= space.rows_needed:
             moment = joint_estimate(column[:, None], weights, groups)
             found[:, place] = (1.0, *moment.first_column) if moment else 0.0
-    names = ("told", "rows", "degrees_of_freedom", "means", "variances")
+    names = ("released", "rows", "degrees_of_freedom", "means", "variances")
     fields: dict[str, Any] = dict(zip(names, found, strict=True))
     return ScoreMoments(**fields)
 

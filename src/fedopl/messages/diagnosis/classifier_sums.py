@@ -19,7 +19,7 @@ class ClassifierSums(Message, code=79):
     A row is taken for the target's if θᵀx > 0. What was not asked for is zero.
     """
 
-    told: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
+    released: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
     loss: Annotated[Array, (Axis.TARGETS,), PerClient]  # log(1 + exp(θᵀx))
     pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
     # σ(1 − σ)·xxᵀ
@@ -60,7 +60,7 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
     """Shares of rows; rounded up, all rows of a small client are a little more than all."""
     if any(len(value) != n_targets for value in vars(answer).values() if np.ndim(value)):
         return f"answers for other classifiers than {n_targets}"
-    if not np.isin(answer.told, (0.0, 1.0)).all():
+    if not np.isin(answer.released, (0.0, 1.0)).all():
         return "tells a part of a classifier"
     shares, variances = answer.target_share, answer.target_share_variance
     if ((shares < 0) | (shares > MOST_BY_ROUNDING) | (variances < 0)).any():
@@ -70,7 +70,7 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
 
 def _fault_in_means(answer: ClassifierSums, parameters: Array) -> str | None:
     """The mean of σ lies between 0 and 1, and that of σ(1 − σ) below its largest."""
-    released = answer.told > 0
+    released = answer.released > 0
     chances, curvatures = answer.pulls[released, -1], answer.hessian[released, -1, -1]
     if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():
         return "the mean chance of a classifier is outside 0 to 1"

@@ -18,7 +18,7 @@ class ScoreMoments(Message, code=80):
     rows that have it. What rests on too few rows is zero.
     """
 
-    told: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where suppressed
+    released: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where suppressed
     rows: Annotated[Array, (Axis.MOMENTS,), PerClient]
     degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,), PerClient]
     means: Annotated[Array, (Axis.MOMENTS,), PerClient]
@@ -39,15 +39,15 @@ class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH, budget="model_
 
     def fault_in(self, answer: ScoreMoments, _study: Study, _n_rows: int) -> str | None:
         """Means of squares; the largest square of a row is at least each action's."""
-        if not np.isin(answer.told, (0.0, 1.0)).all():
+        if not np.isin(answer.released, (0.0, 1.0)).all():
             return "tells a part of a mean"
         counted = (answer.rows, answer.degrees_of_freedom)
         if any((part < 0).any() or (part % 1).any() for part in counted):
             return "a number of rows is not a whole number"
         if (answer.means < 0).any() or (answer.variances < 0).any():
             return "a mean of squares or a variance is negative"
-        over_all = (answer.told > 0) & (answer.rows == answer.rows[0])
+        over_all = (answer.released > 0) & (answer.rows == answer.rows[0])
         largest = answer.means[0] * (1 + CELL_TOLERANCE)
-        if answer.told[0] and (answer.means[over_all] > largest).any():
+        if answer.released[0] and (answer.means[over_all] > largest).any():
             return "an action's squares are larger than the largest"
         return None

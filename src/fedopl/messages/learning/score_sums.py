@@ -22,17 +22,20 @@ class ScoreSums(Message, code=68):
     squares: Annotated[Array, (Axis.ACTIONS,), PerClient]
     shares: Annotated[Array, (Axis.ACTIONS,), PerClient]
 
-    def fault(self, study: Study) -> str | None:
-        """Sums that were scaled would buy weight; the mean of one gives them away."""
-        if len(self.grams) not in (1, study.n_actions):
-            return "the number of grams fits neither one for all actions nor one for each"
-        if self.shares.min() < 0 or self.shares.max() > 1 + CORNER_TOLERANCE:
-            return "a share of rows is outside 0 to 1"
-        corners = self.grams[:, -1, -1]
-        present = self.shares[: len(corners)] > 0
-        if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
-            return "the mean of one is not one"
-        return fault_in_squares(self.grams)
+
+def _fault_in(
+    _query: Query[ScoreSums], answer: ScoreSums, study: Study, _n_rows: int, /
+) -> str | None:
+    """Sums that were scaled would buy weight; the mean of one gives them away."""
+    if len(answer.grams) not in (1, study.n_actions):
+        return "the number of grams fits neither one for all actions nor one for each"
+    if answer.shares.min() < 0 or answer.shares.max() > 1 + CORNER_TOLERANCE:
+        return "a share of rows is outside 0 to 1"
+    corners = answer.grams[:, -1, -1]
+    present = answer.shares[: len(corners)] > 0
+    if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
+        return "the mean of one is not one"
+    return fault_in_squares(answer.grams)
 
 
 @message
@@ -43,10 +46,7 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
     content = "means of squares and products of features and scores"
     models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
-
-    def fault_in(self, answer: ScoreSums, study: Study, _n_rows: int) -> str | None:
-        """See `ScoreSums.fault`."""
-        return answer.fault(study)
+    fault_in = _fault_in
 
 
 @message
@@ -64,6 +64,4 @@ class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_quer
         """Where a path of mixtures is tried on rows kept back."""
         return study.mixture.kind == "path"
 
-    def fault_in(self, answer: ScoreSums, study: Study, _n_rows: int) -> str | None:
-        """See `ScoreSums.fault`."""
-        return answer.fault(study)
+    fault_in = _fault_in

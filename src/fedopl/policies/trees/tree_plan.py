@@ -19,16 +19,16 @@ MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each op
 
 
 class Restriction(Checked):
-    """Who may get some of the actions only: told by a level, or by a threshold, of one column."""
+    """A group, by a level or a threshold of one column, that may get some of the actions only."""
 
-    column: str = Field(description="the column that tells who")
+    column: str = Field(description="the column that says who")
     level: Label | None = Field(default=None, description="those of this level")
     at_most: float | None = Field(default=None, description="those with at most this number")
     above: float | None = Field(default=None, description="those with a larger number than this")
     actions: tuple[Label, ...] = Field(min_length=1, description="what they may get")
 
     @model_validator(mode="after")
-    def _tells_who(self) -> Self:
+    def _says_who(self) -> Self:
         given = [name for name in ("level", "at_most", "above") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError("allowed: say who by one of level, at_most and above")

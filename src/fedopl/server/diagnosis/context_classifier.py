@@ -8,7 +8,6 @@ total variation of contexts from below.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,7 +48,9 @@ def fit_classifiers(
         going = [search for search in searches.values() if search.goes_on]
         if not going:
             break
-        answers = _sums(conversation, going)
+        parameters = np.stack([search.following for search in going])
+        query = ClassifyContexts(split=RowSplit.TRAINING, parameters=parameters)
+        answers = conversation.each(query, _asked(going))
         for place, search in enumerate(going):
             search.step(_of_target(answers, place))
     bounds = _bounds(conversation, searches)
@@ -65,12 +66,8 @@ def fit_classifiers(
     }
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """What one client reported for one target."""
-
-    pulls: FloatArray  # (n_features + 1,)
-    hessian: FloatArray  # (n_features + 1, n_features + 1)
+# What one client reported for one target: (n_features + 1,), (n_features + 1, n_features + 1).
+_Sums = tuple[FloatArray, FloatArray]  # pulls, Hessian
 
 
 class _Search:
@@ -107,13 +104,15 @@ class _Search:
             self.goes_on, self.shares = False, {}
             return
         self.shares = _half_each(self.target, {name: self.shares[name] for name in sums})
-        self._target_mean = 2 * sums[self.target].pulls
+        self._target_mean = 2 * sums[self.target][0]
         self._penalty = _penalty(self._mixed(sums)[1])
 
     def _mixed(self, sums: Mapping[str, _Sums]) -> tuple[FloatArray, FloatArray]:
         """Gradient and Hessian of the loss: the label of the target's rows is 1, else 0."""
-        pulls = weighted_sum(self.shares, {name: sums[name].pulls for name in sums})
-        hessian = weighted_sum(self.shares, {name: sums[name].hessian for name in sums})
+        pulls, hessian = (
+            weighted_sum(self.shares, {name: own[part] for name, own in sums.items()})
+            for part in (0, 1)
+        )
         return pulls - self.shares[self.target] * self._target_mean, hessian
 
 
@@ -126,13 +125,6 @@ def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
     return {target: 0.5, **{name: 0.5 * rest[name] for name in others}}
 
 
-def _sums(conversation: Conversation, going: Sequence[_Search]) -> dict[str, ClassifierSums]:
-    """What everybody says of the next parameters, asked at once."""
-    parameters = np.stack([search.following for search in going])
-    query = ClassifyContexts(split=RowSplit.TRAINING, parameters=parameters)
-    return conversation.each(query, _asked(going))
-
-
 def _asked(searches: Iterable[_Search]) -> set[str]:
     """Everybody who counts for any of these targets."""
     return set().union(*(search.shares for search in searches))
@@ -141,9 +133,9 @@ def _asked(searches: Iterable[_Search]) -> set[str]:
 def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
     """Clients' sums for one target, where they are not suppressed."""
     return {
-        name: _Sums(sums.pulls[place], sums.hessian[place])
+        name: (sums.pulls[place], sums.hessian[place])
         for name, sums in answers.items()
-        if sums.told[place]
+        if sums.released[place]
     }
 
 
@@ -190,7 +182,7 @@ def _bound(
     there = {
         name: share
         for name, share in search.shares.items()
-        if name in answers and answers[name].told[place]
+        if name in answers and answers[name].released[place]
     }
     if search.target not in there or len(there) < 2:
         return None, None

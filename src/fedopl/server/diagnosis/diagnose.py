@@ -11,9 +11,7 @@ from typing import TypeVar
 from fedopl.base.errors import FedoplError, OptionError
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
-from fedopl.results.coalitions import Coalitions
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift
-from fedopl.results.mixture_search import SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.compare_coalitions import MOST_EXHAUSTIVE, compare_coalitions
@@ -60,12 +58,6 @@ class _Diagnosis:
             raise OptionError(f"discrepancies: of at most {_MOST_DISCREPANCIES} clients")
         return measure_discrepancies(self.statistics, weights, self.values)
 
-    def paths(self, targets: Sequence[str]) -> dict[str, SkewPath]:
-        return skew_paths(self.statistics, self.rows, targets, self.values)
-
-    def coalitions(self) -> Coalitions:
-        return compare_coalitions(self.statistics, self.rows, self.values)
-
     def models(self) -> ModelShift:
         if len(self.rows) > _MOST_COMPARED:
             raise OptionError(f"models: those of at most {_MOST_COMPARED} clients are compared")
@@ -82,7 +74,7 @@ def diagnose(
     """Ask the clients that reported values; `names` are the candidates in their answers."""
     clients = tuple(sorted(answers))
     if statistics is None or len(clients) < 2:
-        why = "There is nobody to join: values were told by one client only."
+        why = "There is nobody to join: values were reported by one client only."
         return Diagnosis(clients=clients, unknown={"everything": why})
     has_all_values = setting.study.policy.compares_candidates
     ask = picking(names, answers) if has_all_values else asking(conversation, clients)
@@ -98,13 +90,13 @@ def diagnose(
     measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
     same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
     from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
-    furthest = _furthest(clients, from_rows)
+    furthest, joining = _furthest(clients, from_rows), (statistics, on.rows, on.values)
     return Diagnosis(
         clients=clients,
         discrepancies=measured,
         from_rows=from_rows,
-        paths=on.part("paths", lambda: on.paths(furthest[:_MOST_PATHS]), {}),
-        coalitions=on.part("coalitions", on.coalitions, None),
+        paths=on.part("paths", lambda: skew_paths(*joining, furthest[:_MOST_PATHS]), {}),
+        coalitions=on.part("coalitions", lambda: compare_coalitions(*joining), None),
         models=on.part("models", on.models, None),
         classifiers=on.part(
             "classifiers",

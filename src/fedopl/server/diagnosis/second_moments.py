@@ -16,12 +16,12 @@ def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[
 
 
 def _moments(answer: ScoreMoments) -> SecondMoments:
-    envelope, *by_action = (_estimate(answer, place) for place in range(len(answer.told)))
+    envelope, *by_action = (_estimate(answer, place) for place in range(len(answer.released)))
     return SecondMoments(envelope=envelope, by_action=tuple(by_action))
 
 
 def _estimate(answer: ScoreMoments, place: int) -> Estimate | None:
-    if not answer.told[place]:
+    if not answer.released[place]:
         return None
     free = int(answer.degrees_of_freedom[place])
     return Estimate(

@@ -14,8 +14,8 @@ from fedopl.theory.skew import skewness
 def skew_paths(
     statistics: Statistics,
     rows: Mapping[str, int],
-    targets: Sequence[str],
     values: ValueQueries,
+    targets: Sequence[str],
     alphas: Sequence[float] = ALPHAS,
 ) -> dict[str, SkewPath]:
     """Solve and value λ(α) = n̄ + ε̄ for every target and α, by target.

@@ -139,7 +139,7 @@ def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable
 
 def _checked(answers: Mapping[str, Values], n_policies: int) -> Mapping[str, Values]:
     if not answers:
-        raise FederationError("values: no client told any")
+        raise FederationError("values: no client reported any")
     expected = n_policies + N_OWN_CANDIDATES
     wrong = sorted(name for name, values in answers.items() if len(values.means) != expected)
     if wrong:
