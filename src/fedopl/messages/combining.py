@@ -59,5 +59,5 @@ def _sum_of(parts: Iterable[FloatArray]) -> FloatArray:
     remaining = iter(parts)
     total = 0.0 + next(remaining)
     for part in remaining:
-        total += part
+        total += part  # in place: sums of squares may take a gigabyte each
     return total

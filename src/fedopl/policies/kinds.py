@@ -86,6 +86,7 @@ def load_policy(path: str | Path) -> Policy:
 def _domain(content: dict[str, Any]) -> Domain:
     actions, features = tuple(content["actions"]), tuple(content["features"])
     encoding = Encoding(**content["encoding"]) if "encoding" in content else None
+    # A file may have been edited: a policy that reads columns would then decide by wrong ones.
     if encoding and encoding.feature_names != features:
         raise ValueError("the encoding is of other features")
     return _SavedDomain(actions, features, encoding)

@@ -48,7 +48,8 @@ def tree_columns(feature_names: tuple[str, ...], encoding: Encoding | None) -> t
     for name in encoding.numeric:
         columns.append(NumberColumn(name=name, feature=place[name]))
         if marked:
-            columns.append(_is_missing(name, place))
+            mark = f"{name} is missing"
+            columns.append(LevelColumn(name=mark, levels=("no", "yes"), features=(place[mark],)))
     for name, levels in encoding.categorical.items():
         features = [place[f"{name}={level}"] for level in levels[1:]]
         if marked:
@@ -56,9 +57,3 @@ def tree_columns(feature_names: tuple[str, ...], encoding: Encoding | None) -> t
         known: tuple[str | None, ...] = (*levels, None) if marked else levels
         columns.append(LevelColumn(name=name, levels=known, features=tuple(features)))
     return tuple(columns)
-
-
-def _is_missing(name: str, place: dict[str, int]) -> LevelColumn:
-    """Whether a number is missing, as a column of two levels."""
-    mark = f"{name} is missing"
-    return LevelColumn(name=mark, levels=("no", "yes"), features=(place[mark],))

@@ -52,9 +52,7 @@ def run_study(
     for other rows.
     """
     if study.joining.diagnose and not study.evaluation.share:
-        raise OptionError(
-            "diagnose: joining is judged on held-out rows; hold some out"
-        )
+        raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     alone = _only_if_observed(study, transport, alone)
     conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
     setting = _prepare(conversation)

@@ -35,9 +35,9 @@ class Learned:
     """What was learned, for whom, and from what."""
 
     setting: Setting  # with the weights that were found, where they had to be
-    chosen: str
     policy: Policy | None  # None where it is a rule in clients' code
     statistics: Statistics | None  # what policies for other mixtures can be found from
+    chosen: str = LEARNED  # or the name of a candidate
     search: Search | None = None  # how the weights were found
     tree: TreeStatistics | None = None  # what a tree was found from
 
@@ -71,33 +71,20 @@ def _linear(task: Task) -> Learned:
         search = _climb_linear(setting, conversation, plan)
     setting = _weighed(setting, search)
     policy = ORACLES[setting.study.linear.oracle].learn(setting, conversation)
-    return Learned(
-        setting=setting,
-        chosen=LEARNED,
-        policy=policy,
-        statistics=setting.statistics,
-        search=search,
-    )
+    return Learned(setting=setting, policy=policy, statistics=setting.statistics, search=search)
 
 
 def _tree(task: Task) -> Learned:
     """Searched for on the grid, or by the only party there is."""
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
-        return Learned(setting=setting, chosen=LEARNED, policy=task.alone(), statistics=None)
+        return Learned(setting=setting, policy=task.alone(), statistics=None)
     policy, found = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
         policy = found.solve(setting.weights)
-    return Learned(
-        setting=setting,
-        chosen=LEARNED,
-        policy=policy,
-        statistics=found,
-        search=search,
-        tree=found,
-    )
+    return Learned(setting=setting, policy=policy, statistics=found, search=search, tree=found)
 
 
 def _finite(task: Task) -> Learned:
@@ -129,6 +116,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
         names, candidates.ask(setting, task.conversation, RowSplit.FITTING)
     )
     kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
+    # A path compares policies fitted by some with values reported by some: both must be there.
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
     values = ValueQueries(picking(names, kept_back), len(names) + 1)

@@ -8,7 +8,7 @@ Features are standardised inside, so that a penalty means the same for grams and
 the coefficients that come out are for the features as they went in.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -92,11 +92,8 @@ def _is_large(sums: FloatArray) -> bool:
 
 
 def _one_after_the_other(parts: list[LinearModels]) -> LinearModels:
-    return LinearModels(
-        coefficients=np.stack([part.coefficients for part in parts]),
-        intercepts=np.stack([part.intercepts for part in parts]),
-        penalties=np.stack([part.penalties for part in parts]),
-    )
+    names = (field.name for field in fields(LinearModels))
+    return LinearModels(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
 
 
 def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray:
@@ -109,7 +106,7 @@ def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray
     others = np.zeros((n_parts + and_of_all, *parts.shape[1:]))
     np.cumsum(parts[: len(others) - 1], axis=0, out=others[1:])
     after = np.zeros(parts.shape[1:])
-    for part in range(n_parts - 1, 0, -1):
+    for part in range(n_parts - 1, 0, -1):  # backwards: the sum of all that come after
         after += parts[part]
         others[part - 1] += after
     return others
@@ -177,7 +174,7 @@ def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: boo
         rows = rows.sum(axis=-2, keepdims=True)
     share = freedom / np.maximum(rows, 0.5)
     admissible = share <= LARGEST_SHARE_OF_FREEDOM
-    admissible[..., -1] = True
+    admissible[..., -1] = True  # however few rows there are, one penalty is left
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(admissible, residual / (1 - share) ** 2, np.inf)
     # The largest penalty among equals: where the data do not decide, the simpler model, and not the
@@ -202,9 +199,7 @@ def _models(basis: _Standardised, loadings: FloatArray, penalties: FloatArray) -
 def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
     """The same models for features and reward measured from zero instead of from `origin`."""
     moved = models.intercepts + origin[-1] - models.coefficients @ origin[:-1]
-    return LinearModels(
-        coefficients=models.coefficients, intercepts=moved, penalties=models.penalties
-    )
+    return replace(models, intercepts=moved)
 
 
 def narrow(

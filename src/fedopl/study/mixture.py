@@ -48,7 +48,7 @@ class Given(Checked):
         if bad:
             raise ValueError(f"mixture: expected shares from 0 to 1; not so for {', '.join(bad)}")
         total = math.fsum(self.shares.values())
-        if abs(total - 1) > 1e-9:
+        if abs(total - 1) > 1e-9:  # decimals as people write them hardly ever add up exactly
             raise ValueError(f"mixture: expected shares that add up to 1, they add up to {total:g}")
         return self
 

@@ -63,6 +63,7 @@ class Study(Checked):
     def _read_flat_json(
         cls, given: Any, validated: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
+        # What was hashed, sent and kept is JSON in the flat form; Python code passes plans.
         is_flat = info.mode == "json" and isinstance(given, dict)
         plans, unused = plans_of(given) if is_flat else (given, {})
         study = validated(plans)
@@ -74,7 +75,14 @@ class Study(Checked):
         return flat_form(plans(self), self._unused)
 
     @model_validator(mode="after")
-    def _fits_its_table(self) -> Self:
+    def _is_possible(self) -> Self:
+        self._check_table()
+        self.policy.check_mixture(self.mixture.kind)
+        self._check_message_sizes()
+        self.policy.check_columns(self.columns, self.actions)
+        return self
+
+    def _check_table(self) -> None:
         table = self.table
         if table and (self.actions, self.features) != (table.actions, table.feature_names):
             raise PlacedError("table", "it has other actions or features than the study")
@@ -87,15 +95,8 @@ class Study(Checked):
                 "one for each action"
             )
             raise PlacedError("policy.features", message)
-        return self
 
-    @model_validator(mode="after")
-    def _can_find_its_mixture(self) -> Self:
-        self.policy.check_mixture(self.mixture.kind)
-        return self
-
-    @model_validator(mode="after")
-    def _fits_into_messages(self) -> Self:
+    def _check_message_sizes(self) -> None:
         n_actions, n_features, folds = self.n_actions, self.n_features, self.nuisances.folds
         n_pairs = n_actions * (n_actions - 1) // 2
         n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
@@ -114,12 +115,6 @@ class Study(Checked):
                 f"message holds {MOST_NUMBERS:,}; use local ones, or fewer folds or features"
             )
             raise PlacedError("nuisances", message)
-        return self
-
-    @model_validator(mode="after")
-    def _can_learn_its_policy(self) -> Self:
-        self.policy.check_columns(self.columns, self.actions)
-        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self.digest == other.digest

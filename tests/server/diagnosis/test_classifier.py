@@ -11,7 +11,7 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.diagnosis import context_classifier
@@ -227,12 +227,6 @@ def test_a_target_that_refuses_has_no_bound_and_the_others_have():
     assert refused.total_variation is refused.standard_error is None
     assert not any(refused.parameters)
     assert all(one.converged and one.total_variation is not None for one in others)
-
-
-@pytest.mark.parametrize("targets", [[], ["client 1"] * 2, [f"c{k}" for k in range(11)]], ids=len)
-def test_there_are_some_targets_and_not_too_many(targets):
-    with pytest.raises(OptionError, match=f"expected 1 to {MOST_TARGETS} different clients"):
-        fit_classifiers(talk(TRIO, 400), targets, equally(TRIO))
 
 
 @pytest.mark.parametrize(

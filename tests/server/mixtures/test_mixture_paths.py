@@ -264,12 +264,3 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy):
     by = np.array(lowered)
     assert by.mean() > 3 * by.std(ddof=1) / np.sqrt(len(by))
     assert np.mean(by > 0) >= 0.8
-
-
-def test_an_ascent_needs_two_clients_and_a_step(join):
-    joined = join(alike_world(), SIZES)
-    for start, steps in (({"client 1": 1.0}, 9), ({"client 1": 1.0, "client 2": 0.0}, 9)):
-        with pytest.raises(OptionError, match="two clients"):
-            minimax_weights(joined.statistics, start, lambda _: {}, Ascent(most_steps=steps))
-    with pytest.raises(OptionError, match="one step"):
-        minimax_weights(joined.statistics, joined.weights, lambda _: {}, Ascent(most_steps=0))

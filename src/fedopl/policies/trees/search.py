@@ -258,6 +258,7 @@ class _Search:
         no_all = table.sum(axis=(1, 2), keepdims=True) - yes_all
         all_yes = self._said_yes(table.sum(axis=1, keepdims=True), second, axis=2)
         yes_yes = self._said_yes(self._said_yes(table, first, axis=1), second, axis=2)
+        # Three corners are differences of sums: only one of them takes sums along both axes.
         no_yes = all_yes - yes_yes
         return [[yes_yes, yes_all - yes_yes], [no_yes, no_all - no_yes]]
 

@@ -89,6 +89,7 @@ def _finer(cuts: FloatArray, counts: FloatArray, n_bins: int) -> FloatArray | No
     weight = np.interp(edges, cuts, np.cumsum(counts)[:-1])
     n_more = N_FINE_BINS - 1 - len(edges)
     levels = np.linspace(weight[0], weight[-1], n_more + 2)[1:-1]
+    # Empty bins leave the weight as it was, and `interp` wants numbers that rise.
     rising = weight + np.arange(len(weight)) * 1e-9 * max(weight[-1], 1.0)
     return np.sort(np.concatenate([edges, np.interp(levels, rising, edges)]))
 

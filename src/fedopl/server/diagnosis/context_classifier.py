@@ -14,7 +14,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
@@ -38,10 +38,6 @@ def fit_classifiers(
     rows: then the last parameters that all gave sums for are the classifier's. Held-out rows say
     how good they are.
     """
-    if not 1 <= len(set(targets)) == len(targets) <= MOST_TARGETS:
-        raise OptionError(
-            f"targets: expected 1 to {MOST_TARGETS} different clients, came {len(targets)}"
-        )
     width = conversation.study.n_features + 1
     searches = {name: _Search(name, _half_each(name, weights), width) for name in targets}
     for _ in range(MOST_ROUNDS):
@@ -95,6 +91,7 @@ class _Search:
             gradient + self._penalty * self.parameters, hessian + np.diag(self._penalty)
         )
         self.goes_on = self.size >= _SMALLEST_STEP
+        # Damped: beyond a length of one, the quadratic says little about the loss.
         self.following = self.parameters + step / max(1.0, self.size)
         self._rounds += 1
 

@@ -88,6 +88,7 @@ def diagnose(
     none: dict[str, MeasuredDiscrepancy] = {}
     base = Empirical().weights(on.rows)
     measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
+    # Where λ = n̄, both questions are one, and clients' budgets are small.
     same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
     from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
     furthest, joining = _furthest(clients, from_rows), (statistics, on.rows, on.values)

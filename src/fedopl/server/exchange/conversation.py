@@ -121,7 +121,7 @@ class Conversation:
         for name, content in replies:
             if name not in expecting:
                 rejected[name] = "was not asked"
-            elif times[name] > 1:
+            elif times[name] > 1:  # which of them is the client's, nobody can know
                 rejected[name] = f"answered {times[name]} times"
             else:
                 try:
@@ -200,6 +200,7 @@ class Conversation:
         share = self.study.quorum if share is None else share
         if len(answers) < max(1, share * n_clients):
             latest = self.rounds[answers.exchange]
+            # Whoever resumes asks again: those who failed now may answer then.
             self.journal.forget(latest.trip)
             reasons = [
                 f"{name} refused ({code}): {in_words(code).why}. {in_words(code).remedy}"

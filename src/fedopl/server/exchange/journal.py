@@ -55,6 +55,7 @@ class Journal:
         }
         body = json.dumps(header).encode() + b"\n" + b"".join(content for _, content in replies)
         digest = hashlib.sha256(body).hexdigest()
+        # Clients answered this server alone, so nobody else on its machine may read it.
         write_atomically(self._path(trip), digest.encode() + b"\n" + body, mode=0o600)
         self._previous = digest
 
@@ -71,6 +72,7 @@ class Journal:
 def _digest_of(queries: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name in sorted(queries):
+        # With each length, so that no two different sets of queries are the same bytes.
         digest.update(f"{name}\x1f{len(queries[name])}\x1f".encode())
         digest.update(queries[name])
     return digest.hexdigest()

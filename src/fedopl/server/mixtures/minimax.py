@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import FederationError, OptionError
+from fedopl.base.errors import FederationError
 from fedopl.results.mixture_search import MinimaxSearch, Step
 from fedopl.results.sums.any_mixture import Solved, Statistics, ValuedStatistics, solve_for
 from fedopl.server.mixtures.value_queries import ValueQueries
@@ -44,7 +44,7 @@ def minimax_weights(
     of `start` does, on the rows that regrets are from. Where somebody's regret is not reported any
     more, the ascent ends with the steps so far.
     """
-    names = _checked(start, ascent.most_steps)
+    names = sorted(start)
     logs = np.log([start[name] for name in names])
     reach = math.sqrt(-8 * float(logs.min()) / ascent.most_steps)
     trace: list[Step] = []
@@ -121,13 +121,5 @@ def _known_regrets(
 
 
 def _softmax(names: list[str], logs: FloatArray) -> Weights:
-    odds = np.exp(logs - logs.max())
+    odds = np.exp(logs - logs.max())  # at most one, so that nothing overflows
     return {name: float(share) for name, share in zip(names, odds / odds.sum(), strict=True)}
-
-
-def _checked(start: Weights, most_steps: int) -> list[str]:
-    if len(start) < 2 or min(start.values()) <= 0 or most_steps < 1:
-        raise OptionError(
-            "minimax: expected at least one step, and two clients or more with weights above 0"
-        )
-    return sorted(start)

@@ -9,7 +9,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
-from fedopl.base.labels import quoted
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
@@ -75,7 +74,9 @@ class ValueQueries:
         sizes = {key: len(group) for key, group in distinct.items() if key != _group_key(head)}
         for batch in _batches(sizes, self.most - len(head)):
             asked = head + [policy for key in batch for policy in distinct[key]]
-            answers = _checked(self.ask(asked), len(asked))
+            answers = self.ask(asked)
+            if not answers:
+                raise FederationError("values: no client reported any")
             found[_group_key(head)] = [Valued(answers, place) for place in range(len(head))]
             place = len(head)
             for key in batch:
@@ -96,9 +97,6 @@ def asking(
 
     def ask(asked: Sequence[Askable]) -> Mapping[str, Values]:
         policies = [policy for policy in asked if not isinstance(policy, str)]
-        kinds = {policy.kind for policy in policies}
-        if len(kinds) != 1:
-            raise OptionError(f"policies: expected one kind in a query, came {sorted(kinds)}")
         fields: dict[str, Any] = packed(policies, conversation.study)
         return conversation.each(EstimateValues(split=split, **fields), clients)
 
@@ -135,18 +133,6 @@ def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable
         used += size
     if batch or not sizes:
         yield batch
-
-
-def _checked(answers: Mapping[str, Values], n_policies: int) -> Mapping[str, Values]:
-    if not answers:
-        raise FederationError("values: no client reported any")
-    expected = n_policies + N_OWN_CANDIDATES
-    wrong = sorted(name for name, values in answers.items() if len(values.means) != expected)
-    if wrong:
-        raise FederationError(
-            f"values: expected {expected} of each, came others from {quoted(wrong)}"
-        )
-    return answers
 
 
 def _group_key(group: Sequence[Askable]) -> Hashable:

@@ -9,7 +9,7 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateV
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
@@ -40,7 +40,8 @@ def exchanges(_study: Study) -> int:
 def _climb(setting: Setting, conversation: Conversation, start: LinearPolicy) -> LinearPolicy:
     study = setting.study
     centre, scale = setting.statistics.standardisation(setting.weights)
-    usable = start.intercepts > -1e299
+    # Without actions that nobody has a score for: their intercepts would swamp every norm.
+    usable = start.intercepts > NEVER / 10
     origin = on_standardised_features(np.where(usable[:, None], start.parameters, 0), centre, scale)
     size = float(np.linalg.norm(origin - origin[usable].mean(axis=0))) or 1.0
     spread = size / np.sqrt(study.n_actions)
@@ -77,6 +78,7 @@ def _pays(
     setting: Setting, conversation: Conversation, start: LinearPolicy, climbed: LinearPolicy
 ) -> bool:
     fields: dict[str, Any] = packed([start, climbed], setting.study)
+    # Slopes are of the other folds, so a rise on this one is not fitted noise.
     query = EstimateValues(split=RowSplit.VALIDATION, **fields)
     answers = conversation.each(query, setting.weights)
     if not answers:

@@ -38,6 +38,7 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
         answers = _improved(conversation, sampled(setting, turn), query)  # θ_c, c ∈ S ⊂ C
         weights = renormalised(setting.weights, answers.keys())
         average = combined(answers, weights).parameters  # Σ λ_c θ_c / Σ λ_c
+        # The server's momentum, as in FedAvgM (Hsu, Qi & Brown 2019).
         velocity = plan.momentum * velocity + (average - parameters)
         parameters = parameters + velocity
         conversation.measure(

@@ -48,6 +48,7 @@ class _Asking:
             return None
         usable = self.conversation.require_quorum(answers)
         weights = renormalised(self.setting.weights, usable.keys())
+        # Trees for other mixtures are searched for again in what everybody said at first.
         if not self.first:
             self.first = {name: answer.cells[0] for name, answer in usable.items()}
         for name, answer in usable.items():
