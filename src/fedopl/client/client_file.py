@@ -113,14 +113,13 @@ class Client:
         else:
             source = self.path.parent / str(data.file)
             name = str(source)
-        columns, labels = self.settings.columns, self.settings.labels
         on_disk = isinstance(source, Path) and self._keeps_on_disk(source, schema)
         return read_logged(
             source,
             schema,
             name=name,
-            columns=columns,
-            labels=labels,
+            columns=self.settings.columns,
+            labels=self.settings.labels,
             encoding=data.encoding,
             on_disk=self.store_path / "rows" if on_disk else None,
             numbers=data.numbers,
@@ -169,11 +168,8 @@ def read_client(path: str | Path) -> Client:
 def read_clients(folder: str | Path) -> dict[str, Client]:
     """All clients in this folder, each in a folder of its own, by name."""
     folder = Path(folder)
-    paths = (
-        [folder / FILE_NAME]
-        if (folder / FILE_NAME).is_file()
-        else sorted(folder.glob(f"*/{FILE_NAME}"))
-    )
+    alone = folder / FILE_NAME
+    paths = [alone] if alone.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
     if not paths:
         raise OptionError(
             f"{folder}: expected a folder for each client with its {FILE_NAME} inside, such as "

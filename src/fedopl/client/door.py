@@ -113,7 +113,7 @@ class Door:
             answer = self._refusal(RefusalCode.WRONG_VERSION, query)
         except WireError:
             answer = self._refusal(RefusalCode.MALFORMED, query)
-        except (Exception, SystemExit):
+        except (Exception, SystemExit):  # a rule is the client's own code, and might call exit()
             answer = self._refusal(RefusalCode.FAILED, query)
         return self._written_down(query, asked, answer)
 
@@ -137,7 +137,7 @@ class Door:
             raise RefusedError(RefusalCode.MALFORMED)
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self.limits.check_rows(self._n_training)
+        self.limits.check_rows(self._space.n_training)
         if query.permission and not getattr(self.limits, query.permission):
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         self._budgets.check(query, asked)
@@ -145,6 +145,7 @@ class Door:
         try:
             answer = HANDLERS[type(query)](self._space, query)
         except RefusedError as refused:
+            # That cells are small is said of these rows, too, so it is paid for.
             if refused.code is RefusalCode.SMALL_CELLS:
                 self._budgets.pay(query, asked)
             raise
@@ -153,10 +154,6 @@ class Door:
             self._space.keep(self._space.new_scores)  # now that their sums may be released
         self._budgets.pay(query, asked)
         return replace(answer, study=self._digest, exchange=query.exchange)
-
-    @cached_property
-    def _n_training(self) -> int:
-        return self._space.n_training
 
     @cached_property
     def _budgets(self) -> Budgets:

@@ -50,6 +50,7 @@ def _rule(space: Workspace, position: float) -> Decides:
 
     def decide(contexts: FloatArray) -> IntArray:
         with alone:
+            # Frozen, as a rule must not change the rows.
             answered = np.asarray(rule(frozen(contexts)))
         if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
             raise RefusedError(RefusalCode.FAILED)

@@ -80,11 +80,10 @@ class Limits(Checked):
         lacks = []
         for name, wanted in grants:
             allowed = getattr(self, name)
-            if name in ("minimum_rows", "minimum_cell"):
-                if wanted is not None and allowed > wanted:
-                    lacks.append(f"{name} is {allowed:g}, the study requires {wanted:g} or less")
-            elif wanted is not None and allowed < wanted:
-                needed = "true" if wanted is True else f"{wanted:g} or more"
+            is_minimum = name in ("minimum_rows", "minimum_cell")  # of which less allows more
+            if wanted is not None and (allowed > wanted if is_minimum else allowed < wanted):
+                enough = f"{wanted:g} or {'less' if is_minimum else 'more'}"
+                needed = "true" if wanted is True else enough
                 lacks.append(f"{name} is {_plain(allowed)}, the study requires {needed}")
         return lacks
 

@@ -138,16 +138,14 @@ def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid
 
 
 def _some_contexts(parts: Parts) -> FloatArray:  # (n_rows, n_features)
-    found = [_usable_contexts(rows) for rows in islice(parts(), 2)]
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate([_usable_contexts(rows)[::SPREAD] for rows in parts()])
+    """Of rows with a score: of all in a single part, of one in `SPREAD` in each of several."""
 
+    def usable(rows: ScoredRows) -> FloatArray:
+        # Where all rows have a score, nothing is copied.
+        return rows.contexts if rows.usable.all() else rows.contexts[rows.usable]
 
-def _usable_contexts(rows: ScoredRows) -> FloatArray:  # (n_usable, n_features)
-    """Of the rows with a score; where all have one, nothing is copied."""
-    usable = rows.usable
-    return rows.contexts if usable.all() else rows.contexts[usable]
+    first, *more = islice(parts(), 2)
+    return np.concatenate([usable(rows)[::SPREAD] for rows in parts()]) if more else usable(first)
 
 
 def _finer_grid(
