@@ -44,6 +44,14 @@ def test_rows_may_be_appended_in_any_layout(tmp_path):
     np.testing.assert_array_equal(stored[:], ROWS)
 
 
+def test_rows_of_another_width_are_not_appended(tmp_path):
+    with (
+        DiskWriter(tmp_path / "rows", (3,), float) as writer,
+        pytest.raises(ValueError, match=r"expected rows of shape \(3,\), came \(2,\)"),
+    ):
+        writer.append(ROWS[:, :2])
+
+
 def test_the_digest_is_of_the_rows_and_not_of_the_pieces(tmp_path):
     digest = written(tmp_path).digest
     assert digest == written(tmp_path, pieces=(0, 1, 8)).digest

@@ -173,3 +173,12 @@ def test_a_part_of_plain_data_is_plain(draw):
 def test_groups_are_counted(draw):
     assert draw(50, groups=np.arange(50) // 5).n_groups == 10
     assert draw(50).n_groups == 0
+
+
+def test_a_schema_of_other_features_is_refused(draw):
+    data = draw(20, n_features=2)
+    schema = fedopl.Schema(
+        numeric=["age"], action="arm", actions=data.action_names, reward="cost", direction="higher"
+    )
+    with pytest.raises(fedopl.DataError, match="of other actions or features than these"):
+        fedopl.LoggedData(data.contexts, data.actions, data.rewards, schema=schema)

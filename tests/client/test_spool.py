@@ -458,3 +458,20 @@ def test_the_fingerprint_is_of_rows_and_not_of_batches(tmp_path, monkeypatch):
     first = fingerprint(spool(path, schema(), tmp_path / "a"))
     monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 7)
     assert fingerprint(spool(path, schema(), tmp_path / "b")) == first
+
+
+def test_a_spool_that_somebody_removes_at_once_is_missed(tmp_path, monkeypatch):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table(table()), path)
+    monkeypatch.setattr(spooling, "_write", lambda *_: None)
+    with pytest.raises(fedopl.StorageError, match="is not what was written; start again"):
+        spool(path, schema(), tmp_path / "spools")
+
+
+def test_rows_in_a_file_without_a_digest_have_no_fingerprint(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table(table()), path)
+    data = spool(path, schema(), tmp_path / "spools")
+    object.__setattr__(data.contexts, "digest", "")  # past the frozen dataclass
+    with pytest.raises(ValueError, match="nobody took its digest"):
+        fingerprint(data)

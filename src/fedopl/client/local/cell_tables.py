@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -94,20 +94,15 @@ def cell_sums(
 
     Where every row has every score, there is no need to count how many have each.
     """
-    total: FloatArray | None = None
-    for rows in parts:
-        found = _sums_of(rows, binning)
-        total = found if total is None else _added(total, found, rows.scores.shape[1])
-    if total is None:
-        raise ValueError("cells: expected some rows")
-    return total
+    return reduce(_added, (_sums_of(rows, binning) for rows in parts))
 
 
-def _added(total: FloatArray, found: FloatArray, n_actions: int) -> FloatArray:
+def _added(total: FloatArray, found: FloatArray) -> FloatArray:
     if total.shape[-1] < found.shape[-1]:
         total, found = found, total
-    if found.shape[-1] < total.shape[-1]:
-        known = np.repeat(found[..., 1:2], n_actions, axis=-1)  # the weight of every row
+    n_lacking = total.shape[-1] - found.shape[-1]  # as many as actions, or none
+    if n_lacking:
+        known = np.repeat(found[..., 1:2], n_lacking, axis=-1)  # the weight of every row
         found = np.concatenate([found, known], axis=-1)
     total += found
     return total

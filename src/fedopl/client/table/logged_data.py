@@ -188,10 +188,9 @@ class LoggedData:
 
 def folder_of(data: LoggedData) -> Path:
     """The folder with the files of data on disk, where derived arrays are kept, too."""
-    contexts: Any = data.contexts
-    if not isinstance(contexts, DiskArray):
-        raise TypeError("these rows are in memory")
-    return contexts.path.parent
+    contexts: Any = data.contexts  # in a file, though it stands for an array
+    folder: Path = contexts.path.parent
+    return folder
 
 
 def fingerprint(data: LoggedData) -> str:
