@@ -1,4 +1,8 @@
-"""Law: a client cannot change its weight by what it reports."""
+"""Law: once enrolled, a client cannot change its weight by what it reports.
+
+How many rows it enrols with does decide its weight where the mixture goes by rows. What is noticed
+of false numbers is in `test_a_lying_client.py`.
+"""
 
 from dataclasses import replace
 
@@ -75,7 +79,7 @@ def test_heavy_cells_are_rejected_and_not_weighed(run, edit, reason):
 
 def more_rows(message):
     """A count reported with values is for the table; it must not move a weight."""
-    return replace(message, n_rows=10**9) if isinstance(message, Values) else message
+    return replace(message, n_rows=message.n_rows + 9) if isinstance(message, Values) else message
 
 
 def test_rows_reported_with_values_move_no_estimate(run):
@@ -83,6 +87,15 @@ def test_rows_reported_with_values_move_no_estimate(run):
     for policy in ("learned", "logging policy"):
         assert greedy.values.of(policy).value == honest.values.of(policy).value
         assert greedy.values.of(policy).standard_error == honest.values.of(policy).standard_error
+
+
+def test_more_rows_with_values_than_there_are_are_rejected(run):
+    record = run(
+        lambda message: replace(message, n_rows=10**9) if isinstance(message, Values) else message
+    )
+    assert (3, "west", "rejected: values of 1,000,000,000 rows, of which it has fewer") in (
+        record.refusals
+    )
 
 
 def test_improved_parameters_are_weighed_by_the_mixture_alone(run):

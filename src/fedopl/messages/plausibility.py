@@ -12,6 +12,8 @@ SYMMETRY_TOLERANCE = 1e-6
 _NUMBERS_AT_ONCE = 1 << 16
 # Small counts may be rounded up to a client's base, so they can add up to more than its rows.
 MOST_BY_ROUNDING, SLACK = 2, 100
+# How far below zero rounding errors may bring an eigenvalue of a matrix of correlations.
+EIGENVALUE_TOLERANCE = 1e-7
 
 
 def fault_in_squares(matrices: FloatArray) -> str | None:
@@ -24,6 +26,44 @@ def fault_in_squares(matrices: FloatArray) -> str | None:
     if np.diagonal(matrices, axis1=-2, axis2=-1).min(initial=0.0) < 0:
         return "a square is negative"
     return None
+
+
+def fault_in_moments(matrices: FloatArray, tolerance: float = EIGENVALUE_TOLERANCE) -> str | None:
+    """Sums of squares and products (…, n, n) of anything are positive semidefinite.
+
+    In particular no product is larger than its two squares allow (Cauchy & Schwarz).
+    """
+    fault = fault_in_squares(matrices)
+    if fault:
+        return fault
+    apart = matrices.ndim > 2 and matrices.size > _NUMBERS_AT_ONCE
+    for part in matrices if apart else (matrices,):
+        roots = np.sqrt(np.diagonal(part, axis1=-2, axis2=-1))
+        safe = np.where(roots > 0, roots, 1.0)
+        correlations = part / safe[..., :, None] / safe[..., None, :]
+        allowed = tolerance * part.shape[-1]
+        if largest_size(correlations) > 1 + allowed or not _has_factor(correlations, allowed):
+            return "products are larger than their squares allow"
+    return None
+
+
+def _has_factor(matrices: FloatArray, allowed: float) -> bool:
+    """Whether no eigenvalue is below minus this; a factor is found faster than eigenvalues."""
+    try:
+        np.linalg.cholesky(matrices + allowed * np.eye(matrices.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def bordered(grams: FloatArray, products: FloatArray, squares: FloatArray) -> FloatArray:
+    """[gram, product; productᵀ, square] (n_actions, n + 1, n + 1); one gram may serve all."""
+    n_actions, width = products.shape
+    whole = np.empty((n_actions, width + 1, width + 1))
+    whole[:, :-1, :-1] = grams
+    whole[:, :-1, -1] = whole[:, -1, :-1] = products
+    whole[:, -1, -1] = squares
+    return whole
 
 
 def fault_in_counts(counts: FloatArray, n_rows: int) -> str | None:

@@ -1,6 +1,6 @@
 """A study, run: enrol, sum, learn, evaluate."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import numpy as np
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
@@ -154,11 +154,13 @@ def _finish(
 def _enrol(conversation: Conversation) -> tuple[dict[str, int], SumScores]:
     """Training rows by client, which nobody can change from here on, and how to score them.
 
-    Both are asked for on one trip: whoever does not enrol has its sums left out.
+    Both are asked for on one trip: whoever does not enrol has its sums left out, and whoever's
+    sums are of other rows than it enrolled with does not enrol.
     """
     study = conversation.study
     queries = [query() for query in (Enrol, SumOutcomes) if query.needed(study)]
     enrolled, *sums = conversation.together(conversation.transport.clients, *queries)
+    enrolled = conversation.drop(enrolled, lambda name, answer: _belied(study, name, answer, sums))
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     if not sums:
         return rows, without_models(study)
@@ -166,6 +168,14 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], SumScores]:
     # One client is enough: whoever cannot add to the models may still use them.
     total = combined(conversation.require_quorum(usable, share=0), weights={})
     return rows, solve_outcomes(study, total)
+
+
+def _belied(
+    study: Study, name: str, answer: Enrolment, sums: Sequence[Mapping[str, OutcomeSums]]
+) -> str | None:
+    """Why this enrolment cannot be true beside the sums that came with it, if any did."""
+    told = [own[name] for own in sums if name in own]
+    return told[0].contradiction(study, answer.n_rows) if told else None
 
 
 def _score(

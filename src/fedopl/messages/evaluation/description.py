@@ -5,7 +5,7 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import Array, Asked, Axis, Message, message
-from fedopl.messages.plausibility import fault_in_counts
+from fedopl.messages.plausibility import MOST_BY_ROUNDING, SLACK, fault_in_counts
 from fedopl.study.study import Study
 
 # A feature is cut in three places; propensities at these.
@@ -43,6 +43,17 @@ class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH, budget=
             fault = fault_in_counts(counts.reshape(len(counts), -1), n_rows)
             if fault:
                 return fault
+            if _base(counts) * counts[0].size + MOST_BY_ROUNDING * counts[-1].sum() < n_rows:
+                return f"describes {counts[-1].sum():,.0f} rows, it enrolled with {n_rows:,}"
         if (answer.chances < 0).any() or (answer.effective_rows < 0).any():
             return "a count is negative"
+        most = MOST_BY_ROUNDING * n_rows + SLACK * answer.chances.size
+        if answer.chances.sum(axis=1).max() > most or answer.effective_rows.max() > most:
+            return "counts more rows than there are"
         return None
+
+
+def _base(counts: Array) -> float:
+    """What counts may have been rounded to, at most; a smaller one may have become 0."""
+    told = counts[counts > 0]
+    return float(min(told.min(initial=SLACK), SLACK))

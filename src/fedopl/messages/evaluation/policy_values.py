@@ -1,17 +1,23 @@
 """What policies are worth on a client's rows, and how those values vary together."""
 
+import math
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, AsksAboutSplit
-from fedopl.messages.message import Array, Asked, Axis, Message, message
-from fedopl.messages.plausibility import fault_in_squares
+from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
+from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, SLACK, fault_in_moments
 from fedopl.study.study import Study
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
 # Policies that one query may at least ask about in a study that diagnoses.
 MOST_DIAGNOSED = 128
+# Values may be told with noise, as if so many rows were others.
+NOISY_ROWS = 30
+NOISE = 0.05
+# Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
+MOST_BY_GROUPS = 20
 
 
 @message
@@ -38,8 +44,8 @@ class EstimateValues(
     title = "What policies are worth"
     content = "means of values, and how precise they are"
 
-    def fault_in(self, answer: Values, _study: Study, _n_rows: int) -> str | None:
-        """One mean for each candidate, and covariances to go with them."""
+    def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
+        """One mean for each candidate, and covariances to go with them, of rows that are there."""
         n_candidates = self.n_policies + N_OWN_CANDIDATES
         if len(answer.means) != n_candidates or answer.n_rows < 1:
             return f"valued {len(answer.means)} policies of {n_candidates}"
@@ -47,7 +53,27 @@ class EstimateValues(
             return "the covariances do not fit the means"
         if answer.degrees_of_freedom < 0:
             return "the degrees of freedom are negative"
-        return fault_in_squares(answer.covariances)
+        if answer.n_rows > most_rows(study, self.split, n_rows):
+            return f"values of {answer.n_rows:,} rows, of which it has fewer"
+        if answer.degrees_of_freedom >= answer.n_rows:
+            return "more degrees of freedom than rows"
+        most = study.declared.reward
+        if most is not None and abs(answer.means[self.n_policies]) > most * (1 + NOISE):
+            return f"its mean outcome lies beyond the declared ±{most:g}"
+        # Noise in a few rows' size may be added before values are told.
+        tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
+        return fault_in_moments(answer.covariances, tolerance)
+
+
+def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:
+    """How many rows of a split there can be, given how many a client enrolled with, if it did."""
+    if not n_rows:
+        return math.inf
+    if split is not RowSplit.EVALUATION:
+        return n_rows + SLACK
+    held_out = n_rows * study.evaluation.share / (1 - study.evaluation.share)
+    without_groups = study.table is not None and study.table.group is None
+    return held_out * (1 if without_groups else MOST_BY_GROUPS) + SLACK * study.n_actions
 
 
 def most_candidates(study: Study) -> int:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import SLACK
 from fedopl.study.study import Study
 
 
@@ -23,5 +24,15 @@ class Enrol(Query[Enrolment], code=1, asked=Asked.EACH):
     content = "how many rows there are, and how many took each action"
 
     def fault_in(self, answer: Enrolment, _study: Study, _n_rows: int) -> str | None:
-        """Who takes part has rows."""
-        return None if answer.n_rows > 0 else "enrolled without a row"
+        """Who takes part has rows, as many as took any action; counts that are 0 may be hidden."""
+        counts = answer.rows_per_action
+        if answer.n_rows <= 0:
+            return "enrolled without a row"
+        if (counts < 0).any() or (counts % 1).any():
+            return "a count of an action is not a whole number of rows"
+        apart = counts.sum() - answer.n_rows
+        if apart > SLACK * len(counts) or (counts.all() and -apart > SLACK * len(counts)):
+            return (
+                f"enrolled with {answer.n_rows:,} rows, of which {counts.sum():,.0f} took actions"
+            )
+        return None

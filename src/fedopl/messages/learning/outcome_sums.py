@@ -4,8 +4,11 @@ from typing import Annotated
 
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import fault_in_squares
+from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
 from fedopl.study.study import Study
+
+# With weights that nobody has seen, sums may rest on few of the rows, but not on hardly any.
+LEAST_EFFECTIVE = 0.01
 
 
 @message
@@ -14,6 +17,22 @@ class OutcomeSums(Message, code=66):
 
     sums: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.REGRESSION, Axis.REGRESSION), Sum]
     squared_weights: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), Sum]
+
+    def contradiction(self, study: Study, n_rows: int) -> str | None:
+        """Why a client that sends these sums cannot have the rows it enrolled with, as agreed."""
+        weights, squares = self.sums[..., -2, -2], self.sums[..., -1, -1]
+        most = study.declared.reward
+        if most is not None and (squares > most**2 * weights * (1 + CELL_TOLERANCE)).any():
+            return f"its outcomes lie beyond the declared ±{most:g}"
+        # (Σw)²/Σw² counts rows, fewer where weights differ; cells that are 0 may be suppressed.
+        told = weights > 0
+        effective = float((weights[told] ** 2 / self.squared_weights[told]).sum())
+        without_weights = study.table is not None and study.table.weight is None
+        least = n_rows if without_weights else LEAST_EFFECTIVE * n_rows
+        slack = SLACK * study.n_actions
+        if effective > n_rows + slack or (told.all() and effective < least - slack):
+            return f"its sums rest on {effective:,.0f} rows, it enrolled with {n_rows:,}"
+        return None
 
 
 @message
@@ -29,7 +48,8 @@ class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL):
         return study.nuisances.kind == "federated"
 
     def fault_in(self, answer: OutcomeSums, _study: Study, _n_rows: int) -> str | None:
-        """Sums of squares are symmetric and not negative."""
-        if answer.squared_weights.min() < 0:
-            return "a sum of squared weights is negative"
-        return fault_in_squares(answer.sums)
+        """Moments of some rows, each of which has a weight."""
+        weights, squared = answer.sums[..., -2, -2], answer.squared_weights
+        if squared.min() < 0 or ((squared == 0) & (weights > 0)).any():
+            return "a sum of squared weights is not above 0"
+        return fault_in_moments(answer.sums)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fedopl.messages.combining import WeightedMean
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import fault_in_squares
+from fedopl.messages.plausibility import bordered, fault_in_moments
 from fedopl.study.study import Study
 
 
@@ -29,5 +29,6 @@ class SumPairs(Query[PairSums], code=5, asked=Asked.TOTAL):
         return study.linear.oracle == "wap"
 
     def fault_in(self, answer: PairSums, _study: Study, _n_rows: int) -> str | None:
-        """Weighted sums of squares are symmetric and not negative."""
-        return fault_in_squares(answer.grams)
+        """With s² = 1, the mean of w·s² is that of w, the last number of a gram."""
+        weights = answer.grams[:, -1, -1]
+        return fault_in_moments(bordered(answer.grams, answer.products, weights))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_squares
+from fedopl.messages.plausibility import CORNER_TOLERANCE, bordered, fault_in_moments
 from fedopl.study.study import Study
 
 
@@ -35,7 +35,9 @@ def _fault_in(
     present = answer.shares[: len(corners)] > 0
     if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
         return "the mean of one is not one"
-    return fault_in_squares(answer.grams)
+    if answer.squares.min() < 0:
+        return "a square is negative"
+    return fault_in_moments(bordered(answer.grams, answer.products, answer.squares))
 
 
 @message

@@ -2,8 +2,11 @@
 
 from typing import Annotated
 
+import numpy as np
+
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.evaluation.policy_values import most_rows
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.nodes import LEAF
 from fedopl.study.study import Study
@@ -39,7 +42,7 @@ class ValueLeaves(
         """Where a tree is learned, described and evaluated."""
         return study.values_leaves
 
-    def fault_in(self, answer: LeafValues, _study: Study, _n_rows: int) -> str | None:
+    def fault_in(self, answer: LeafValues, study: Study, n_rows: int) -> str | None:
         """Shares of rows in every leaf, and means that vary."""
         n_leaves = int((self.tree[:, 0] == LEAF).sum())
         numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
@@ -49,4 +52,8 @@ class ValueLeaves(
             return "a share of rows is outside 0 to 1"
         if min(part.min() for part in numbers) < 0:
             return "a number of rows or a variance is negative"
+        if answer.rows.sum(axis=0).max() > most_rows(study, RowSplit.EVALUATION, n_rows):
+            return "values of more rows than it has"
+        if (answer.degrees_of_freedom > np.maximum(answer.rows - 1, 0)).any():
+            return "more degrees of freedom than rows"
         return None

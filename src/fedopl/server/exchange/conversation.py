@@ -11,10 +11,10 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
-from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.message import Asked, Message, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
+from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal, Replies
 from fedopl.server.exchange.transport import Transport
 from fedopl.study.mixture import Weights, renormalised
@@ -49,7 +49,7 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self._decoder, self._digest = decoder_of(self.study), self.study.digest
-        self._rows: dict[str, int] = {}  # that clients enrolled with
+        self._checks = CrossChecks(self.study)
 
     def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
         """Every client's own answer to this query, by name and in sorted order."""
@@ -89,13 +89,7 @@ class Conversation:
 
     def _without_faults(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
         """The answers that can be true; who sent another is rejected by name."""
-        for name, answer in answers.items():
-            if isinstance(answer, Enrolment):
-                self._rows[name] = answer.n_rows
-        return self.drop(
-            answers,
-            lambda name, answer: query.fault_in(answer, self.study, self._rows.get(name, 0)),
-        )
+        return self.drop(answers, lambda name, answer: self._checks.fault_in(name, query, answer))
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
         replayed = self.journal.replay(trip, queries)

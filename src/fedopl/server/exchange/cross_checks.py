@@ -1,0 +1,104 @@
+"""Compares what a client says now with what it said before: two answers about the same rows agree.
+
+Each message checks itself (`Query.fault_in`). Here are the faults that show only beside the sums of
+scores that a client sent earlier in the run.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fedopl.messages.evaluation.policy_values import NOISY_ROWS, EstimateValues, Values
+from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.messages.learning.pair_sums import PairSums, SumPairs
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
+from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
+from fedopl.messages.message import Message, Query, RowSplit
+from fedopl.messages.plausibility import CELL_TOLERANCE
+from fedopl.messages.trees.cell_sums import CellSums, SumCells
+from fedopl.policies.pairwise import action_pairs
+from fedopl.policies.trees.search import FIRST_ACTION
+from fedopl.study.study import Study
+
+# A slope is of all training rows but one fold, which may weigh less than those it is held against.
+MOST_BY_FOLDS = 4.0
+
+
+class CrossChecks:
+    """What each client enrolled with and summed, and what cannot be true beside it."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._rows: dict[str, int] = {}
+        self._sums: dict[str, ScoreSums] = {}
+
+    def fault_in(self, name: str, query: Query[Any], answer: Message) -> str | None:
+        """Why this client's answer cannot be true; what can be true is remembered."""
+        if isinstance(answer, Enrolment):
+            self._rows[name] = answer.n_rows
+        fault = query.fault_in(answer, self._study, self._rows.get(name, 0))
+        sums, check = self._sums.get(name), _CHECKS.get(type(query))
+        if not fault and sums and check:
+            fault = check(query, answer, sums, self._study)
+        if not fault and isinstance(query, SumScores) and isinstance(answer, ScoreSums):
+            self._sums[name] = answer
+        return fault
+
+
+def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) -> str | None:
+    """E|Γ̂(a) − Γ̂(b)| is at most √E Γ̂(a)² + √E Γ̂(b)²."""
+    sizes = np.sqrt(sums.squares * sums.shares)
+    most = np.array(
+        [sizes[first] + sizes[second] for first, second in action_pairs(study.n_actions)]
+    )
+    if (answer.grams[:, -1, -1] > most * (1 + CELL_TOLERANCE) + CELL_TOLERANCE).any():
+        return "a choice between two actions is worth more than its scores allow"
+    return None
+
+
+def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) -> str | None:
+    """|E p_a·(Γ̂(a) − v)·x_j| ≤ 2·√(Σ_a E Γ̂(a)² · E x_j²), and what actions gain others lose."""
+    if not study.has_intercept:
+        return None
+    size = np.sqrt(np.sum(sums.squares * sums.shares))
+    features = np.sqrt(np.diagonal(sums.grams, axis1=1, axis2=2).max(axis=0))
+    most = MOST_BY_FOLDS * 2 * size * features / query.temperature
+    if (np.abs(answer.gradient) > most).any():
+        return "the value is steeper than its scores allow"
+    balance = np.abs(answer.gradient.sum(axis=0))
+    if (balance > CELL_TOLERANCE * (1 + np.abs(answer.gradient).sum(axis=0))).any():
+        return "the slopes of all actions do not add up to zero"
+    return None
+
+
+def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> str | None:
+    """The cells of the whole grid add up to the mean scores that were told before."""
+    if len(answer.cells) != 1:
+        return None
+    first = query.grid(study).tables[0, 0]
+    scores = slice(FIRST_ACTION, FIRST_ACTION + study.n_actions)
+    totals = answer.cells[0, first, scores].sum(axis=0)
+    expected = sums.shares * sums.products[:, -1]
+    if (np.abs(totals - expected) > CELL_TOLERANCE * (1 + np.sqrt(sums.squares))).any():
+        return "the cells do not add up to the mean scores that it told before"
+    return None
+
+
+def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Study) -> str | None:
+    """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows that sums are of."""
+    if query.split is not RowSplit.TRAINING:
+        return None
+    valued = answer.means[: query.n_policies]
+    noise = 1 + NOISY_ROWS / answer.n_rows
+    if (np.abs(valued) > noise * np.sqrt(sums.squares.sum())).any():
+        return "a policy is worth more than its scores allow"
+    return None
+
+
+_CHECKS: dict[type[Query[Any]], Callable[..., str | None]] = {
+    SumPairs: _pairs,
+    SlopeOfValue: _slope,
+    SumCells: _cells,
+    EstimateValues: _values,
+}

@@ -1,0 +1,186 @@
+"""Law: what one client says falsely is rejected by name, or named in a caution.
+
+The false answers are those of `experiments/lies.py`.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+import lies
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fedopl
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.door import Door
+from fedopl.engines.in_process import InProcess
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.policies.policy import policy_json
+from fedopl.server.federation import run_study
+from fedopl.simulation.worlds import alike_world
+
+WORLD = alike_world(6, seed=3)
+LIAR = "client 4"
+QUICK = {"nuisances": fedopl.NuisancePlan(propensity="marginal")}
+# Consistent from first to last, so that no two answers contradict each other.
+UNNOTICED = {
+    "1,000 times the rows in all it says, rewards flipped",
+    "outcome sums, outcomes flipped",
+    "scores flipped in sums",
+    "scores 10 times in all sums",
+    "an action praised in sums",
+    "all values raised",
+    "the learned policy praised",
+    "tiny variances",
+    "huge variances",
+    "a step 5 times as long",
+    "a step 100 times as long, backwards",
+}
+
+
+@cache
+def clients():
+    return {name: WORLD.logged(name, 600) for name in WORLD.clients}
+
+
+def said_of(record):
+    """Why the liar's answers were not used."""
+    return [why for _, name, why in record.refusals if name == LIAR and "rejected" in why]
+
+
+@pytest.mark.parametrize("name", sorted(lies.LIES.keys() - UNNOTICED))
+def test_a_false_answer_is_rejected_by_name(name):
+    record = lies.run_with(lies.LIES[name], clients(), LIAR, **QUICK)
+    assert said_of(record)
+    others = [(who, why) for _, who, why in record.refusals if who != LIAR and "rejected" in why]
+    assert others == []
+
+
+BOUGHT = [
+    "1,000 times the rows, rewards flipped",
+    "1,000 times the rows of each action, rewards flipped",
+    "outcome sums, 1,000 times",
+]
+
+
+@pytest.mark.parametrize("name", BOUGHT)
+def test_rows_that_are_not_there_buy_no_weight(name):
+    record = lies.run_with(lies.LIES[name], clients(), LIAR, **QUICK)
+    others = {name: rows for name, rows in clients().items() if name != LIAR}
+    alone = lies.run_with(lies.Lie(), others, LIAR, **QUICK)
+    assert LIAR not in record.mixture
+    assert policy_json(record.policy) == policy_json(alone.policy)
+
+
+def test_the_truth_is_not_rejected():
+    for options in ({}, lies.SGD, lies.WAP, lies.DIRECT, lies.TREE, lies.DECLARED):
+        record = lies.run_with(lies.Lie(options=options), clients(), LIAR, **QUICK)
+        assert said_of(record) == []
+
+
+# --- no false alarm -------------------------------------------------------------------------------
+
+POLICIES = (
+    fedopl.Linear(),
+    fedopl.Linear(precision="clients"),
+    fedopl.Linear(oracle="wap"),
+    fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=2)),
+    fedopl.Linear(oracle="direct"),
+    fedopl.Tree(depth=2, bins=4),
+    fedopl.Finite(),
+)
+plans = st.fixed_dictionaries(
+    {
+        "policy": st.sampled_from(POLICIES),
+        "nuisances": st.builds(
+            fedopl.NuisancePlan,
+            kind=st.sampled_from(("federated", "local")),
+            propensity=st.sampled_from(("marginal", "logistic")),
+            folds=st.sampled_from((2, 5)),
+        ),
+        "evaluation": st.sampled_from((0.1, 0.25, 0.6)),
+        "joining": st.sampled_from((False, False, True)),
+    }
+)
+
+
+def honest_rows(rng, n_rows, *, weighted, grouped, far, n_arms):
+    """Rows with a rare level, a constant feature and, perhaps, a rare action and a distant zero."""
+    contexts = rng.normal(far, 1.0, (n_rows, 4))
+    contexts[:, 1] = rng.random(n_rows) < 0.02
+    contexts[:, 2] = 1.0
+    chances = np.array([0.6, 0.37, 0.03])[:n_arms]
+    actions = rng.choice(n_arms, n_rows, p=chances / chances.sum())
+    rewards = actions + (contexts[:, 0] - far) * (1 - actions) + rng.standard_t(3, n_rows)
+    return fedopl.LoggedData(
+        contexts,
+        actions,
+        rewards,
+        weights=rng.lognormal(0, 1.0, n_rows) if weighted else None,
+        groups=rng.integers(0, max(n_rows // 4, 2), n_rows) if grouped else None,
+        action_names=["a", "b", "c"],
+    )
+
+
+def rejections(rounds):
+    return [(latest.query, latest.rejected) for latest in rounds if latest.rejected]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    options=plans,
+    seed=st.integers(0, 10**6),
+    sizes=st.lists(st.integers(60, 400), min_size=2, max_size=4),
+    kind=st.fixed_dictionaries(
+        {
+            "weighted": st.booleans(),
+            "grouped": st.booleans(),
+            "far": st.sampled_from((0.0, 2020.0, -1e6)),
+            "n_arms": st.sampled_from((2, 3)),
+        }
+    ),
+    limits=st.sampled_from((Limits(), Limits(minimum_cell=10), Limits.open())),
+)
+def test_an_honest_client_is_never_rejected(options, seed, sizes, kind, limits):
+    rng = np.random.default_rng(seed)
+    rows = {f"c{i}": honest_rows(rng, size, **kind) for i, size in enumerate(sizes)}
+    study = fedopl.Study(
+        actions=("a", "b", "c"), features=rows["c0"].feature_names, quorum=0.01, **options
+    )
+    doors = {name: Door(name, data, study, limits=limits) for name, data in rows.items()}
+    rounds = []
+    with suppress(fedopl.FederationError):  # refusing is every client's own right
+        run_study(study, InProcess(doors), progress=rounds.append)
+    assert rounds
+    assert rejections(rounds) == []
+
+
+def noisy(rng):
+    """A few rows' worth of noise in counts and in values, as a client may add to its answers."""
+
+    def edit(_query, answer):
+        if isinstance(answer, Enrolment):
+            counts = answer.rows_per_action
+            drawn = counts + np.rint(rng.laplace(0, 5, len(counts)))
+            shown = np.where(counts > 0, np.maximum(drawn, 0), 0.0)
+            return replace(answer, rows_per_action=shown, n_rows=answer.n_rows + 7)
+        if isinstance(answer, Values):
+            deviations, size = np.sqrt(np.diagonal(answer.covariances)), 10 / answer.n_rows
+            means = answer.means + size * deviations * rng.uniform(-1, 1, len(deviations))
+            drawn = rng.uniform(-size, size, answer.covariances.shape)
+            noise = np.outer(deviations, deviations) * (drawn + drawn.T) / 2
+            return replace(answer, means=means, covariances=answer.covariances + noise)
+        return answer
+
+    return edit
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_adds_the_noise_of_a_few_rows_is_not_rejected(seed):
+    few = {name: WORLD.logged(name, 240, draw=seed) for name in WORLD.clients}
+    lie = lies.Lie(edit=noisy(np.random.default_rng(seed)))
+    assert rejections(lies.run_with(lie, few, LIAR, **QUICK).rounds) == []
