@@ -30,6 +30,7 @@ from fedopl.messages.message import Message
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.results.record import Record
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study import Study
 
@@ -74,7 +75,7 @@ def run_with(lie: Lie, clients: Mapping[str, LoggedData], liar: str, **options: 
     study = Study(actions=first.action_names, features=first.feature_names, **settings)
     data = {name: lie.rows(rows) if name == liar else rows for name, rows in clients.items()}
     doors = {name: Door(name, rows, study, limits=Limits()) for name, rows in data.items()}
-    return run_study(study, Lying(doors, study, liar, lie.edit))
+    return run_study(Conversation(study, Lying(doors, study, liar, lie.edit)))
 
 
 def changed(kind: type[Message], **changes: Callable[[Any], Any]) -> Edit:

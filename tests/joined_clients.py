@@ -60,7 +60,7 @@ def run_federation(data, *, evaluation=0.25, **options):
     options["evaluation"] = EvaluationPlan(share=evaluation, describe=False)
     study = Study(actions=first.action_names, features=first.feature_names, **options)
     doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
-    return Joined(study, data, doors, run_study(study, InProcess(doors)))
+    return Joined(study, data, doors, run_study(Conversation(study, InProcess(doors))))
 
 
 @pytest.fixture

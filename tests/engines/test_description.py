@@ -8,6 +8,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.description import Description
 from fedopl.policies.policy import policy_json
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study import Study
 from trips import Edited
@@ -132,9 +133,9 @@ def assert_described_without_south(run, honest):
 
 def test_who_does_not_describe_is_left_out_of_the_description_alone(doors):
     study, doors = doors
-    run = run_study(study, InProcess(doors(south=TELLS_NO_DECISIONS)))
+    run = run_study(Conversation(study, InProcess(doors(south=TELLS_NO_DECISIONS))))
     assert run.refusals == ((4, "south", "BUDGET_SPENT"),)
-    assert_described_without_south(run, run_study(study, InProcess(doors())))
+    assert_described_without_south(run, run_study(Conversation(study, InProcess(doors()))))
 
 
 # --- answers that cannot be true ----------------------------------------------------------------
@@ -149,11 +150,11 @@ def test_a_description_with_a_negative_count_is_rejected_by_name(doors, field):
             return replace(message, **{field: getattr(message, field) - 1e4})
         return message
 
-    run = run_study(study, Edited(doors(), study, "south", negative))
+    run = run_study(Conversation(study, Edited(doors(), study, "south", negative)))
     ((exchange, name, why),) = run.refusals
     assert (exchange, name) == (4, "south")
     assert why.startswith("rejected: a count is")
-    assert_described_without_south(run, run_study(study, InProcess(doors())))
+    assert_described_without_south(run, run_study(Conversation(study, InProcess(doors()))))
 
 
 # --- where features are cut ---------------------------------------------------------------------

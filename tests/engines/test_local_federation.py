@@ -23,6 +23,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.engines.local_federation import LocalFederation
 from fedopl.engines.run import open_clients
 from fedopl.results.run_folder import is_finished
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 
@@ -289,8 +290,8 @@ class AsItWent(InProcess):
 def test_after_all_that_the_policy_is_the_one_learned_in_process_bit_for_bit(story, tmp_path):
     untouched = story.folder / "untouched"
     agreed, _ = read_study(untouched / "study.toml")
-    doors = open_clients(agreed, read_clients(untouched / "clients")).doors
-    record = run_study(agreed, AsItWent(doors, story.record))
+    _, doors = open_clients(agreed, read_clients(untouched / "clients"))
+    record = run_study(Conversation(agreed, AsItWent(doors, story.record)))
     record.policy.save(tmp_path / "policy.json")
     assert (story.out / "policy.json").read_bytes() == (tmp_path / "policy.json").read_bytes()
     assert [latest.loss for latest in record.rounds] == [r.loss for r in story.record.rounds]

@@ -11,6 +11,7 @@ from fedopl.engines.preview import rehearse
 from fedopl.engines.run import open_clients
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, write_tiny
@@ -34,9 +35,9 @@ def answers(tiny, name, names):
     """What a client really answers, in a run with these clients."""
     study, _ = read_study(tiny.study)
     clients = {n: client for n, client in read_clients(tiny.clients).items() if n in names}
-    transport = Listening(open_clients(study, clients).doors)
+    transport = Listening(open_clients(study, clients)[1])
     with contextlib.suppress(FederationError):
-        run_study(study, transport)
+        run_study(Conversation(study, transport))
     sizes = axis_sizes(study)
     return [
         (type(codec.decode(query, sizes)).__name__, codec.decode(answer, sizes), len(answer))

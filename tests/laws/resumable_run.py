@@ -20,6 +20,8 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.policy import policy_json
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 
 NAMES = ("east", "north", "south")
@@ -69,7 +71,7 @@ def finished(how, oracle, folder):
         name: Door(name, data, study, store=FolderStore(folder / "stores" / name))
         for name, data in clients.items()
     }
-    return run_study(study, InProcess(doors), journal=journal)
+    return run_study(Conversation(study, InProcess(doors), Journal(journal)))
 
 
 def text_of(run):

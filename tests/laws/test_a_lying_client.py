@@ -20,6 +20,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.policies.policy import policy_json
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.simulation.worlds import alike_world
 
@@ -154,7 +155,7 @@ def test_an_honest_client_is_never_rejected(options, seed, sizes, kind, limits):
     doors = {name: Door(name, data, study, limits=limits) for name, data in rows.items()}
     rounds = []
     with suppress(fedopl.FederationError):  # refusing is every client's own right
-        run_study(study, InProcess(doors), progress=rounds.append)
+        run_study(Conversation(study, InProcess(doors), progress=rounds.append))
     assert rounds
     assert rejections(rounds) == []
 

@@ -19,6 +19,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.policies.policy import policy_json
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, TrainingPlan
@@ -228,7 +229,7 @@ TRIPS = {name: at for name, at in EXCHANGES.items() if name not in RIDES_ALONG}
 
 
 def outcome(doors, study, exchange, tamper):
-    return run_study(study, Tampered(doors(study), {exchange: tamper}))
+    return run_study(Conversation(study, Tampered(doors(study), {exchange: tamper})))
 
 
 def assert_same(run, expected):
@@ -399,7 +400,7 @@ def counts_told(run):
 
 
 def test_a_faulty_answer_takes_no_other_answer_of_its_trip_with_it(doors):
-    plain = run_study(EXACT, InProcess(doors(EXACT)))
+    plain = run_study(Conversation(EXACT, InProcess(doors(EXACT))))
     garbage = to_bad(lambda content: bytes(range(256)))
     without_values = outcome(doors, EXACT, 3, garbage)
     assert counts_told(without_values) == counts_told(plain)
@@ -427,7 +428,7 @@ WEIGHED = {
 
 @pytest.mark.parametrize(("study", "exchange"), WEIGHED.values(), ids=WEIGHED)
 def test_an_answer_with_nothing_wrong_counts(doors, without, study, exchange):
-    run = run_study(study, InProcess(doors(study)))
+    run = run_study(Conversation(study, InProcess(doors(study))))
     assert run.refusals == ()
     assert all(latest.answered == NAMES for latest in run.rounds)
     silent = without(study, exchange)
@@ -450,7 +451,7 @@ def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without, 
 
 @pytest.mark.parametrize("trip", [[0, 1], [2], [3, 4]], ids=["enrolment", "scores", "values"])
 def test_an_extra_reply_from_a_stranger_changes_nothing(doors, trip):
-    plain = run_study(EXACT, InProcess(doors(EXACT)))
+    plain = run_study(Conversation(EXACT, InProcess(doors(EXACT))))
     run = outcome(doors, EXACT, trip[0], from_a_stranger_too)
     assert_same(run, plain)
     assert counts_told(run) == counts_told(plain)
@@ -462,7 +463,7 @@ def test_a_client_that_did_not_enrol_is_not_asked_again_and_not_heard(doors, fau
     def eager(trip):
         return [*trip.replies.items(), (BAD, trip.earlier[0][BAD])]
 
-    run = run_study(EXACT, Tampered(doors(EXACT), {0: fault, 2: eager}))
+    run = run_study(Conversation(EXACT, Tampered(doors(EXACT), {0: fault, 2: eager})))
     assert BAD not in run.mixture
     assert BAD not in run.rounds[2].asked
     assert run.rounds[2].rejected == {BAD: "was not asked"}
@@ -688,18 +689,18 @@ STUDIES = {
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_the_order_of_replies_and_of_clients_changes_nothing(doors, study):
-    plain = run_study(study, InProcess(doors(study)))
+    plain = run_study(Conversation(study, InProcess(doors(study))))
     for seed in range(3):
-        run = run_study(study, Shuffled(doors(study), seed))
+        run = run_study(Conversation(study, Shuffled(doors(study), seed)))
         assert_same(run, plain)
         assert run.rounds == plain.rounds
     backwards = dict(reversed(doors(study).items()))
-    assert_same(run_study(study, InProcess(backwards)), plain)
-    assert_same(run_study(study, InProcess(backwards, threads=2)), plain)
+    assert_same(run_study(Conversation(study, InProcess(backwards))), plain)
+    assert_same(run_study(Conversation(study, InProcess(backwards, threads=2))), plain)
 
 
 def test_a_client_cannot_change_its_score_sums_after_the_fact(doors):
-    run = run_study(EXACT, InProcess(doors(EXACT)))
+    run = run_study(Conversation(EXACT, InProcess(doors(EXACT))))
     for sums in run.statistics.sums.values():
         assert isinstance(sums, ScoreSums)
         with pytest.raises(ValueError, match="read-only"):

@@ -16,6 +16,7 @@ from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import grow_tree
 from fedopl.policies.trees.nodes import depth_of
 from fedopl.results.sums.tree_statistics import mixed_cells
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.solvers.linear_solvers import solve_scores
 from fedopl.study.study import Study
@@ -37,7 +38,7 @@ def federation(draw):
         doors = {
             name: Door(name, data, study, limits=Limits.open()) for name, data in clients.items()
         }
-        return clients, doors, run_study(study, InProcess(doors))
+        return clients, doors, run_study(Conversation(study, InProcess(doors)))
 
     return _run
 
@@ -86,7 +87,7 @@ def test_blocks_are_pooled_least_squares_on_each_actions_own_features(draw):
         policy=fedopl.Linear(features="blocks"),
     )
     doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
-    record = run_study(study, InProcess(doors))
+    record = run_study(Conversation(study, InProcess(doors)))
     spaces = [doors[name]._space for name in sorted(doors)]
     contexts = np.vstack([space.data.contexts[space.training] for space in spaces])
     scores = np.vstack([space.scores[space.training] for space in spaces])
@@ -202,6 +203,6 @@ def test_a_tree_is_grown_again_for_any_mixture_without_asking(federation):
     shares = {"north": 0.1, "south": 0.2, "west": 0.7}
     study = record.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
     again = {n: Door(n, clients[n], study, limits=Limits.open()) for n in clients}
-    asked = run_study(study, InProcess(again))
+    asked = run_study(Conversation(study, InProcess(again)))
     assert record.resolve(shares).root == asked.policy.root
     assert record.resolve(shares).root != record.policy.root

@@ -14,7 +14,9 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.policies.policy import policy_json
-from fedopl.results.diagnosis_file import diagnosis_json
+from fedopl.results.table_files import diagnosis_json
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.policy_plans import Linear, TrainingPlan
@@ -91,46 +93,52 @@ every_study = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 
 @every_study
 def test_a_journal_changes_nothing(transport, tmp_path, study):
-    plain = run_study(study, transport(study))
-    assert everything(run_study(study, transport(study), journal=tmp_path / "j")) == everything(
-        plain
-    )
+    plain = run_study(Conversation(study, transport(study)))
+    assert everything(
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
+    ) == everything(plain)
     assert len(content_of(tmp_path / "j")) == n_trips(plain.rounds)
 
 
 @every_study
 def test_a_finished_run_is_replayed_without_asking_anybody(transport, tmp_path, study):
-    first = run_study(study, transport(study), journal=tmp_path / "j")
+    first = run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     before = content_of(tmp_path / "j")
     again = transport(study)
-    assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(first)
+    assert everything(run_study(Conversation(study, again, Journal(tmp_path / "j")))) == everything(
+        first
+    )
     assert again.trips == 0
     assert content_of(tmp_path / "j") == before
 
 
 @every_study
 def test_a_run_that_stopped_anywhere_goes_on_from_there_to_the_same_end(transport, tmp_path, study):
-    whole = run_study(study, transport(study))
+    whole = run_study(Conversation(study, transport(study)))
     trips = n_trips(whole.rounds)
     for stop in range(trips):
         if 4 < stop < trips - 1:
             continue
         journal = tmp_path / f"stopped at {stop}"
         with pytest.raises(KeyboardInterrupt):
-            run_study(study, transport(study, breaks_at=stop), journal=journal)
+            run_study(Conversation(study, transport(study, breaks_at=stop), Journal(journal)))
         again = transport(study)
-        assert everything(run_study(study, again, journal=journal)) == everything(whole)
+        assert everything(run_study(Conversation(study, again, Journal(journal)))) == everything(
+            whole
+        )
         assert again.trips == trips - stop
 
 
 def test_a_run_can_stop_and_go_on_more_than_once(transport, tmp_path):
     study = study_of(plan=TrainingPlan(rounds=6, local_steps=4, batch_size=16))
-    whole = run_study(study, transport(study))
+    whole = run_study(Conversation(study, transport(study)))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            run_study(study, transport(study, breaks_at=2), journal=tmp_path / "j")
+            run_study(Conversation(study, transport(study, breaks_at=2), Journal(tmp_path / "j")))
     again = transport(study)
-    assert everything(run_study(study, again, journal=tmp_path / "j")) == everything(whole)
+    assert everything(run_study(Conversation(study, again, Journal(tmp_path / "j")))) == everything(
+        whole
+    )
     assert again.trips == n_trips(whole.rounds) - 6 > 0
 
 
@@ -158,12 +166,12 @@ def test_a_run_that_lost_its_quorum_goes_on_once_clients_raise_their_limits(
     for trips in (kept + 1, 1):
         lost = transport(study, limits)
         with pytest.raises(FederationError, match=f"{query}: 1 of 3 clients"):
-            run_study(study, lost, journal=tmp_path / "j")
+            run_study(Conversation(study, lost, Journal(tmp_path / "j")))
         assert lost.trips == trips
         assert list(content_of(tmp_path / "j")) == trip_files(kept)
     raised = transport(study)
-    run = run_study(study, raised, journal=tmp_path / "j")
-    whole = run_study(study, transport(study), journal=tmp_path / "whole")
+    run = run_study(Conversation(study, raised, Journal(tmp_path / "j")))
+    whole = run_study(Conversation(study, transport(study), Journal(tmp_path / "whole")))
     assert everything(run) == everything(whole)
     assert raised.trips == n_trips(whole.rounds) - kept
     assert content_of(tmp_path / "j") == content_of(tmp_path / "whole")
@@ -177,11 +185,11 @@ def test_a_run_whose_clients_fell_silent_goes_on_once_they_are_back(
     study = study_of()
     deaf = Tampered(transport(study).doors, {exchange: lambda trip: []})
     with pytest.raises(FederationError, match="0 of 3 clients"):
-        run_study(study, deaf, journal=tmp_path / "j")
+        run_study(Conversation(study, deaf, Journal(tmp_path / "j")))
     assert list(content_of(tmp_path / "j")) == trip_files(kept)
     back = transport(study)
-    run = run_study(study, back, journal=tmp_path / "j")
-    assert everything(run) == everything(run_study(study, transport(study)))
+    run = run_study(Conversation(study, back, Journal(tmp_path / "j")))
+    assert everything(run) == everything(run_study(Conversation(study, transport(study))))
     assert back.trips == n_trips(run.rounds) - kept
 
 
@@ -229,13 +237,13 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_journal_is_noticed_and_left_as_it_is(transport, tmp_path, damage, trip):
     study = study_of(oracle="csoaa-exact")
-    run_study(study, transport(study), journal=tmp_path / "j")
+    run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     path = sorted((tmp_path / "j").glob("*.bin"))[trip]
     path.write_bytes(damage(path.read_bytes()))
     before = content_of(tmp_path / "j")
     again = transport(study)
     with pytest.raises(StorageError, match=r"was changed or cut off .* delete it") as caught:
-        run_study(study, again, journal=tmp_path / "j")
+        run_study(Conversation(study, again, Journal(tmp_path / "j")))
     assert str(path) in str(caught.value)
     assert again.trips == 0
     assert content_of(tmp_path / "j") == before
@@ -243,16 +251,16 @@ def test_a_damaged_journal_is_noticed_and_left_as_it_is(transport, tmp_path, dam
 
 def test_what_the_error_advises_works(transport, tmp_path):
     study = study_of()
-    whole = run_study(study, transport(study), journal=tmp_path / "j")
+    whole = run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     files = sorted((tmp_path / "j").glob("*.bin"))
     files[3].write_bytes(b"damaged")
     with pytest.raises(StorageError, match="delete it and all later ones"):
-        run_study(study, transport(study), journal=tmp_path / "j")
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     for path in files[3:]:
         path.unlink()
-    assert everything(run_study(study, transport(study), journal=tmp_path / "j")) == everything(
-        whole
-    )
+    assert everything(
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
+    ) == everything(whole)
 
 
 OTHERS = {
@@ -266,38 +274,38 @@ OTHERS = {
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_a_journal_of_another_study_is_refused_and_left_as_it_is(transport, tmp_path, other):
     study = study_of()
-    run_study(study, transport(study), journal=tmp_path / "j")
+    run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     before = content_of(tmp_path / "j")
     again = transport(other)
     with pytest.raises(StorageError, match=r"belongs to another run .* an empty folder"):
-        run_study(other, again, journal=tmp_path / "j")
+        run_study(Conversation(other, again, Journal(tmp_path / "j")))
     assert again.trips == 0
     assert content_of(tmp_path / "j") == before
 
 
 def test_trips_in_another_order_are_refused(transport, tmp_path):
     study = study_of()
-    run_study(study, transport(study), journal=tmp_path / "j")
+    run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     third, fourth = sorted((tmp_path / "j").glob("*.bin"))[3:5]
     third.write_bytes(fourth.read_bytes())
     with pytest.raises(StorageError, match="belongs to another run"):
-        run_study(study, transport(study), journal=tmp_path / "j")
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
 
 
 def test_a_journal_of_other_clients_is_refused(transport, tmp_path):
     study = study_of()
-    run_study(study, transport(study), journal=tmp_path / "j")
+    run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
     fewer = transport(study)
     del fewer.doors["north"]
     with pytest.raises(StorageError, match="belongs to another run"):
-        run_study(study, fewer, journal=tmp_path / "j")
+        run_study(Conversation(study, fewer, Journal(tmp_path / "j")))
 
 
 def test_a_journal_that_cannot_be_written_is_said_so(transport, tmp_path):
     (tmp_path / "file").write_text("mine")
     study = study_of()
     with pytest.raises(StorageError, match="cannot be written"):
-        run_study(study, transport(study), journal=tmp_path / "file")
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -305,7 +313,7 @@ def test_a_trip_that_is_a_folder_is_said_so(transport, tmp_path):
     (tmp_path / "j" / "trip-00000.bin").mkdir(parents=True)
     study = study_of()
     with pytest.raises(StorageError, match="cannot be read"):
-        run_study(study, transport(study), journal=tmp_path / "j")
+        run_study(Conversation(study, transport(study), Journal(tmp_path / "j")))
 
 
 # --- processes that die -------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.policy import policy_json
-from fedopl.results.diagnosis_file import diagnosis_json
+from fedopl.results.table_files import diagnosis_json
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 
 NAMES = ("north", "south", "west")
@@ -59,7 +60,7 @@ def test_a_client_that_restarts_before_every_message_changes_nothing(clients, op
                 door = Door(name, clients[name], once.study, limits=Limits.open(), store=store)
                 yield name, door.handle(query)
 
-    again = run_study(once.study, Restarting(dict.fromkeys(clients)))
+    again = run_study(Conversation(once.study, Restarting(dict.fromkeys(clients))))
     assert result(again) == result(once)
 
 

@@ -18,6 +18,7 @@ from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.policy import policy_json
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from trips import Edited
 
@@ -31,7 +32,7 @@ def run(draw):
     def _run(edit, **options):
         study = fedopl.Study(actions=first.action_names, features=first.feature_names, **options)
         doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
-        return run_study(study, Edited(doors, study, "west", edit))
+        return run_study(Conversation(study, Edited(doors, study, "west", edit)))
 
     return _run
 

@@ -10,6 +10,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.page import render
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from report_runs import (
@@ -41,7 +42,7 @@ def lower():
         name: Door(name, fedopl.read_logged(discharges(seed), SCHEMA), study, limits=limits[name])
         for seed, name in enumerate(limits)
     }
-    return run_study(study, InProcess(doors))
+    return run_study(Conversation(study, InProcess(doors)))
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +74,7 @@ def tree():
         )
         for seed, name in enumerate(("north", "south"))
     }
-    return run_study(study, InProcess(doors))
+    return run_study(Conversation(study, InProcess(doors)))
 
 
 @pytest.fixture(scope="session")

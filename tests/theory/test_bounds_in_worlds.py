@@ -18,6 +18,7 @@ from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
 from fedopl.results.sums.any_mixture import solve_for
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import Empirical, given, skewed
 from fedopl.study.plans import EvaluationPlan
@@ -142,7 +143,7 @@ def learn(world, sizes, seed, mixture=None):
         evaluation=EvaluationPlan(share=0, describe=False),
     )
     doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
-    record = run_study(study, InProcess(doors))
+    record = run_study(Conversation(study, InProcess(doors)))
     return Learned(
         world=world,
         rows=record.rows,

@@ -9,42 +9,44 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from fedopl.base.errors import StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
 
-PRIVATE = 0o600
-PEM, OPENSSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
+CURVE, PEM = ec.SECP384R1(), Encoding.PEM
+VALID_FOR = timedelta(days=825)
 
 
-def make_certificates(folder: Path, hosts: Iterable[str], days: int = 825) -> list[Path]:
+def make_certificates(folder: Path, hosts: Iterable[str]) -> list[Path]:
     """A CA and a server certificate for these host names and addresses."""
     _refuse_to_replace(folder / "ca.key", folder / "server.key")
-    ca_key, server_key = (
-        ec.generate_private_key(ec.SECP384R1()),
-        ec.generate_private_key(ec.SECP384R1()),
-    )
+    ca_key, server_key = (ec.generate_private_key(CURVE) for _ in range(2))
     ca_name, server_name = _name("fedopl federation CA"), _name("fedopl SuperLink")
     authority = (
-        _certificate(ca_name, ca_name, ca_key.public_key(), days)
+        _certificate(ca_name, ca_name, ca_key.public_key())
+        # It signs servers, and no further CA.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(ca_key, hashes.SHA384())
     )
     server = (
-        _certificate(server_name, ca_name, server_key.public_key(), days)
+        _certificate(server_name, ca_name, server_key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
         .sign(ca_key, hashes.SHA384())
     )
     return [
-        _write(folder / "ca.key", _private(ca_key, serialization.PrivateFormat.PKCS8), PRIVATE),
+        _write_private(folder / "ca.key", ca_key, PrivateFormat.PKCS8),
         _write(folder / "ca.crt", authority.public_bytes(PEM)),
-        _write(
-            folder / "server.key", _private(server_key, serialization.PrivateFormat.PKCS8), PRIVATE
-        ),
+        _write_private(folder / "server.key", server_key, PrivateFormat.PKCS8),
         _write(folder / "server.crt", server.public_bytes(PEM)),
     ]
 
@@ -54,10 +56,10 @@ def make_client_key(folder: Path, name: str) -> list[Path]:
     check_node_name(name)
     path = folder / f"{name}.key"
     _refuse_to_replace(path)
-    key = ec.generate_private_key(ec.SECP384R1())
-    public = key.public_key().public_bytes(OPENSSH, serialization.PublicFormat.OpenSSH)
+    key = ec.generate_private_key(CURVE)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return [
-        _write(path, _private(key, serialization.PrivateFormat.OpenSSH), PRIVATE),
+        _write_private(path, key, PrivateFormat.OpenSSH),
         _write(folder / f"{name}.pub", public + b"\n"),
     ]
 
@@ -69,7 +71,7 @@ def _refuse_to_replace(*paths: Path) -> None:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -78,8 +80,8 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_before(now - timedelta(hours=1))  # clocks of clients may be behind
+        .not_valid_after(now + VALID_FOR)
     )
 
 
@@ -94,9 +96,8 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _private(key: ec.EllipticCurvePrivateKey, kind: serialization.PrivateFormat) -> bytes:
-    content: bytes = key.private_bytes(PEM, kind, serialization.NoEncryption())
-    return content
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, kind: PrivateFormat) -> Path:
+    return _write(path, key.private_bytes(PEM, kind, NoEncryption()), mode=0o600)
 
 
 def _write(path: Path, content: bytes, mode: int = 0o666) -> Path:

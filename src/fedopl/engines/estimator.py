@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.learn import learn
-from fedopl.engines.moved_options import refuse_moved
+from fedopl.engines.learn import learn, refuse_moved
 from fedopl.policies.policy import Policy
 
 
@@ -72,4 +71,4 @@ def _classes(actions: ArrayLike, data: LoggedData) -> NDArray[Any]:
     labels = np.array(data.action_names, dtype=object)
     for code in np.unique(data.actions):
         labels[code] = given[np.argmax(data.actions == code)]
-    return np.array(labels.tolist())
+    return np.array(labels.tolist())  # of the labels' own type, no longer objects

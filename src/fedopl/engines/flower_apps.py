@@ -28,6 +28,8 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.results.run_folder import FAILURE, save_record, writing
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 
@@ -121,22 +123,14 @@ def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
 def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) -> Record:
     (folder / FAILURE).unlink(missing_ok=True)
     agreed, candidates = read_study(study)
-    transport = FlowerTransport(
-        grid,
-        names=tuple(sorted(str(config["clients"]).split(","))),
-        deadline=float(config["deadline"]),
-    )
+    names = tuple(sorted(str(config["clients"]).split(",")))
+    transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
     transport.wait_for_all(float(config["arrival"]))
-    return run_study(
-        agreed,
-        transport,
-        policies=candidates,
-        journal=folder / "exchanges",
-        progress=_tell,
-    )
+    journal = Journal(folder / "exchanges")
+    return run_study(Conversation(agreed, transport, journal, _log_round), policies=candidates)
 
 
-def _tell(latest: Round) -> None:
+def _log_round(latest: Round) -> None:
     missing = {**latest.refused, **latest.rejected, **dict.fromkeys(latest.silent, "no answer")}
     text = f"{latest.query}: {len(latest.answered)} of {len(latest.asked)} answered"
     log.info("fedopl: %s%s", text, f"; {missing}" if missing else "")

@@ -16,12 +16,7 @@ Teller = Callable[[str], None]
 
 
 def run_over_flower(
-    study: Path,
-    clients: Mapping[str, Client],
-    *,
-    out: Path,
-    wait: WaitSeconds,
-    tell: Teller,
+    study: Path, clients: Mapping[str, Client], *, out: Path, wait: WaitSeconds, tell: Teller
 ) -> Record:
     """Start a federation, run the study, stop the federation, and return the record."""
     work = out / "flower"
@@ -42,7 +37,7 @@ def run_over_flower(
 
 def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller) -> None:
     """Wait until the run's folder is finished, or Flower reports that the run ended without one."""
-    trips, asked, status = 0, time.monotonic(), ""
+    failure, trips, asked, status = out / FAILURE, 0, time.monotonic(), ""
     while not is_finished(out):
         done = len(list((out / "exchanges").glob("*.bin")))
         if done > trips:
@@ -50,14 +45,11 @@ def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller)
             tell(f"trip {trips} is done")
         if time.monotonic() - asked > STATUS_SECONDS:
             asked, status = time.monotonic(), federation.status(run)
-        ended = status.startswith("finished") or (out / FAILURE).is_file()
+        ended = status.startswith("finished") or failure.is_file()
         if ended and not is_finished(out):
-            raise FederationError(_why(out, status))
+            raise FederationError(
+                failure.read_text(encoding="utf-8").strip()
+                if failure.is_file()
+                else f"the run ended as '{status}' without a result; see {out / 'flower' / 'logs'}"
+            )
         time.sleep(POLL_SECONDS)
-
-
-def _why(out: Path, status: str) -> str:
-    failure = out / FAILURE
-    if failure.is_file():
-        return failure.read_text(encoding="utf-8").strip()
-    return f"the run ended as '{status}' without a result; see {out / 'flower' / 'logs'}"

@@ -1,30 +1,47 @@
 """`learn`: a study with clients whose rows are all in this process, in one call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
-from fedopl.base.schema import Schema
 from fedopl.client.disclosure.limits import Limits, as_limits
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
-from fedopl.engines.moved_options import refuse_moved
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import writing
-from fedopl.server.exchange.conversation import Progress
+from fedopl.server.exchange.conversation import Conversation, Progress
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Tree
 from fedopl.study.study import Study
+
+# Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
+_MOVED = {
+    "depth": ("policy", "Tree", "depth"),
+    "thresholds": ("policy", "Tree", "thresholds"),
+    "tree": ("policy", "Tree", "depth"),
+    "features": ("policy", "Linear", "features"),
+    "oracle": ("policy", "Linear", "oracle"),
+    "plan": ("policy", "Linear", "training"),
+    "precision": ("policy", "Linear", "precision"),
+    "candidates": ("policy", "Finite", "candidates"),
+    "evaluation_share": ("evaluation", "EvaluationPlan", "share"),
+    "describe": ("evaluation", "EvaluationPlan", "describe"),
+    "threads": ("running", "Running", "threads"),
+    "journal": ("running", "Running", "journal"),
+    "progress": ("running", "Running", "progress"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +111,11 @@ def learn(
 def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     """The study that these arguments describe, checked against these clients."""
     first = next(iter(clients.values()))
+    same_schema = all(data.schema == first.schema for data in clients.values())
     study = Study(
         actions=first.action_names,
         features=first.feature_names,
-        table=_common_schema(clients),
+        table=first.schema if same_schema else None,
         **agreed,
     )
     check_packages(study)
@@ -114,28 +132,23 @@ def _run(
 ) -> Run:
     """Run the study with a door for each client, all in this process."""
     rules = {name: rule for name, rule in candidates.items() if not isinstance(rule, Policy)}
+    for name, rule in rules.items():
+        if not callable(rule):
+            raise OptionError(f"candidates: '{name}' is neither a policy nor a function")
     journal = Path(running.journal) if running.journal else None
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
-    own: dict[str, Any] = {"limits": limits, "store": store, "rules": _checked(rules)}
+    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules}
     doors = {name: Door(name, data, study, **own) for name, data in clients.items()}
+    transport = InProcess(doors, running.threads)
+    kept = Journal(journal, fingerprint_of(clients) if journal else "")
     with writing(journal) if journal else nullcontext():
         record = run_study(
-            study,
-            InProcess(doors, running.threads),
-            alone=only_policy(doors),
+            Conversation(study, transport, kept, running.progress),
             policies={name: p for name, p in candidates.items() if isinstance(p, Policy)},
-            journal=journal,
-            fingerprint=fingerprint_of(clients) if journal else "",
-            progress=running.progress,
+            alone=only_policy(doors),
         )
     return Run.of(record, doors)
-
-
-def _common_schema(clients: Mapping[str, LoggedData]) -> Schema | None:
-    """The schema of all clients' tables, if they were read with the same one."""
-    first, *others = (data.schema for data in clients.values())
-    return first if all(other == first for other in others) else None
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:
@@ -148,23 +161,25 @@ def _check_clients(clients: Mapping[str, LoggedData]) -> None:
             )
         check_client_name(name, "clients")
     first_name, first = next(iter(clients.items()))
-    for name, data in clients.items():
-        _check_same(first_name, first.action_names, name, data.action_names, "action_names")
-        _check_same(first_name, first.feature_names, name, data.feature_names, "feature_names")
+    for name, what in product(clients, ("action_names", "feature_names")):
+        expected, came = getattr(first, what), getattr(clients[name], what)
+        if expected != came:
+            raise StudyError(
+                f"{name}: {what} differ from those of {first_name}: expected {quoted(expected)}, "
+                f"came {quoted(came)}; give every client the same {what}, in the same order"
+            )
 
 
-def _check_same(
-    first: str, expected: Sequence[str], name: str, came: Sequence[str], what: str
-) -> None:
-    if tuple(expected) != tuple(came):
-        raise StudyError(
-            f"{name}: {what} differ from those of {first}: expected {quoted(expected)}, "
-            f"came {quoted(came)}; give every client the same {what}, in the same order"
-        )
+def refuse_moved(given: Mapping[str, object], called: str) -> None:
+    """Refuse arguments of earlier versions, naming for each the plan that holds it now."""
+    unknown = [name for name in given if name not in _MOVED]
+    if unknown:
+        raise TypeError(f"{called} got an unexpected keyword argument '{unknown[0]}'")
+    if given:
+        raise OptionError("\n".join(f"{n}: give {_instead(n, v)}" for n, v in given.items()))
 
 
-def _checked(rules: Mapping[str, Callable[..., object]]) -> dict[str, Rule]:
-    for name, rule in rules.items():
-        if not callable(rule):
-            raise OptionError(f"candidates: '{name}' is neither a policy nor a function")
-    return dict(rules)  # type: ignore[arg-type]
+def _instead(name: str, value: object) -> str:
+    argument, plan, field = _MOVED[name]
+    said = repr(value) if isinstance(value, bool | int | float | str) else "..."
+    return f"{argument}={plan}({field}={said})"

@@ -11,11 +11,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from fedopl.base.errors import FederationError
@@ -64,12 +63,7 @@ class LocalFederation:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     # --- its parts -----------------------------------------------------------------------------
@@ -90,7 +84,12 @@ class LocalFederation:
             *("--ssl-keyfile", str(self.keys / "server.key")),
             "--disable-runtime-dependency-installation",
         )
-        self._until(lambda: _listens(self.port), "superlink")
+        end = time.monotonic() + START_SECONDS
+        while not _listens(self.port):
+            if self._processes["superlink"].poll() is not None or time.monotonic() > end:
+                log = self.folder / "logs" / "superlink.log"
+                raise FederationError(f"superlink did not start; its log is {log}")
+            time.sleep(POLL_SECONDS)
 
     def register(self, name: str) -> None:
         """Register each client's public key at the server, under its name."""
@@ -165,7 +164,7 @@ class LocalFederation:
             with suppress(ProcessLookupError):
                 process.terminate()
         end = time.monotonic() + STOP_SECONDS
-        while self._alive() and time.monotonic() < end:
+        while time.monotonic() < end and any(p.poll() is None for p in self._processes.values()):
             time.sleep(POLL_SECONDS)
         # What they started would go on asking after them for a while.
         while (left := _marked(self._token)) and time.monotonic() < end + STOP_SECONDS:
@@ -205,7 +204,7 @@ class LocalFederation:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**self._environment(), **(environment or {})},
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for us, who then stop them in order
             )
 
     def _environment(self) -> dict[str, str]:
@@ -217,17 +216,6 @@ class LocalFederation:
             "FLWR_HOME": str((self.folder / "home").resolve()),
             MARK: self._token,
         }
-
-    def _alive(self) -> bool:
-        return any(process.poll() is None for process in self._processes.values())
-
-    def _until(self, ready: Callable[[], bool], part: str) -> None:
-        end = time.monotonic() + START_SECONDS
-        while not ready():
-            if self._processes[part].poll() is not None or time.monotonic() > end:
-                log = self.folder / "logs" / f"{part}.log"
-                raise FederationError(f"{part} did not start; its log is {log}")
-            time.sleep(POLL_SECONDS)
 
 
 def free_port() -> int:

@@ -2,15 +2,16 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
-from fedopl.client.disclosure.ledger import Entry, FileLedger, MemoryLedger
+from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, only_policy
+from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
@@ -22,6 +23,7 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.results.round import Round
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
 from fedopl.study.study import Study
@@ -49,20 +51,16 @@ class Leaving:
     n_bytes: int
 
 
-@dataclass
-class _Listening:
+class _Listening(InProcess):
     """A transport that keeps what one client answers."""
 
-    inner: InProcess
-    client: str
-    heard: list[tuple[bytes, bytes]] = field(default_factory=list)
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        return self.inner.clients
+    def __init__(self, doors: Mapping[str, Door], client: str) -> None:
+        super().__init__(doors)
+        self.client = client
+        self.heard: list[tuple[bytes, bytes]] = []
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        for name, answer in self.inner.exchange(queries):
+        for name, answer in super().exchange(queries):
             if name == self.client:
                 self.heard.append((queries[name], answer))
             yield name, answer
@@ -77,13 +75,12 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     """
     own = {"mixture": _own(study.mixture, client), "policy": study.policy.without_candidates}
     alone = study.model_copy(update=own)
-    door = _rehearsing(alone, client, data, [])
-    doors = {client.name: door}
+    doors = {client.name: door_of(alone, client, data, MemoryLedger())}
     if study.joining.diagnose or study.mixture.kind in FOUND:
-        doors[f"like {client.name}"] = _rehearsing(alone, client, data, [])
-    transport = _Listening(InProcess(doors), client.name)
+        doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
+    transport = _Listening(doors, client.name)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
-        run_study(alone, transport, alone=only_policy(doors))
+        run_study(Conversation(alone, transport), alone=only_policy(doors))
     sizes = axis_sizes(alone)
     return [
         _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
@@ -106,41 +103,16 @@ def rehearse_together(
     policies: Mapping[str, Policy],
 ) -> tuple[list[Round], str]:
     """How the study would go with all of them, and what it would fail at; nothing is kept."""
-    doors = {
-        name: _rehearsing(
-            study, clients[name], rows, FileLedger(clients[name].ledger_path).entries()
-        )
-        for name, rows in data.items()
-    }
-    rounds: dict[int, Round] = {}
-
-    def tell(latest: Round) -> None:
-        rounds[latest.exchange] = latest
-
-    failure = ""
+    doors = {}
+    for name, rows in data.items():
+        entries = FileLedger(clients[name].ledger_path).entries()
+        doors[name] = door_of(study, clients[name], rows, MemoryLedger(entries))
+    conversation = Conversation(study, InProcess(doors))
     try:
-        run_study(
-            study,
-            InProcess(doors),
-            policies=policies,
-            alone=only_policy(doors),
-            progress=tell,
-        )
+        run_study(conversation, policies=policies, alone=only_policy(doors))
     except FederationError as error:
-        failure = str(error)
-    return list(rounds.values()), failure
-
-
-def _rehearsing(study: Study, client: Client, data: LoggedData, entries: list[Entry]) -> Door:
-    """The client's door, with a ledger that starts with these entries and is thrown away."""
-    return Door(
-        client.name,
-        data,
-        study,
-        limits=client.settings.limits,
-        ledger=MemoryLedger(entries),
-        secret=client.settings.secret,
-    )
+        return conversation.rounds, str(error)
+    return conversation.rounds, ""
 
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:
@@ -148,8 +120,7 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
     for name, kind in codec.FIELDS[type(answer)]:
         content = getattr(answer, name)
         if isinstance(kind, tuple):
-            labels = _labels(study, query)
-            parts.append(_part(labels, name, kind, content))
+            parts.append(_part(_labels(study, query), name, kind, content))
         elif kind in (int, float) and name != "exchange":
             scalars[name] = content
     return Leaving(
@@ -163,22 +134,15 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
 
 
 def _part(
-    labels: dict[Axis, tuple[str, ...]],
-    name: str,
-    axes: tuple[Axis, ...],
-    numbers: FloatArray,
+    labels: dict[Axis, tuple[str, ...]], name: str, axes: tuple[Axis, ...], numbers: FloatArray
 ) -> Part:
     named = []
     for axis, size in zip(axes, numbers.shape, strict=True):
         known = labels.get(axis, ())
         fits = len(known) >= size and (axis is Axis.CELL_NUMBERS or len(known) == size)
         named.append(known[:size] if fits else tuple(f"{axis.value} {k + 1}" for k in range(size)))
-    return Part(
-        name=name,
-        axes=tuple(axis.value for axis in axes),
-        labels=tuple(named),
-        numbers=numbers,
-    )
+    values = tuple(axis.value for axis in axes)
+    return Part(name=name, axes=values, labels=tuple(named), numbers=numbers)
 
 
 def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:

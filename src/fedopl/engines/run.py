@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedopl.base.errors import StorageError, StudyError
 from fedopl.base.files import write_atomically
 from fedopl.client.client_file import Client, read_clients
-from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
@@ -16,7 +15,8 @@ from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of,
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import LOCK, writing
-from fedopl.server.exchange.conversation import Progress
+from fedopl.server.exchange.conversation import Conversation, Progress
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
 from fedopl.server.federation import evaluate_policies, run_study
 from fedopl.study.study import Study
@@ -25,22 +25,14 @@ from fedopl.study.study_file import check_mixture, read_study
 Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
 
 
-def _nobody_watches(
-    _study: Study, _clients: tuple[str, ...], _n_expected: int
-) -> AbstractContextManager[None]:
+def _nobody_watches(*_run: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Clients:
-    """The clients of a study with their rows read; ledgers and scores are kept in their folders."""
-
-    data: dict[str, LoggedData]
-    doors: dict[str, Door]
-
-
-def open_clients(study: Study, clients: Mapping[str, Client]) -> Clients:
-    """Read everybody's rows; limits that allow less than the study requires are an error."""
+def open_clients(
+    study: Study, clients: Mapping[str, Client]
+) -> tuple[dict[str, LoggedData], dict[str, Door]]:
+    """Everybody's rows and doors; limits that allow less than the study requires are an error."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
     check_packages(study)
@@ -50,18 +42,20 @@ def open_clients(study: Study, clients: Mapping[str, Client]) -> Clients:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
     data = {name: client.read(study.table) for name, client in clients.items()}
-    return Clients(data=data, doors={n: door_of(study, clients[n], data[n]) for n in clients})
+    return data, {name: door_of(study, clients[name], data[name]) for name in clients}
 
 
-def door_of(study: Study, client: Client, data: LoggedData) -> Door:
-    """The client's door for this study; its ledger and scores lie in its folder."""
+def door_of(
+    study: Study, client: Client, data: LoggedData, rehearsing: MemoryLedger | None = None
+) -> Door:
+    """The client's door for this study; ledger and scores lie in its folder, but in a rehearsal."""
     return Door(
         client.name,
         data,
         study,
         limits=client.settings.limits,
-        store=FolderStore(client.store_path),
-        ledger=FileLedger(client.ledger_path),
+        store=FolderStore(client.store_path) if rehearsing is None else None,
+        ledger=FileLedger(client.ledger_path) if rehearsing is None else rehearsing,
         secret=client.settings.secret,
     )
 
@@ -91,23 +85,17 @@ def run(
     check_folder(folder, agreed, resume=resume)
     found = read_clients(clients)
     check_mixture(study, agreed, found)
-    opened = open_clients(agreed, found)
-    taking_part = tuple(sorted(opened.doors))
+    data, doors = open_clients(agreed, found)
+    taking_part = tuple(sorted(doors))
     n_expected = expected_exchanges(agreed, len(taking_part))
+    journal = Journal(folder / "exchanges", fingerprint_of(data))
     with writing(folder), watch(agreed, taking_part, n_expected) as progress:
         check_folder(folder, agreed, resume=resume)  # somebody may have written since
         write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
         write_atomically(folder / "study.toml", Path(study).read_bytes())
-        record = run_study(
-            agreed,
-            InProcess(opened.doors, threads),
-            policies=candidates,
-            alone=only_policy(opened.doors),
-            journal=folder / "exchanges",
-            fingerprint=fingerprint_of(opened.data),
-            progress=progress,
-        )
-        finished = Run.of(record, opened.doors)
+        conversation = Conversation(agreed, InProcess(doors, threads), journal, progress)
+        record = run_study(conversation, policies=candidates, alone=only_policy(doors))
+        finished = Run.of(record, doors)
         finished.save(folder)
     return finished
 
@@ -120,11 +108,8 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
         raise StorageError(
             f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
         )
-    known = folder / "study.json"
-    if (
-        known.is_file()
-        and known.read_text(encoding="utf-8") != f"{study.model_dump_json(indent=1)}\n"
-    ):
+    known, content = folder / "study.json", f"{study.model_dump_json(indent=1)}\n"
+    if known.is_file() and known.read_text(encoding="utf-8") != content:
         raise StorageError(f"{folder}: holds a run of another study; --out names another folder")
 
 
@@ -143,11 +128,8 @@ def evaluate(
     agreed, candidates = read_study(study)
     found = read_clients(clients)
     check_mixture(study, agreed, found)
-    opened = open_clients(agreed, found)
-    names = tuple(sorted(opened.doors))
-    with watch(agreed, names, exchanges_to_evaluate(agreed)) as progress:
-        transport = InProcess(opened.doors, threads)
-        record = evaluate_policies(
-            agreed, transport, policies, candidates=candidates, progress=progress
-        )
-    return Run.of(record, opened.doors)
+    _, doors = open_clients(agreed, found)
+    with watch(agreed, tuple(sorted(doors)), exchanges_to_evaluate(agreed)) as progress:
+        conversation = Conversation(agreed, InProcess(doors, threads), progress=progress)
+        record = evaluate_policies(conversation, policies, candidates=candidates)
+    return Run.of(record, doors)

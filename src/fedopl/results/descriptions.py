@@ -15,18 +15,14 @@ BINARY_CUTS = (-0.5, 0.5, 1.5)
 class Descriptions:
     """Rounded counts of training rows by feature, bin and action, by client."""
 
+    # Sums of whole numbers are exact, so they need no order of clients.
     cuts: FloatArray  # (n_features + 1, n_cuts)
     by_client: dict[str, Description]
 
     def decided(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
         """Rows that the learned policy would give each action."""
-        return _total([answer.decided for answer in self.by_client.values()])
+        return np.asarray(np.sum([answer.decided for answer in self.by_client.values()], axis=0))
 
     def taken(self) -> FloatArray:  # (n_features + 1, n_bins, n_actions)
         """Rows that were given each action."""
-        return _total([answer.taken for answer in self.by_client.values()])
-
-
-def _total(counts: list[FloatArray]) -> FloatArray:
-    total: FloatArray = np.sum(counts, axis=0)  # whole numbers: their order does not matter
-    return total
+        return np.asarray(np.sum([answer.taken for answer in self.by_client.values()], axis=0))

@@ -8,7 +8,6 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.mixture_search import SkewPath
-from fedopl.theory.discrepancy import Discrepancy
 
 # One number for every two clients, None where it was not reported.
 PairTable = tuple[tuple[float | None, ...], ...]
@@ -28,24 +27,13 @@ class MeasuredDiscrepancy:
     gap: Estimate  # the sum of both, paired
 
     @property
-    def shown(self) -> Discrepancy:
-        """What the held-out rows show, and no more.
+    def regret_gap(self) -> float:
+        """A lower bound, but for noise, of how much R_c may exceed R_λ by shift.
 
         Either side may be negative, where rewards are higher or lower whatever is done. Their sum
         never is, so it counts as nothing if it is estimated below 0.
         """
-        above = self.above.value
-        return Discrepancy(above=above, below=max(self.below.value, -above))
-
-    @property
-    def regret_gap(self) -> float:
-        """A lower bound, but for noise, of how much R_c may exceed R_λ by shift."""
         return max(self.gap.value, 0.0)
-
-    @property
-    def largest(self) -> float:
-        """A lower bound, but for noise, of sup_π |Q_c(π) − Q_λ(π)|."""
-        return max(self.above.value, self.below.value, 0.0)
 
     @property
     def is_sure(self) -> bool:

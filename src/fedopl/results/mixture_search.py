@@ -106,8 +106,8 @@ class MinimaxSearch:
 
         Exact where policies are optimal for their weights, as trees are; linear ones nearly are.
         """
-        sums = [sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace]
-        return max(sums)
+        # The best policy for λ_t leaves the least Σ λ·R, and the largest R is at least that sum.
+        return max(sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace)
 
 
 Search = SkewPath | MinimaxSearch

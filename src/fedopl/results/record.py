@@ -75,7 +75,7 @@ class Record:
         if not self.study.evaluation.share:
             return "No rows were held out, so nothing is claimed about the policy's value."
         if not self.gains.rows:
-            return "No client told values of held-out rows, so nothing is claimed about them."
+            return "No client reported values of held-out rows, so nothing is claimed about them."
         against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."

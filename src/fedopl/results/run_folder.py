@@ -30,19 +30,9 @@ from fedopl.base.file_lock import occupied
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
-from fedopl.results.diagnosis_file import diagnosis_from, diagnosis_json, search_from, search_json
 from fedopl.results.record import Record
 from fedopl.results.sums_file import load_sums, sums_npz
-from fedopl.results.table_files import (
-    gains_csv,
-    gains_from,
-    leaves_csv,
-    leaves_from,
-    rounds_from,
-    rounds_jsonl,
-    values_csv,
-    values_from,
-)
+from fedopl.results.table_files import TEXT_FILES
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 1
@@ -88,7 +78,6 @@ def load_record(folder: Path) -> Record:
     if study.digest.hex() != summary.get("study"):
         raise StorageError(f"{folder / 'study.json'}: was changed since the run; its hash differs")
     try:
-        sums = load_sums(folder / "sums.npz", study, summary)
         return Record(
             study=study,
             policy=load_policy(folder / "policy.json") if summary["has_policy"] else None,
@@ -96,15 +85,12 @@ def load_record(folder: Path) -> Record:
             best_arm=summary["best_arm"],
             mixture=summary["mixture"],
             rows=summary["rows"],
-            values=_read(folder / "values.csv", values_from),
-            gains=_read(folder / "gains.csv", gains_from),
-            rounds=_read(folder / "rounds.jsonl", rounds_from),
-            statistics=sums.statistics,
-            described=sums.described,
-            tree=sums.tree,
-            leaves=_read_if(folder / "leaves.csv", leaves_from, summary) or (),
-            search=_read_if(folder / "mixture.json", search_from, summary),
-            diagnosis=_read_if(folder / "diagnosis.json", diagnosis_from, summary),
+            **load_sums(folder / "sums.npz", study, summary),
+            **{
+                file.field: _read(folder / name, file.read)
+                for name, file in TEXT_FILES.items()
+                if name in summary["files"]
+            },
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
@@ -117,18 +103,10 @@ def is_finished(folder: Path) -> bool:
 
 def _texts(record: Record) -> dict[str, str]:
     """The text files of this record, by name; those it has nothing for are left out."""
-    texts = {
-        "study.json": record.study.model_dump_json(indent=1) + "\n",
-        "values.csv": values_csv(record.values),
-        "gains.csv": gains_csv(record.gains),
-        "rounds.jsonl": rounds_jsonl(record.rounds),
-    }
-    if record.leaves:
-        texts["leaves.csv"] = leaves_csv(record.leaves)
-    if record.search:
-        texts["mixture.json"] = search_json(record.search)
-    if record.diagnosis:
-        texts["diagnosis.json"] = diagnosis_json(record.diagnosis)
+    texts = {"study.json": record.study.model_dump_json(indent=1) + "\n"}
+    for name, file in TEXT_FILES.items():
+        if content := getattr(record, file.field):
+            texts[name] = file.write(content)
     if record.policy:
         texts["policy.json"] = policy_json(record.policy)
     return texts
@@ -187,10 +165,3 @@ def _read(path: Path, parse: Callable[[str], Content]) -> Content:
         ) from None
     except (ValueError, KeyError, TypeError, FedoplError):
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
-
-
-def _read_if(
-    path: Path, parse: Callable[[str], Content], summary: dict[str, Any]
-) -> Content | None:
-    """What a file says, if the run wrote it."""
-    return _read(path, parse) if path.name in summary["files"] else None

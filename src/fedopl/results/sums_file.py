@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,14 +20,7 @@ from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.study import Study
 
 _Answer = TypeVar("_Answer", bound=Message)
-
-
-class Sums(NamedTuple):
-    """What the file holds."""
-
-    statistics: ScoreStatistics
-    described: Descriptions | None
-    tree: TreeStatistics | None
+_DESCRIPTIONS = "told"  # the prefix that files written by earlier versions have
 
 
 def sums_npz(record: Record) -> bytes:
@@ -36,7 +29,8 @@ def sums_npz(record: Record) -> bytes:
     arrays = _arrays("sums", [sums[name] for name in sorted(sums)])
     if described := record.described:
         arrays["cuts"] = described.cuts
-        arrays |= _arrays("told", [described.by_client[n] for n in sorted(described.by_client)])
+        by_client = described.by_client
+        arrays |= _arrays(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
@@ -46,43 +40,30 @@ def sums_npz(record: Record) -> bytes:
     return content.getvalue()
 
 
-def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> Sums:
-    """What was written; `summary` names the clients, in the order of their places."""
+def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the record; `summary` names the clients, in the order of their places."""
     clients, described = summary["clients"], summary["described"]
     searched, lost = summary["searched"], summary["lost"]
+    found: dict[str, Any] = {"described": None}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = _answers(arrays, "sums", ScoreSums, study, clients)
-            return Sums(
-                ScoreStatistics(study=study, sums=sums),
-                _described(arrays, study, described),
-                _tree(arrays, study, searched, lost),
-            )
+            found["statistics"] = ScoreStatistics(study=study, sums=sums)
+            if described is not None:
+                by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
+                found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
+            if searched is not None:
+                cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
+                grid = _grid(arrays)
+                found["tree"] = TreeStatistics(study=study, grid=grid, cells=cells, lost=lost)
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
+    return found
 
 
-def _described(
-    arrays: Mapping[str, Any], study: Study, clients: Sequence[str] | None
-) -> Descriptions | None:
-    if clients is None:
-        return None
-    by_client = _answers(arrays, "told", Description, study, clients)
-    return Descriptions(cuts=arrays["cuts"], by_client=by_client)
-
-
-def _tree(
-    arrays: Mapping[str, Any],
-    study: Study,
-    clients: Sequence[str] | None,
-    lost: Mapping[str, float],
-) -> TreeStatistics | None:
-    if clients is None:
-        return None
+def _grid(arrays: Mapping[str, Any]) -> Grid:
     is_level = tuple(bool(level) for level in arrays["grid.levels"])
-    cuts = tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level)))
-    cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(clients)}
-    return TreeStatistics(study=study, grid=Grid(cuts, is_level), cells=cells, lost=dict(lost))
+    return Grid(tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level))), is_level)
 
 
 def _arrays(part: str, answers: Sequence[Message]) -> dict[str, Any]:

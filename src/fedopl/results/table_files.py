@@ -1,58 +1,49 @@
-"""A run's tables and rounds as text files that people and programs can read, and back."""
+"""A run's tables, rounds, search and diagnosis as text files for people and programs, and back."""
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple
+from typing import Any, NamedTuple, TypeVar
 
-from fedopl.base.estimates import Estimate
+from pydantic import TypeAdapter
+
+from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.round import Round
 from fedopl.results.value_tables import GainRow, GainTable, LeafRow, ValueRow, ValueTable
 
 _ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
 _NO_ESTIMATE = ("",) * len(_ESTIMATE)
+# By the name that the file gives the kind of search.
+_SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
+
+Row = TypeVar("Row")
 
 
-def values_csv(table: ValueTable) -> str:
-    """values.csv."""
+def search_json(search: Search) -> str:
+    """mixture.json: the path or the ascent, and which of them it is."""
+    (kind,) = (kind for kind, found in _SEARCHES.items() if isinstance(search, found))
+    return _json({"kind": kind, **TypeAdapter(type(search)).dump_python(search)})
+
+
+def diagnosis_json(diagnosis: Diagnosis) -> str:
+    """diagnosis.json; numbers that are not finite are written as JavaScript does."""
+    return _json(TypeAdapter(Diagnosis).dump_python(diagnosis))
+
+
+def _values_csv(table: ValueTable) -> str:
     rows = ((r.policy, r.client, *astuple(r.estimate), r.level, *r.interval) for r in table.rows)
     return _csv(("policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
 
 
-def values_from(text: str) -> ValueTable:
-    """The table in a values.csv."""
-    return ValueTable(
-        tuple(
-            ValueRow(
-                policy=row["policy"],
-                client=row["client"],
-                estimate=_estimate(row),
-                level=float(row["level"]),
-            )
-            for row in _rows(text)
-        )
-    )
-
-
-def gains_csv(table: GainTable) -> str:
-    """gains.csv."""
+def _gains_csv(table: GainTable) -> str:
     rows = ((r.against, r.client, *astuple(r.estimate), *r.interval) for r in table.rows)
     return _csv(("against", "client", *_ESTIMATE, "low", "high"), rows)
 
 
-def gains_from(text: str) -> GainTable:
-    """The table in a gains.csv."""
-    return GainTable(
-        tuple(
-            GainRow(against=row["against"], client=row["client"], estimate=_estimate(row))
-            for row in _rows(text)
-        )
-    )
-
-
-def leaves_csv(leaves: Iterable[LeafRow]) -> str:
-    """leaves.csv."""
+def _leaves_csv(leaves: Iterable[LeafRow]) -> str:
     rows = (
         (r.leaf, r.share, r.action, *(astuple(r.estimate) if r.estimate else _NO_ESTIMATE))
         for r in leaves
@@ -60,33 +51,22 @@ def leaves_csv(leaves: Iterable[LeafRow]) -> str:
     return _csv(("leaf", "share", "action", *_ESTIMATE), rows)
 
 
-def leaves_from(text: str) -> tuple[LeafRow, ...]:
-    """The rows of a leaves.csv."""
-    return tuple(
-        LeafRow(
-            leaf=int(row["leaf"]),
-            share=float(row["share"]),
-            action=row["action"],
-            estimate=_estimate(row) if row["value"] else None,
-        )
-        for row in _rows(text)
-    )
-
-
-def rounds_jsonl(rounds: Iterable[Round]) -> str:
-    """rounds.jsonl: one exchange a line."""
+def _rounds_jsonl(rounds: Iterable[Round]) -> str:
     return "".join(json.dumps(asdict(latest)) + "\n" for latest in rounds)
 
 
-def rounds_from(text: str) -> tuple[Round, ...]:
-    """The exchanges of a rounds.jsonl."""
-    rounds = []
-    for line in text.splitlines():
-        content = json.loads(line)
-        for name in ("asked", "answered", "silent"):
-            content[name] = tuple(content[name])
-        rounds.append(Round(**content))
-    return tuple(rounds)
+def _rounds(text: str) -> tuple[Round, ...]:
+    return tuple(map(TypeAdapter(Round).validate_json, text.splitlines()))
+
+
+def _search(text: str) -> Search:
+    content = json.loads(text)
+    adapter: TypeAdapter[Search] = TypeAdapter(_SEARCHES[content.pop("kind")])
+    return adapter.validate_python(content)
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
@@ -97,14 +77,30 @@ def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     return text.getvalue()
 
 
-def _rows(text: str) -> Iterator[dict[str, str]]:
-    return csv.DictReader(io.StringIO(text))
-
-
-def _estimate(row: dict[str, str]) -> Estimate:
-    return Estimate(
-        value=float(row["value"]),
-        standard_error=float(row["standard_error"]),
-        n_rows=int(row["n_rows"]),
-        degrees_of_freedom=int(row["degrees_of_freedom"]),
+def _rows(text: str, kind: type[Row]) -> tuple[Row, ...]:
+    """The lines as rows of this kind; an estimate's numbers stand in columns of their own."""
+    adapter = TypeAdapter(kind)
+    return tuple(
+        adapter.validate_strings({**row, "estimate": row} if row["value"] else row)
+        for row in csv.DictReader(io.StringIO(text))
     )
+
+
+class TextFile(NamedTuple):
+    """One field of a record as a file."""
+
+    field: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+TEXT_FILES = {
+    "values.csv": TextFile("values", _values_csv, lambda t: ValueTable(_rows(t, ValueRow))),
+    "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
+    "rounds.jsonl": TextFile("rounds", _rounds_jsonl, _rounds),
+    "leaves.csv": TextFile("leaves", _leaves_csv, lambda t: _rows(t, LeafRow)),
+    "mixture.json": TextFile("search", search_json, _search),
+    "diagnosis.json": TextFile(
+        "diagnosis", diagnosis_json, lambda t: TypeAdapter(Diagnosis).validate_python(json.loads(t))
+    ),
+}

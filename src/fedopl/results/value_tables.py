@@ -1,7 +1,7 @@
 """Tables of what policies are worth on held-out rows: values, paired gains, leaves of a tree."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
@@ -11,7 +11,7 @@ from fedopl.base.tables import html_table, text_table
 # What policies are called in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
-_Cells = tuple[list[str], list[list[str]]]  # headers and rows
+AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow")
 
 
 def arm_name(action: str) -> str:
@@ -20,10 +20,7 @@ def arm_name(action: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueRow:
-    """What a policy is worth at one client, or in the mixture."""
-
-    policy: str
+class _Row:
     client: str
     estimate: Estimate
     level: float = 0.95
@@ -35,17 +32,17 @@ class ValueRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GainRow:
+class ValueRow(_Row):
+    """What a policy is worth at one client, or in the mixture."""
+
+    policy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainRow(_Row):
     """What the learned policy gains over another, on the same rows."""
 
     against: str
-    client: str
-    estimate: Estimate
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval."""
-        return self.estimate.interval()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,65 +52,56 @@ class LeafRow:
     leaf: int  # counted from the first answer yes to the last answer no
     share: float  # of people in the mixture who end in the leaf
     action: str
-    estimate: Estimate | None
+    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True)
-class ValueTable:
+class _Table(Generic[AnyRow]):
+    rows: tuple[AnyRow, ...]
+
+    _heading: ClassVar[str]
+    _policy: ClassVar[str]  # the field of a row that names its policy
+
+    def _found(self, policy: str, client: str) -> Estimate:
+        cells = {(getattr(row, self._policy), row.client): row.estimate for row in self.rows}
+        if (policy, client) not in cells:
+            there = sorted({f"{name} at {where}" for name, where in cells})
+            raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
+        return cells[policy, client]
+
+    def __str__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Headers and rows."""
+        headers = ["client", "estimate", "standard error", "interval", "held-out rows"]
+        cells = []
+        for row in self.rows:
+            (low, high), found = row.interval, row.estimate
+            numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}"]
+            numbers += [f"{low:.4g} to {high:.4g}", f"{found.n_rows:,}"]
+            cells.append([getattr(row, self._policy), row.client, *numbers])
+        return [self._heading, *headers], cells
+
+
+class ValueTable(_Table[ValueRow]):
     """Values by policy and client; `print` it."""
 
-    rows: tuple[ValueRow, ...]
+    _heading, _policy = "value", "policy"
 
     def of(self, policy: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
-        found = {(row.policy, row.client): row.estimate for row in self.rows}
-        return _cell(found, policy, client)
-
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._cells())
-
-    def _cells(self) -> _Cells:
-        return _cells("value", [(row.policy, row.client, row) for row in self.rows])
+        return self._found(policy, client)
 
 
-@dataclass(frozen=True)
-class GainTable:
+class GainTable(_Table[GainRow]):
     """Paired gains of the learned policy; `print` it."""
 
-    rows: tuple[GainRow, ...]
+    _heading, _policy = "gain over", "against"
 
     def over(self, against: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
-        return _cell(
-            {(row.against, row.client): row.estimate for row in self.rows}, against, client
-        )
-
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._cells())
-
-    def _cells(self) -> _Cells:
-        return _cells("gain over", [(row.against, row.client, row) for row in self.rows])
-
-
-def _cell(cells: dict[tuple[str, str], Estimate], policy: str, client: str) -> Estimate:
-    if (policy, client) not in cells:
-        there = sorted({f"{name} at {where}" for name, where in cells})
-        raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
-    return cells[policy, client]
-
-
-def _cells(what: str, rows: Iterable[tuple[str, str, ValueRow | GainRow]]) -> _Cells:
-    headers = [what, "client", "estimate", "standard error", "interval", "held-out rows"]
-    cells = []
-    for policy, client, row in rows:
-        low, high = row.interval
-        found = row.estimate
-        numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}", f"{low:.4g} to {high:.4g}"]
-        cells.append([policy, client, *numbers, f"{found.n_rows:,}"])
-    return headers, cells
+        return self._found(against, client)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes, without_models
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
-from fedopl.server.exchange.conversation import Answers, Conversation, Progress
-from fedopl.server.exchange.journal import Journal
+from fedopl.server.exchange.conversation import Answers, Conversation
 from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
@@ -35,26 +33,20 @@ from fedopl.study.study import Study
 
 
 def run_study(
-    study: Study,
-    transport: Transport,
+    conversation: Conversation,
     *,
     policies: Mapping[str, Policy] | None = None,
     alone: Callable[[], Policy] | None = None,
-    journal: Path | None = None,
-    fingerprint: str = "",
-    progress: Progress | None = None,
 ) -> Record:
-    """Run the study over this transport; with a journal, a killed run goes on where it was.
+    """Run the study of this conversation, in which nothing was asked yet.
 
     `policies` are the study's candidates that are policies; the others are rules in clients' code.
     `alone` gives what the only party learned by itself, where the caller is that party.
-    `fingerprint` stands for everybody's rows, where the caller has them: a journal is not replayed
-    for other rows.
     """
+    study = conversation.study
     if study.joining.diagnose and not study.evaluation.share:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
-    alone = _only_if_observed(study, transport, alone)
-    conversation = Conversation(study, transport, Journal(journal, fingerprint), progress)
+    alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
     learned = learn_policy(
@@ -84,24 +76,22 @@ def _only_if_observed(
 
 
 def evaluate_policies(
-    study: Study,
-    transport: Transport,
+    conversation: Conversation,
     policies: Mapping[str, Policy],
     *,
     candidates: Mapping[str, Policy] | None = None,
-    progress: Progress | None = None,
 ) -> Record:
     """Value policies that are there already, as the study would; gains are those of the first.
 
     `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
     has a budget of its own, and is for what was learned.
     """
+    study = conversation.study
     if not policies or not study.evaluation.share:
         raise OptionError("policies: expected at least one, and rows held out to value it on")
     for name, policy in policies.items():
         if (fault := misfit(policy, study)) is not None:
             raise OptionError(f"policy '{name}': {fault}")
-    conversation = Conversation(study, transport, Journal(), progress)
     setting = _prepare(conversation)
     compared = Candidates(study, candidates or {})
     compared.policies.update(policies)

@@ -10,6 +10,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, leaf_positions, nodes_of
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.policy_plans import Tree
 
@@ -162,7 +163,7 @@ def test_whoever_belongs_to_a_group_gets_what_it_may_get(tmp_path, group, is_mem
         policy=fedopl.Tree(depth=depth, bins=8, allowed=(group,)),
     )
     door = Door("a", data, study, limits=Limits.open())
-    policy = run_study(study, InProcess({"a": door})).policy
+    policy = run_study(Conversation(study, InProcess({"a": door}))).policy
     everybody = {
         "x0": np.repeat(np.linspace(-2, 2, 41), 3),
         "x1": np.tile(np.linspace(2, -2, 41), 3),

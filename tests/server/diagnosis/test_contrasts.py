@@ -273,7 +273,7 @@ def test_discrepancies_are_true_of_their_policies_and_below_the_supremum(join):
                 errors.append((estimate.value - true) / estimate.standard_error)
                 shares.append(true / top)
             assert one.gap.value == pytest.approx(one.above.value + one.below.value)
-            assert one.shown.regret_gap == pytest.approx(one.regret_gap)
+            assert one.regret_gap == max(one.gap.value, 0)
     assert np.mean(np.abs(errors) < 3) >= 0.97
     assert np.std(errors) == pytest.approx(1, abs=0.25)
     assert np.mean(shares) > 0.8  # so that the bound is worth something
@@ -291,7 +291,6 @@ def test_higher_rewards_whatever_is_done_are_no_discrepancy_of_policies(join):
     assert one.below.value == pytest.approx(-5 * 2 / 3, abs=4 * one.below.standard_error)
     assert not one.is_sure
     assert 0 <= one.regret_gap <= 3 * one.gap.standard_error
-    assert one.largest == one.above.value
 
 
 def test_nothing_is_claimed_where_the_held_out_rows_say_the_contrary(join):
@@ -304,7 +303,7 @@ def test_nothing_is_claimed_where_the_held_out_rows_say_the_contrary(join):
             below=replace(one.above, value=-abs(one.above.value)),
             gap=replace(one.gap, value=-abs(one.gap.value)),
         )
-        assert wrong.regret_gap == wrong.largest == wrong.shown.regret_gap == 0
+        assert wrong.regret_gap == 0
         assert not wrong.is_sure
 
 

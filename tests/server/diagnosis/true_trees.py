@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.results.sums.tree_values import tree_value
+from fedopl.results.sums.tree_statistics import TreeStatistics, tree_value
 
 PLENTY = 1e12  # of rows, so that no leaf has too few
 

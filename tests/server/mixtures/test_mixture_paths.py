@@ -8,7 +8,7 @@ from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.results.sums.any_mixture import solve_for
-from fedopl.results.sums.tree_values import tree_value
+from fedopl.results.sums.tree_statistics import tree_value
 from fedopl.server.mixtures.minimax import (
     Ascent,
     minimax_weights,

@@ -90,8 +90,7 @@ class ScoreStatistics:
 
         Without an intercept to make up for it nothing may be centred: zero and root mean square.
         """
-        study = self.study
-        grams, _, _, _ = self._means(weights)
+        study, grams = self.study, self._means(weights)[0]
         centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
         columns = self.blocks or [np.arange(study.n_features)]
         known = grams[:, -1, -1] > 0
@@ -102,8 +101,10 @@ class ScoreStatistics:
                 continue
             if study.has_intercept:
                 centre[own] = gram[:-1, -1]
-            variance = np.diagonal(gram)[:-1] - centre[own] ** 2
-            scale[own] = np.sqrt(np.where(variance > 1e-14 * np.diagonal(gram)[:-1], variance, 1.0))
+            squares = np.diagonal(gram)[:-1]
+            variance = squares - centre[own] ** 2
+            # What cancellation leaves of a constant's variance is noise to divide by: 1 instead.
+            scale[own] = np.sqrt(np.where(variance > 1e-14 * squares, variance, 1.0))
         return centre, scale
 
     @property
@@ -118,34 +119,29 @@ class ScoreStatistics:
         """Mixture means; kept for the latest weights, as several things are asked of the same."""
         own = renormalised(weights, self.sums.keys())
         key = tuple(own.values())
-        found = self._latest.get(key)
-        if found is None:
-            found = self._pooled(own)
+        if key not in self._latest:
             self._latest.clear()
-            self._latest[key] = found
-        return found
+            self._latest[key] = self._pooled(own)
+        return self._latest[key]
 
     def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
         """Mixture means; a client's part in an action is as large as its share of scored rows."""
         per_action = any(len(sums.grams) > 1 for sums in self.sums.values()) or emphasis is not None
-        parts: dict[str, dict[str, FloatArray]] = {
-            name: {} for name in ("grams", "products", "squares", "shares")
-        }
+        n_grams = self.study.n_actions if per_action else 1
+        grams, products, squares, shares = {}, {}, {}, {}
         for name, sums in self.sums.items():
             share = sums.shares * (1.0 if emphasis is None else emphasis[name])
-            gram_share = share if per_action else share[:1]
-            parts["grams"][name] = gram_share[:, None, None] * sums.grams
-            parts["products"][name] = share[:, None] * sums.products
-            parts["squares"][name] = share * sums.squares
-            parts["shares"][name] = share
-        summed = {part: weighted_sum(weights, arrays) for part, arrays in parts.items()}
-        shares = summed["shares"]
-        safe = np.where(shares > 0, shares, 1.0)
+            grams[name] = share[:n_grams, None, None] * sums.grams
+            products[name] = share[:, None] * sums.products
+            squares[name] = share * sums.squares
+            shares[name] = share
+        total = weighted_sum(weights, shares)
+        safe = np.where(total > 0, total, 1.0)  # nobody has a score of an action of share 0
         return (
-            frozen(summed["grams"] / safe[: len(summed["grams"]), None, None]),
-            frozen(summed["products"] / safe[:, None]),
-            frozen(summed["squares"] / safe),
-            frozen(shares),
+            frozen(weighted_sum(weights, grams) / safe[:n_grams, None, None]),
+            frozen(weighted_sum(weights, products) / safe[:, None]),
+            frozen(weighted_sum(weights, squares) / safe),
+            frozen(total),
         )
 
     def _by_precision(self, weights: Weights, parameters: FloatArray) -> Pooled:
@@ -154,6 +150,7 @@ class ScoreStatistics:
         The objective becomes Σ_c λ_c/v_c(a) · mean (Γ̂(a) − φᵀθ)², no longer the λ-mixture's own.
         """
         emphasis = {}
+        # The floor keeps a client whose scores are fitted exactly from having infinite weight.
         for name, sums in self.sums.items():
             variances = residual_variances(sums.grams, sums.products, sums.squares, parameters)
             emphasis[name] = 1 / np.maximum(variances, 1e-300 + 1e-12 * np.maximum(sums.squares, 0))

@@ -37,12 +37,10 @@ def nonzero(signed: Mapping[str, float], clients: Collection[str]) -> Weights:
     """The clients that count, sorted; each of them must be one of `clients`."""
     counting = {name: sign for name, sign in sorted(signed.items()) if sign}
     missing = [name for name in counting if name not in clients]
-    if missing or not counting:
-        raise OptionError(
-            f"signed: no sums of {quoted(missing)}"
-            if missing
-            else "signed: expected a weight that is not 0"
-        )
+    if missing:
+        raise OptionError(f"signed: no sums of {quoted(missing)}")
+    if not counting:
+        raise OptionError("signed: expected a weight that is not 0")
     return counting
 
 

@@ -1,5 +1,6 @@
 """Score sums over a grid's cells, from which the best tree for any mixture is found again."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,11 +14,11 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
-from fedopl.results.sums.tree_values import tree_value
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
@@ -111,8 +112,7 @@ def _widened(numbers: FloatArray, width: int) -> FloatArray:  # (n_cells, width)
     """With the weight of the rows each action's sum is over: all rows, where not reported."""
     if numbers.shape[1] == width:
         return numbers
-    n_actions = numbers.shape[1] - FIRST_ACTION
-    known = np.repeat(numbers[:, WEIGHT, None], n_actions, axis=1)
+    known = np.repeat(numbers[:, [WEIGHT]], numbers.shape[1] - FIRST_ACTION, axis=1)
     return np.concatenate([numbers, known], axis=1)
 
 
@@ -132,3 +132,41 @@ def _flipped(cells: FloatArray, sign: float, known: BoolArray) -> FloatArray:
     elif not known.all():  # this client has all scores, but others do not
         flipped = np.concatenate([flipped, np.outer(cells[:, WEIGHT], known)], axis=1)
     return flipped
+
+
+def tree_value(cells: FloatArray, grid: Grid, n_actions: int, root: Node) -> float:
+    """The mean score of what a tree of depth two at most decides, from one client's cells.
+
+    Rows without a score for it are left out, as they are where held-out rows are valued.
+    """
+    total = rests_on = 0.0
+    for leaf, numbers in _leaves(cells, grid, root):
+        total += numbers[FIRST_ACTION + leaf.action]
+        known = FIRST_ACTION + n_actions + leaf.action
+        rests_on += numbers[known if known < len(numbers) else WEIGHT]
+    return total / rests_on if rests_on > 0 else math.nan
+
+
+def _leaves(cells: FloatArray, grid: Grid, root: Node) -> list[tuple[Leaf, FloatArray]]:
+    """Every leaf with the sums over its rows, (n_numbers,)."""
+    if isinstance(root, Leaf):
+        return [(root, grid.line(cells, 0).sum(axis=0))]
+    found: list[tuple[Leaf, FloatArray]] = []
+    for first, below in _sides(grid, root):
+        if isinstance(below, Leaf):
+            found.append((below, grid.line(cells, root.column)[first].sum(axis=0)))
+            continue
+        table = grid.table(cells, root.column, below.column)[first].sum(axis=0)
+        for second, leaf in _sides(grid, below):
+            if not isinstance(leaf, Leaf):
+                raise OptionError("tree: cells of two columns tell values of depth two at most")
+            found.append((leaf, table[second].sum(axis=0)))
+    return found
+
+
+def _sides(grid: Grid, split: Branch) -> tuple[tuple[BoolArray, Node], tuple[BoolArray, Node]]:
+    """The bins of those who answer yes, (n_bins,), and what is below; then those of no."""
+    places = np.arange(grid.n_bins[split.column])
+    cut = grid.cuts[split.column].index(split.cut)
+    yes = places == cut if grid.is_level[split.column] else places <= cut
+    return (yes, split.yes), (~yes, split.no)

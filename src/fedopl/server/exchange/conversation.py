@@ -43,7 +43,7 @@ class Conversation:
 
     study: Study
     transport: Transport
-    journal: Journal
+    journal: Journal = field(default_factory=Journal)
     progress: Progress | None = None
     rounds: list[Round] = field(default_factory=list)
 
