@@ -125,7 +125,7 @@ def test_a_figure_has_four_lines_and_is_a_picture(tmp_path, cell):
     (figure,) = paper_figures.FIGURES["skewed"]
     table = dict([cell])
     narrowed = replace(figure, grid=(400,))
-    lines = paper_figures.curves(table, narrowed, "sd", "default", "optimum")
+    lines = paper_figures.curves(table, narrowed, "sd", "default")
     assert [regrets.shape for _, regrets in lines.values()] == [(1, 1)] * 4
     path = paper_figures.draw(table, narrowed, "sd", "default", tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from collections.abc import Callable
 
 import typer
 
@@ -17,23 +18,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which a newcomer needs them.
-START, LOOK, LEARN, RESULTS = "Start", "Look first", "Learn", "Use the result"
-
-app.command(rich_help_panel=START)(run_verbs.demo)
-app.command(rich_help_panel=START)(before_run.init)
-app.command(rich_help_panel=START)(before_run.schema)
-app.command(rich_help_panel=LOOK)(before_run.check)
-app.command(rich_help_panel=LOOK)(before_run.preview)
-app.command(rich_help_panel=LEARN)(run_verbs.run)
-app.command(rich_help_panel=LEARN)(run_verbs.evaluate)
-app.command(rich_help_panel=RESULTS)(result_verbs.report)
-app.command(rich_help_panel=RESULTS)(result_verbs.compare)
-app.command(rich_help_panel=RESULTS)(result_verbs.diagnose)
-app.command(rich_help_panel=RESULTS)(result_verbs.explain)
-app.command(rich_help_panel=RESULTS)(result_verbs.decide)
-app.command(rich_help_panel=RESULTS)(result_verbs.ledger)
-app.add_typer(flower_verbs.app, name="flower", rich_help_panel=LEARN)
-app.command(rich_help_panel="The paper")(reproduce_verb.reproduce)
+PANELS: dict[str, list[Callable[..., None]]] = {
+    "Start": [run_verbs.demo, before_run.init, before_run.schema],
+    "Look first": [before_run.check, before_run.preview],
+    "Learn": [run_verbs.run, run_verbs.evaluate],
+    "Use the result": [
+        *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
+        *(result_verbs.explain, result_verbs.decide, result_verbs.ledger),
+    ],
+    "The paper": [reproduce_verb.reproduce],
+}
+for panel, verbs in PANELS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=panel)(verb)
+app.add_typer(flower_verbs.app, name="flower", rich_help_panel="Learn")
 
 
 def _version(wanted: bool) -> None:

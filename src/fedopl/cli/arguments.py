@@ -8,10 +8,13 @@ import typer
 StudyPath = Annotated[
     Path, typer.Argument(metavar="STUDY", help="the study file, such as study.toml")
 ]
+StudyOption = Annotated[Path, typer.Option(help="the study file")]
 ClientsFolder = Annotated[
-    Path,
-    typer.Option("--clients", help="the folder with a folder for each client"),
+    Path, typer.Option("--clients", help="the folder with a folder for each client")
 ]
+ClientPath = Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")]
+PolicyPath = Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")]
+Resume = Annotated[bool, typer.Option("--resume", help="go on with what is in the folder")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for programs")]
 Threads = Annotated[int, typer.Option(min=1, max=1000, help="how many clients work at once")]

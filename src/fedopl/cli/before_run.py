@@ -1,13 +1,14 @@
 """Verbs that come before learning: init, schema, check, preview."""
 
-from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
-from fedopl.cli.printing import note, say, say_json, say_paths
+from fedopl.base.errors import StorageError, StudyError
+from fedopl.cli.arguments import AsJson, ClientPath, ClientsFolder, StudyPath
+from fedopl.cli.printing import note, say_json, say_paths
 
 if TYPE_CHECKING:
     from fedopl.client.inspect_table import Examined
@@ -15,11 +16,8 @@ if TYPE_CHECKING:
     from fedopl.engines.preview import Leaving, Part
 
 
-class FileKind(StrEnum):
-    """The two files that people write."""
-
-    study = "study"
-    client = "client"
+# Where `init` writes the commented examples.
+PLACES = {"study.toml": "study.toml", "client.toml": "clients/north/client.toml"}
 
 
 def init(
@@ -28,25 +26,34 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write a commented study.toml, and a client.toml to start from."""
-    from fedopl.cli.starting import write_examples
+    from fedopl.base.files import write_atomically
 
-    say_paths(write_examples(folder), as_json=as_json)
+    paths = {name: folder / place for name, place in PLACES.items()}
+    if taken := [str(path) for path in paths.values() if path.exists()]:
+        raise StorageError(f"{', '.join(taken)}: is there already; name an empty folder")
+    for name, path in paths.items():
+        # A client's file is where its secret goes.
+        mode = 0o600 if name == "client.toml" else 0o666
+        write_atomically(path, template(name).encode(), mode)
+    say_paths(paths.values(), as_json=as_json)
     note("Edit both, then: fedopl check study.toml --clients clients")
 
 
+def template(name: str) -> str:
+    """One of the commented examples."""
+    return (files("fedopl.cli") / "templates" / name).read_text(encoding="utf-8")
+
+
 def schema(
-    kind: Annotated[FileKind, typer.Argument(help="of which file")] = FileKind.study,
+    kind: Annotated[Literal["study", "client"], typer.Argument(help="of which file")] = "study",
 ) -> None:
     """Print the JSON Schema of a file, for editors that check while you type."""
     from fedopl.client.client_file import ClientFile
     from fedopl.study.study_file import StudyFile
 
-    model = {FileKind.study: StudyFile, FileKind.client: ClientFile}[kind]
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"fedopl {kind.value}.toml",
-    }
-    say_json(model.model_json_schema() | head)
+    content = (StudyFile if kind == "study" else ClientFile).model_json_schema()
+    content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    say_json(content | {"title": f"fedopl {kind}.toml"})
 
 
 def check(
@@ -62,7 +69,7 @@ def check(
     if as_json:
         say_json(_check_as_json(checked))
     else:
-        say(str(checked))
+        typer.echo(str(checked))
     if not checked.is_ready:
         raise typer.Exit(1)
 
@@ -102,7 +109,7 @@ def _support_as_json(found: "Examined") -> dict[str, Any]:
 
 def preview(
     study: StudyPath,
-    client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
+    client: ClientPath,
     *,
     brief: Annotated[
         bool, typer.Option("--brief", help="shapes alone, without the numbers")
@@ -110,7 +117,6 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show every number that would leave one client in this study; nothing is sent."""
-    from fedopl.base.errors import StudyError
     from fedopl.client.client_file import read_client
     from fedopl.engines.preview import rehearse
     from fedopl.study.study_file import read_study
@@ -124,10 +130,10 @@ def preview(
         say_json([_leaving_as_json(left) for left in leaving])
         return
     for left in leaving:
-        say(_leaving_as_text(left, brief=brief))
+        typer.echo(_leaving_as_text(left, brief=brief))
     n_numbers = sum(part.numbers.size for left in leaving for part in left.parts)
     n_bytes = sum(left.n_bytes for left in leaving)
-    say(
+    typer.echo(
         f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "
         "exactly these; what rests on everybody's models is computed here from this client alone."
     )

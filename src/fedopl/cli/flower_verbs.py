@@ -2,13 +2,15 @@
 
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath
+from fedopl.base.errors import OptionError
+from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath
 from fedopl.cli.printing import note, say_paths
 from fedopl.cli.run_summary import say_run
 
@@ -24,7 +26,7 @@ Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answer
 def write_app(
     folder: Annotated[Path, typer.Argument(help="where to write; made if it is not there")],
     *,
-    study: Annotated[Path, typer.Option(help="the study file")] = Path("study.toml"),
+    study: StudyOption = Path("study.toml"),
     clients: Annotated[str, typer.Option(help="names of the clients, with commas between")],
     out: Annotated[Path, typer.Option(help="the run's folder, at the server")] = Path("run"),
     arrival: Arrival = 120.0,
@@ -36,8 +38,7 @@ def write_app(
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
-    written = write_flower_app(folder, study, names, out=out, wait=wait)
-    say_paths(written, as_json=as_json)
+    say_paths(write_flower_app(folder, study, names, out=out, wait=wait), as_json=as_json)
 
 
 @app.command()
@@ -53,10 +54,7 @@ def certs(
     as_json: AsJson = False,
 ) -> None:
     """Make the CA and the server's certificate, and keys of clients."""
-    from fedopl.base.errors import OptionError
-    from fedopl.cli.extras import need
-
-    need("cryptography", "flower")
+    _need("cryptography")
     from fedopl.engines.certificates import make_certificates, make_client_key
 
     if not host and not client:
@@ -73,17 +71,13 @@ def up(
     *,
     clients: ClientsFolder = Path("clients"),
     out: Annotated[Path, typer.Option(help="the run's folder")] = Path("runs/flower"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="go on with what is in the folder")
-    ] = False,
+    resume: Resume = False,
     arrival: Arrival = 120.0,
     deadline: Deadline = 120.0,
     as_json: AsJson = False,
 ) -> None:
     """Run the study with a SuperLink and a SuperNode for each client, all on this machine."""
-    from fedopl.cli.extras import need
-
-    need("flwr", "flower")
+    _need("flwr")
     from fedopl.client.client_file import read_clients
     from fedopl.engines.flower_app_folder import WaitSeconds
     from fedopl.engines.flower_up import run_over_flower
@@ -101,6 +95,12 @@ def up(
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
     record = run_over_flower(study, taking_part, out=out, wait=wait, tell=note)
     say_run(record, write_report(record, out / "report.html"), as_json=as_json)
+
+
+def _need(package: str) -> None:
+    """Refuse in words where an optional package of the verb is not installed."""
+    if find_spec(package) is None:
+        raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

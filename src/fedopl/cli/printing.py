@@ -10,11 +10,6 @@ from typing import Any
 import typer
 
 
-def say(text: str) -> None:
-    """A result, for a person or for a pipe."""
-    typer.echo(text)
-
-
 def note(text: str) -> None:
     """A remark for whoever watches; a pipe does not get it, and a script does not see it."""
     if sys.stderr.isatty():
@@ -31,9 +26,8 @@ def say_paths(paths: Iterable[Path], *, as_json: bool) -> None:
     named = [str(path) for path in paths]
     if as_json:
         say_json(named)
-        return
-    for name in named:
-        say(name)
+    else:
+        typer.echo("\n".join(named))
 
 
 def _plain(content: Any) -> Any:
@@ -42,7 +36,7 @@ def _plain(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [_plain(value) for value in content]
     if isinstance(content, float) and not math.isfinite(content):
-        return None
+        return None  # JSON has no NaN and no infinity
     if hasattr(content, "tolist"):
         return _plain(content.tolist())
     return content

@@ -1,9 +1,8 @@
 """`fedopl reproduce`: the paper's experiments."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -14,47 +13,20 @@ if TYPE_CHECKING:
     from fedopl.reproduction.run_cells import CellProgress
 
 
-class Experiment(StrEnum):
-    """The paper's figures."""
-
-    homogeneous = "homogeneous"
-    heterogeneous = "heterogeneous"
-    skewed = "skewed"
-    client_2 = "client-2"
-    all = "all"
-
-
-class ReadingChoice(StrEnum):
-    """What the paper's σ² and ρ² are."""
-
-    variance = "variance"
-    sd = "sd"
-    both = "both"
-
-
-READINGS: dict[ReadingChoice, list[Literal["variance", "sd"]]] = {
-    ReadingChoice.variance: ["variance"],
-    ReadingChoice.sd: ["sd"],
-    ReadingChoice.both: ["variance", "sd"],
-}
-
-
-class PipelineChoice(StrEnum):
-    """Ours, or the paper's own."""
-
-    default = "default"
-    paper = "paper"
+Experiment = Literal["homogeneous", "heterogeneous", "skewed", "client-2", "all"]
+ReadingChoice = Literal["variance", "sd", "both"]  # what the paper's σ² and ρ² are
 
 
 def reproduce(
-    experiment: Annotated[Experiment, typer.Argument(help="which figure")] = Experiment.all,
+    experiment: Annotated[Experiment, typer.Argument(help="which figure")] = "all",
     *,
     reading: Annotated[
         ReadingChoice, typer.Option(help="whether printed squares are variances or sds")
-    ] = ReadingChoice.both,
+    ] = "both",
     pipeline: Annotated[
-        PipelineChoice, typer.Option(help="our defaults, or the paper's own models and oracle")
-    ] = PipelineChoice.default,
+        Literal["default", "paper"],
+        typer.Option(help="our defaults, or the paper's own models and oracle"),
+    ] = "default",
     seeds: Annotated[int, typer.Option(min=1, help="draws behind each figure")] = 5,
     draws: Annotated[
         int, typer.Option(min=0, help="draws behind the claims; 0 leaves them out, 40 decide")
@@ -71,19 +43,18 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Regenerate the paper's figures, and judge its claims."""
-    from fedopl.reproduction.command import Scope, run_reproduction
+    from fedopl.reproduction.run_cells import Scope, run_reproduction
 
-    names = [e.value for e in Experiment if e is not Experiment.all]
+    everything = [name for name in get_args(Experiment) if name != "all"]
     scope = Scope(
-        experiments=names if experiment is Experiment.all else [experiment.value],
-        readings=READINGS[reading],
-        pipeline=pipeline.value,
+        experiments=everything if experiment == "all" else [experiment],
+        readings=["variance", "sd"] if reading == "both" else [reading],
+        pipeline=pipeline,
         n_seeds=seeds,
         n_draws=draws,
         most_rows=rows,
     )
-    written = run_reproduction(scope, out, _tell, workers)
-    say_paths(written, as_json=as_json)
+    say_paths(run_reproduction(scope, out, _tell, workers), as_json=as_json)
 
 
 def _tell(progress: "CellProgress") -> None:

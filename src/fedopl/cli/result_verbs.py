@@ -1,26 +1,18 @@
 """Verbs for what a run left behind: report, compare, diagnose, explain, decide, ledger."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedopl.cli.arguments import AsJson, RunFolder
-from fedopl.cli.printing import say, say_json, say_paths
+from fedopl.cli.arguments import AsJson, ClientPath, PolicyPath, RunFolder
+from fedopl.cli.printing import say_json, say_paths
 
 if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
-
-
-class Undecided(StrEnum):
-    """What to do about rows that cannot be decided."""
-
-    error = "error"
-    blank = "blank"
 
 
 def report(
@@ -52,7 +44,7 @@ def compare(
     if as_json:
         say_json(compared.as_json())
     else:
-        say(str(compared))
+        typer.echo(str(compared))
 
 
 def diagnose(
@@ -78,14 +70,14 @@ def diagnose(
     if as_json:
         say_json(joining_json(joining_facts(finished, constant, client)))
         return
-    say(as_text(joining_parts(finished, constant, client)))
+    typer.echo(as_text(joining_parts(finished, constant, client)))
     if client is None:
         weights = mixture_weights(finished)
-        say(f"\n{as_text((Heading(weights.title), *weights.parts))}")
+        typer.echo(f"\n{as_text((Heading(weights.title), *weights.parts))}")
 
 
 def explain(
-    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    policy: PolicyPath,
     *,
     top: Annotated[int, typer.Option(min=1, help="how many features to name for each action")] = 5,
     as_json: AsJson = False,
@@ -98,11 +90,11 @@ def explain(
     if as_json:
         say_json(explainer.as_json(found, run))
     else:
-        say(explainer.as_text(found, run, top))
+        typer.echo(explainer.as_text(found, run, top))
 
 
 def decide(
-    policy: Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")],
+    policy: PolicyPath,
     table: Annotated[Path, typer.Argument(help="a CSV or Parquet file with the study's features")],
     *,
     out: Annotated[
@@ -113,8 +105,9 @@ def decide(
         Path | None, typer.Option(help="the client whose names of columns and labels apply")
     ] = None,
     undecided: Annotated[
-        Undecided, typer.Option(help="rows with missing or unknown values: stop, or leave blank")
-    ] = Undecided.error,
+        Literal["error", "blank"],
+        typer.Option(help="rows with missing or unknown values: stop, or leave blank"),
+    ] = "error",
     as_json: AsJson = False,
 ) -> None:
     """Add the action to take to every row of a table, however long it is."""
@@ -122,9 +115,8 @@ def decide(
     from fedopl.client.client_file import read_client
 
     settings = read_client(client).settings if client else None
-    decided_path = out or table.with_name(
-        f"{_stem(table)}-decided{table.name[len(_stem(table)) :]}"
-    )
+    stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
+    decided_path = out or table.with_name(f"{stem}-decided{table.name[len(stem) :]}")
     decided = decide_table(
         _policy_and_run(policy)[0],
         table,
@@ -133,26 +125,22 @@ def decide(
         columns=settings.columns if settings else None,
         labels=settings.labels if settings else None,
         encoding=settings.data.encoding if settings else "utf-8",
-        undecided=undecided.value,
+        undecided=undecided,
         progress=_tell_rows,
     )
     if as_json:
         say_json({**vars(decided), "out": str(decided_path)})
         return
     for action, n_rows in decided.counts.items():
-        say(f"{action}: {n_rows:,} of {decided.n_rows:,} rows")
+        typer.echo(f"{action}: {n_rows:,} of {decided.n_rows:,} rows")
     if decided.n_undecided:
-        say(f"left blank: {decided.n_undecided:,} rows")
-    say(str(decided_path))
+        typer.echo(f"left blank: {decided.n_undecided:,} rows")
+    typer.echo(str(decided_path))
 
 
 def _tell_rows(n_rows: int) -> None:
     if sys.stderr.isatty():
         typer.echo(f"\r{n_rows:,} rows decided ", nl=False, err=True)
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
 
 
 def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
@@ -171,7 +159,7 @@ def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
 
 
 def ledger(
-    client: Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")],
+    client: ClientPath,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -185,9 +173,9 @@ def ledger(
     if as_json:
         say_json([asdict(entry) for entry in entries])
     elif not entries:
-        say("Nothing has left this client yet.")
+        typer.echo("Nothing has left this client yet.")
     else:
-        say(_ledger_as_text(entries))
+        typer.echo(_ledger_as_text(entries))
 
 
 def _ledger_as_text(entries: "list[Entry]") -> str:
@@ -207,9 +195,7 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
         for entry in entries
     ]
     headers = ["when (UTC)", "study", "exchange", "query", "answer", "arrays", "bytes", "hash"]
-    table = text_table(headers, rows)
     total = sum(entry.n_bytes for entry in entries)
     refused = sum(bool(entry.reason) for entry in entries)
-    return (
-        f"{table}\n\n{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
-    )
+    counts = f"{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
+    return f"{text_table(headers, rows)}\n\n{counts}"

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedopl.cli.printing import say, say_json
+import typer
+
+from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
+    from fedopl.results.value_tables import GainRow, ValueRow
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -14,13 +17,13 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
     if as_json:
         say_json(_as_json(finished) | ({"report": str(report)} if report else {}))
         return
-    say(str(finished))
-    say(_refusals(finished))
+    typer.echo(str(finished))
+    typer.echo(_refusals(finished))
     table = finished.study.table
     if table and table.direction == "lower":
-        say(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
+        typer.echo(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
     if report:
-        say(f"The report is {report}")
+        typer.echo(f"The report is {report}")
 
 
 def _refusals(finished: "Record") -> str:
@@ -44,24 +47,8 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "best_arm": finished.best_arm,
         "mixture": finished.mixture,
         "rows": finished.rows,
-        "values": [
-            {
-                "policy": row.policy,
-                "client": row.client,
-                **vars(row.estimate),
-                "interval": row.interval,
-            }
-            for row in finished.values.rows
-        ],
-        "gains": [
-            {
-                "against": row.against,
-                "client": row.client,
-                **vars(row.estimate),
-                "interval": row.interval,
-            }
-            for row in finished.gains.rows
-        ],
+        "values": [{"policy": row.policy, **_row(row)} for row in finished.values.rows],
+        "gains": [{"against": row.against, **_row(row)} for row in finished.gains.rows],
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [
@@ -69,3 +56,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
             for exchange, name, why in finished.refusals
         ],
     }
+
+
+def _row(row: "ValueRow | GainRow") -> dict[str, Any]:
+    return {"client": row.client, **vars(row.estimate), "interval": row.interval}

@@ -1,23 +1,15 @@
 """Verbs that learn: demo, run, evaluate."""
 
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from fedopl.cli.arguments import AsJson, ClientsFolder, StudyPath, Threads
+from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath, Threads
 from fedopl.cli.live import watched
 from fedopl.cli.printing import note
 from fedopl.cli.run_summary import say_run
-
-
-class DemoData(StrEnum):
-    """What the demo learns from."""
-
-    hospitals = "hospitals"
-    rand_hie = "rand-hie"
 
 
 def demo(
@@ -26,15 +18,17 @@ def demo(
     ),
     *,
     data: Annotated[
-        DemoData, typer.Option(help="three made-up hospitals, or the RAND experiment")
-    ] = DemoData.hospitals,
+        Literal["hospitals", "rand-hie"],
+        typer.Option(help="three made-up hospitals, or the RAND experiment"),
+    ] = "hospitals",
     as_json: AsJson = False,
 ) -> None:
     """Write a complete example, run it, and name the report."""
     from fedopl.demo.writing import write_demo
 
-    study = write_demo(folder, data.value)
+    study = write_demo(folder, data)
     note(f"The example is in {folder}: {study}, and a folder for each client.")
+    # Resumed, so that the demo may be called again in the same folder.
     run(study, clients=folder / "clients", out=folder / "run", resume=True, as_json=as_json)
 
 
@@ -45,28 +39,20 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="go on with what is in the folder")
-    ] = False,
+    resume: Resume = False,
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
     from fedopl.engines.run import run as run_folders
     from fedopl.report.page import write_report
+    from fedopl.study.study_file import read_study
 
-    folder = out or _default_folder(study)
+    folder = out or Path("runs") / _slug(read_study(study)[0].name)
     finished = run_folders(
         study, clients, out=folder, resume=resume, threads=threads, watch=watched
     )
     say_run(finished, write_report(finished, folder / "report.html"), as_json=as_json)
-
-
-def _default_folder(study: Path) -> Path:
-    from fedopl.study.study_file import read_study
-
-    agreed, _ = read_study(study)
-    return Path("runs") / _slug(agreed.name)
 
 
 def _slug(name: str) -> str:
@@ -79,7 +65,7 @@ def evaluate(
         typer.Argument(metavar="POLICY", help="policy.json files or run folders; the first counts"),
     ],
     *,
-    study: Annotated[Path, typer.Option(help="the study file")] = Path("study.toml"),
+    study: StudyOption = Path("study.toml"),
     clients: ClientsFolder = Path("clients"),
     threads: Threads = 1,
     as_json: AsJson = False,

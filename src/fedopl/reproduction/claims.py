@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.reproduction.experiment_cells import Cell, Pipeline
-from fedopl.reproduction.run_cells import RegretTable
+from fedopl.reproduction.experiment_cells import Cell, Pipeline, RegretTable
 from fedopl.simulation.paper import Kind, Reading
 
 Verdict = Literal["holds", "fails", "undecided"]

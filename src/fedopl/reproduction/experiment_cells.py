@@ -69,42 +69,32 @@ class Regret:
     regret: float
 
 
-class _Truth:
-    """Exact values on the test rows of one draw."""
-
-    def __init__(self, world: PaperWorld) -> None:
-        self.world = world
-        self.best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
-
-    def values(self, policy: Decider | None) -> dict[str, float]:
-        """Q_c of a policy at every client; of the best action in every context, if none."""
-        if policy is None:
-            return self.best
-        return {client: self.world.value(policy, client, N_TEST) for client in CLIENTS}
+RegretTable = dict[Cell, list[Regret]]
 
 
 def compute(cell: Cell) -> list[Regret]:
     """Learn every policy on this draw, and evaluate its regrets."""
     world = paper_world(cell.kind, reading=cell.reading, seed=cell.seed)
-    truth = _Truth(world)
+    best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
     rows = world.all_logged(cell.n_rows)
     found: list[Regret] = []
     for mixture, weights, policy in _global_policies(cell, rows):
-        reference = _reference(world, _shares(weights))
-        found += _losses(truth, policy, reference, weights, (mixture, "global"))
+        goals = {"optimum": best, "reference": _values(world, _reference(world, _shares(weights)))}
+        found += _losses(_values(world, policy), goals, weights, (mixture, "global"))
         if mixture == "empirical":
             pooled = _learn({"everybody": _pooled(rows)}, PIPELINES[cell.pipeline])
-            found += _losses(truth, pooled, reference, weights, (mixture, "pooled"))
+            found += _losses(_values(world, pooled), goals, weights, (mixture, "pooled"))
     noise = {client: world.reward_sd[client] ** 2 for client in CLIENTS}
     for client in SHOWN:
         own = {client: world.logged(client, cell.n_rows, draw=1)}
         reference = _reference(world, {client: N_REFERENCE})
+        goals = {"optimum": best, "reference": _values(world, reference)}
         policies: dict[str, Decider] = {
             "local": _learn(own, PIPELINES[cell.pipeline]),
             "hieropo": hier_opo(rows, client, noise_variances=noise),
         }
         for name, trained in policies.items():
-            found += _losses(truth, trained, reference, {client: 1.0}, ("", name))
+            found += _losses(_values(world, trained), goals, {client: 1.0}, ("", name))
     return sorted(found)
 
 
@@ -160,19 +150,22 @@ def _shares(weights: Weights) -> dict[str, int]:
     return {client: max(round(weight * N_REFERENCE), 1) for client, weight in weights.items()}
 
 
+def _values(world: PaperWorld, policy: Decider) -> dict[str, float]:
+    """Q_c at every client, by exact mean rewards on the test rows of this draw."""
+    return {client: world.value(policy, client, N_TEST) for client in CLIENTS}
+
+
 def _losses(
-    truth: _Truth,
-    policy: Decider,
-    reference: Decider,
+    achieved: Mapping[str, float],
+    goals: Mapping[str, Mapping[str, float]],
     weights: Weights,
     labels: tuple[str, str],
 ) -> list[Regret]:
-    """What a policy loses, under the labels of its mixture and of itself."""
+    """What a policy loses against each goal, under the labels of its mixture and of itself."""
     mixture, name = labels
-    achieved = truth.values(policy)
     found = []
-    for against, best in (("optimum", None), ("reference", reference)):
-        lost = {c: value - achieved[c] for c, value in truth.values(best).items()}
+    for against, best in goals.items():
+        lost = {c: value - achieved[c] for c, value in best.items()}
         where = {client: lost[client] for client in SHOWN if client in weights}
         if len(weights) > 1:
             where["global"] = float(sum(weights[client] * lost[client] for client in weights))

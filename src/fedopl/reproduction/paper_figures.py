@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.reproduction.experiment_cells import Cell, Pipeline
-from fedopl.reproduction.run_cells import RegretTable
+from fedopl.reproduction.experiment_cells import Cell, Pipeline, RegretTable
 from fedopl.simulation.paper import Kind, Reading
 
 AGAINST = "optimum"  # what regrets are measured against
@@ -55,26 +54,19 @@ FIGURES = {
 
 
 def curves(
-    table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline, against: str
+    table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline
 ) -> dict[str, tuple[IntArray, FloatArray]]:
     """For each line of the figure: the sizes, and regrets by size and seed."""
-    c = figure.client.removeprefix("client ")
+    mixture, here, c = figure.mixture, figure.client, figure.client.removeprefix("client ")
+    learned = "\\hat\\pi_\\lambda"
     wanted = {
-        "$R_\\lambda(\\hat\\pi_\\lambda)$ global regret, global policy": (
-            figure.mixture,
-            "global",
-            "global",
-        ),
-        f"$R_{c}(\\hat\\pi_\\lambda)$ local regret, global policy": (
-            figure.mixture,
-            "global",
-            figure.client,
-        ),
-        f"$R_{c}(\\hat\\pi_{c})$ local regret, local policy": ("", "local", figure.client),
-        f"$R_{c}(\\hat\\pi_H)$ local regret, HierOPO": ("", "hieropo", figure.client),
+        f"$R_\\lambda({learned})$ global regret, global policy": (mixture, "global", "global"),
+        f"$R_{c}({learned})$ local regret, global policy": (mixture, "global", here),
+        f"$R_{c}(\\hat\\pi_{c})$ local regret, local policy": ("", "local", here),
+        f"$R_{c}(\\hat\\pi_H)$ local regret, HierOPO": ("", "hieropo", here),
     }
     return {
-        label: _curve(table, figure, reading, pipeline, (*key, against))
+        label: _curve(table, figure, reading, pipeline, (*key, AGAINST))
         for label, key in wanted.items()
     }
 
@@ -94,18 +86,14 @@ def _curve(
 
 
 def draw(
-    table: RegretTable,
-    figure: Figure,
-    reading: Reading,
-    pipeline: Pipeline,
-    folder: Path,
+    table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline, folder: Path
 ) -> Path:
     """Draw one figure as PNG and SVG; the path of the PNG comes back."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
     axes = canvas.subplots()
-    lines = curves(table, figure, reading, pipeline, AGAINST)
+    lines = curves(table, figure, reading, pipeline)
     floor = _floor(lines)
     for (label, curve), colour in zip(lines.items(), COLOURS, strict=True):
         if len(curve[0]):
