@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from marked_pages import write_between
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.base.files import write_between
 from fedopl.simulation.paper import paper_world
 
 PAPER = fedopl.NuisancePlan(kind="local", outcome="ols", propensity="logistic")

@@ -23,8 +23,8 @@ from costs import (
     value_of,
 )
 from costs import passes as passes_of
+from marked_pages import write_between
 
-from fedopl.base.files import write_between
 from fedopl.policies.trees.tree_plan import MOST_CELLS
 from fedopl.study.policy_plans import MOST_NUMBERS
 

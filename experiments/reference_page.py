@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from marked_pages import write_between
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
-from fedopl.base.files import write_between
 from fedopl.base.schema import Label
 from fedopl.cli.app import app
 from fedopl.client.client_file import ClientFile

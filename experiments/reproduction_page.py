@@ -8,7 +8,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from fedopl.base.files import write_between
+from marked_pages import write_between
 
 DOCS = Path(__file__).parents[1] / "docs"
 

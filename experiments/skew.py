@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from marked_pages import write_between
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.base.files import write_between
 from fedopl.base.seeds import generator_for
 from fedopl.reproduction.experiment_cells import N_TEST, PIPELINES
 from fedopl.simulation.paper import CLIENTS, paper_world

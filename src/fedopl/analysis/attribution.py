@@ -16,6 +16,8 @@ from fedopl.theory.bounds import shift_bound
 Source = Literal["covariates", "propensities", "outcomes"]
 # In the order of Theorem 3.
 SOURCES: tuple[Source, ...] = ("covariates", "propensities", "outcomes")
+# KL of one client from each of the others, and standard errors; NaN where unknown.
+_Divergences = tuple[FloatArray, FloatArray]  # (n_clients,) both
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +46,6 @@ class ClientShift:
         """The source of most of the shift, if any shift is more than chance."""
         sure = {source: part.value for source, part in self.parts.items() if part.is_sure}
         return max(sure, key=lambda source: sure[source], default=None)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Divergences:
-    """KL of one client from each of the others, and standard errors; NaN where unknown."""
-
-    kl: FloatArray  # (n_clients,)
-    errors: FloatArray  # (n_clients,)
 
 
 def shifts_of(record: Record) -> dict[str, ClientShift]:
@@ -87,19 +81,18 @@ def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Di
         for other in sorted(contexts)
     ]
     kl, errors = np.array(found).T
-    return _Divergences(kl=kl, errors=errors)
+    return kl, errors
 
 
 def _models(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
     """Of one client's models from each other's, in the order of names."""
     if name not in shift.names:
         return None
-    places = {other: place for place, other in enumerate(shift.names)}
-    own = shift.divergences(name)
-    kl = np.array([own[places[other]] if other in places else np.nan for other in names])
-    row = shift.standard_errors[places[name]]
-    errors = [row[places[other]] if other in places else None for other in names]
-    return _Divergences(kl=kl, errors=np.array([np.nan if e is None else e for e in errors]))
+    own = dict(zip(shift.names, shift.divergences(name), strict=True))
+    row = dict(zip(shift.names, shift.standard_errors[shift.names.index(name)], strict=True))
+    # As float64, what is None or not there becomes NaN.
+    kl, errors = (np.array([part.get(n) for n in names], np.float64) for part in (own, row))
+    return kl, errors
 
 
 def _client_shift(
@@ -108,12 +101,12 @@ def _client_shift(
     known = {
         source: found
         for source, found in sources.items()
-        if found is not None and shares[np.isfinite(found.kl)].sum() > 0
+        if found is not None and shares[np.isfinite(found[0])].sum() > 0
     }
     parts = {source: _part(shares, found) for source, found in known.items()}
     joint = None
     if len(known) == len(SOURCES):
-        kl = [known[source].kl for source in SOURCES]
+        kl = [known[source][0] for source in SOURCES]
         here = np.isfinite(np.sum(kl, axis=0)) & (shares > 0)
         if shares[here].sum() > 0:
             joint = shift_bound(shares[here] / shares[here].sum(), *(k[here] for k in kl)).joint
@@ -122,9 +115,10 @@ def _client_shift(
 
 def _part(shares: FloatArray, found: _Divergences) -> SourceShift:
     """E_{k∼λ}[√KL] over the known clients, and at most its error: as if all errors were one."""
-    known = np.isfinite(found.kl) & np.isfinite(found.errors)
+    known = np.isfinite(found[0]) & np.isfinite(found[1])
     weights = shares[known] / shares[known].sum()
-    kl, errors = found.kl[known], found.errors[known]
+    kl, errors = found[0][known], found[1][known]
+    # d√KL/dKL grows without bound near 0, where the error itself says how small KL may be.
     slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
     return SourceShift(
         value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))

@@ -53,7 +53,7 @@ class ContextShift:
 def why_unknown(statistics: ScoreStatistics) -> str | None:
     """Why the sums do not give the moments of contexts, in a sentence; None if they do."""
     if statistics.study.linear.features == "blocks":
-        return "Clients told sums of each action's own features, not of all together."
+        return "Clients reported sums of each action's own features, not of all together."
     partial = sorted(name for name, sums in statistics.sums.items() if _whole(sums) is None)
     if partial:
         return (
@@ -68,7 +68,8 @@ def context_moments(statistics: ScoreStatistics) -> dict[str, Moments]:
     unknown = why_unknown(statistics)
     if unknown:
         raise OptionError(f"contexts: {unknown}")
-    return {name: _moments(sums) for name, sums in sorted(statistics.sums.items())}
+    grams = {name: _whole(sums) for name, sums in sorted(statistics.sums.items())}
+    return {name: _moments(gram) for name, gram in grams.items() if gram is not None}
 
 
 def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments:
@@ -151,10 +152,7 @@ def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
     return np.asarray(sums.grams[whole[0]]) if whole.size else None
 
 
-def _moments(sums: ScoreSums) -> Moments:
-    gram = _whole(sums)
-    if gram is None:
-        raise OptionError("contexts: the sums leave out some rows")
+def _moments(gram: FloatArray) -> Moments:
     mean = gram[-1, :-1]
     covariance = gram[:-1, :-1] - np.outer(mean, mean)
     # A constant feature has no variance, whatever rounding leaves.
@@ -170,7 +168,7 @@ def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, 
     """
     whitening = _whitening((own.covariance + other.covariance) / 2)
     variances, directions = np.linalg.eigh(whitening.T @ own.covariance @ whitening)
-    others = 2 - variances
+    others = 2 - variances  # as the average of both is the identity
     both = (variances > 2 * _LEAST_PART) & (others > 2 * _LEAST_PART)
     gap = directions.T @ (whitening.T @ (own.mean - other.mean))
     return gap[both], variances[both], others[both]

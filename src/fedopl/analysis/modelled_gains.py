@@ -58,18 +58,10 @@ def _linear_complexity(study: Study) -> float:
     return linear_entropy_integral(n_scores * (study.n_features + 1), study.n_actions)
 
 
-def _tree_complexity(study: Study) -> float:
-    return tree_entropy_integral(study.tree.depth, len(study.columns), study.n_actions)
-
-
-def _finite_complexity(study: Study) -> float:
-    return finite_entropy_integral(study.n_actions + len(study.candidates))
-
-
 _COMPLEXITIES: dict[str, Callable[[Study], float]] = {
     "linear": _linear_complexity,
-    "tree": _tree_complexity,
-    "finite": _finite_complexity,
+    "tree": lambda s: tree_entropy_integral(s.tree.depth, len(s.columns), s.n_actions),
+    "finite": lambda s: finite_entropy_integral(s.n_actions + len(s.candidates)),
 }
 
 

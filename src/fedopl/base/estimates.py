@@ -17,7 +17,7 @@ class Estimate:
         """The two-sided interval at this level, by Student's t."""
         if self.degrees_of_freedom < 1:
             return (-math.inf, math.inf)
-        from scipy.special import stdtrit
+        from scipy.special import stdtrit  # here, as it is slow to import
 
         reach = float(stdtrit(self.degrees_of_freedom, 0.5 + level / 2)) * self.standard_error
         return (self.value - reach, self.value + reach)

@@ -55,6 +55,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
+            # Before it takes the other's place, or a power cut leaves an empty file there.
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -71,14 +72,3 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write beside the file, flush to the disk, and only then take its place."""
     with replacing(path, mode) as file:
         file.write(content)
-
-
-def write_between(path: Path, mark: str, lines: list[str]) -> None:
-    """Replace what stands between `<!-- mark -->` and `<!-- end of mark -->` in a text file."""
-    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
-    text = path.read_text(encoding="utf-8")
-    if begin not in text or end not in text:
-        raise StorageError(f"{path}: has no {begin.strip()} … {end} to write between")
-    before, rest = text.split(begin, 1)
-    after = rest.split(end, 1)[1]
-    write_atomically(path, (before + begin + "\n".join([*lines, ""]) + end + after).encode())

@@ -30,6 +30,7 @@ def label_text(label: object) -> str:
 
 def is_missing(label: object) -> bool:
     """Whether a label stands for no label: None, NaN, NaT or pandas.NA."""
+    # By name, as pandas may not be installed; NaN and NaT differ from themselves.
     return label is None or type(label).__name__ == "NAType" or label != label
 
 

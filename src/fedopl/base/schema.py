@@ -124,21 +124,13 @@ class Schema(Encoding):
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column the schema reads, each once, in a fixed order."""
-        others = [column for column in (self.weight, self.group) if column]
-        wanted = [
-            *self.feature_columns,
-            self.action,
-            self.reward,
-            *self.propensity_columns,
-            *others,
-        ]
-        return tuple(dict.fromkeys(wanted))
+        wanted = [*self.feature_columns, self.action, self.reward, *self.propensity_columns]
+        return tuple(dict.fromkeys([*wanted, *filter(None, (self.weight, self.group))]))
 
     @property
     def label_columns(self) -> tuple[str, ...]:
         """The columns whose values are labels, even where they look like numbers."""
-        group = [self.group] if self.group else []
-        return (self.action, *self.categorical, *group)
+        return (self.action, *self.categorical, *filter(None, [self.group]))
 
 
 def _distinct(names: tuple[str, ...], subject: str, place: tuple[str, ...]) -> None:

@@ -56,7 +56,8 @@ class TomlFile:
     def parsed(self, model: type[Parsed]) -> Parsed:
         """The content as this model; otherwise one line for each mistake."""
         try:
-            return model.model_validate_json(_as_json(self.content), strict=True)
+            # As JSON, strictly: nothing is taken for what it is not, and dates become text.
+            return model.model_validate_json(json.dumps(self.content, default=str), strict=True)
         except ValidationError as error:
             mistakes = sorted(error.errors(include_url=False), key=self._position)
             raise OptionError("\n".join(self._line(model, m) for m in mistakes)) from None
@@ -93,12 +94,12 @@ class TomlFile:
         keys, message = in_place(mistake)
         name = self._as_written(keys)
         if mistake["type"] == "extra_forbidden":
-            offered = list(_names_at(model, keys[:-1]))
+            offered = [name for m in _models_at(model, keys[:-1]) for name in m.model_fields]
             message = f"unknown key '{name}'; {_nearest(str(keys[-1]), offered)}"
         elif mistake["type"] == "missing":
             message = f"'{name}' is missing; add it"
         elif mistake["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            offered = _tags_at(model, keys)
+            offered = [str(_tag(known)) for known in _models_at(model, keys)]
             came = mistake["ctx"].get("tag")
             keys = (*keys, "kind")
             name = self._as_written(keys)
@@ -111,11 +112,6 @@ class TomlFile:
         else:
             message = f"{name}: {message}" if name else message
         return self.complaint(keys, message)
-
-
-def _as_json(content: dict[str, Any]) -> str:
-    """What TOML says as JSON, in which nothing is taken for what it is not; dates become text."""
-    return json.dumps(content, default=str)
 
 
 def _lines_of(text: str) -> dict[Keys, int]:
@@ -152,23 +148,14 @@ def _split(dotted: str) -> Keys:
     return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
 
 
-def _tags_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[str]:
-    """The kinds that may stand in this place."""
-    here: list[Any] = [model]
-    for key in keys:
-        here = list(_models_in(m.model_fields[key].annotation for m in here))
-    return [str(_tag(known)) for known in here]
-
-
-def _names_at(model: type[BaseModel], keys: Iterable[str | int]) -> Iterator[str]:
-    """The names that may stand in this place."""
+def _models_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[type[BaseModel]]:
+    """What may stand in this place: one model, or those of a union."""
     here: list[Any] = [model]
     for key in keys:
         deeper = [m.model_fields[key].annotation for m in here if key in m.model_fields]
         # The tag of a union is not a key: it says which of its models was meant.
         here = list(_models_in(deeper)) if deeper else [m for m in here if _tag(m) == key]
-    for known in here:
-        yield from known.model_fields
+    return here
 
 
 def _models_in(annotations: Iterable[Any]) -> Iterator[type[BaseModel]]:

@@ -58,10 +58,8 @@ def in_words(error: ValidationError, what: str) -> str:
     """One line per mistake: the field, what was wrong, and what came."""
     lines = []
     for mistake in error.errors(include_url=False):
-        field = ".".join(str(part) for part in mistake["loc"])
-        lines.append(
-            f"{what}: {field}: {complaint(mistake)}" if field else f"{what}: {complaint(mistake)}"
-        )
+        field = ".".join(map(str, mistake["loc"]))
+        lines.append(": ".join(filter(None, (what, field, complaint(mistake)))))
     return "\n".join(lines)
 
 

@@ -144,17 +144,11 @@ def paper_world(
 ) -> PaperWorld:
     """Draw θ ~ N(0, ω² I), and set every client's scales by the reading."""
     rng = generator_for(seed, purpose="theta")
-    if kind == "homogeneous":
-        spread = 1.0
-        scales = dict.fromkeys(CLIENTS, 1.0)
-    else:
-        spread = math.sqrt(5)
-        printed = {CLIENTS[0]: 10.0, **dict.fromkeys(CLIENTS[1:], 5.0)}
-        scales = (
-            {client: math.sqrt(square) for client, square in printed.items()}
-            if reading == "variance"
-            else printed
-        )
+    spread, scales = 1.0, dict.fromkeys(CLIENTS, 1.0)
+    if kind == "heterogeneous":
+        spread, scales = math.sqrt(5), {CLIENTS[0]: 10.0, **dict.fromkeys(CLIENTS[1:], 5.0)}
+    if reading == "variance":
+        scales = {client: math.sqrt(square) for client, square in scales.items()}
     return PaperWorld(
         kind=kind,
         seed=seed,

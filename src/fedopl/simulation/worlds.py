@@ -9,7 +9,7 @@ changes one thing about it, so that worlds with several troubles are made by tak
 Any client's parts are there to see: `world.truths["client 1"].slopes`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -180,10 +180,12 @@ def alike_world(
 
 def confounded(world: World, strength: float = 0.3, *, known_propensities: bool = False) -> World:
     """An action is logged more often where it gains more, as if by an expert in a hurry."""
-    leant = _changed(
-        world, lambda _, truth: replace(truth, leaning=truth.leaning + strength * truth.slopes)
-    )
-    return replace(leant, known_propensities=known_propensities or world.known_propensities)
+    truths = {
+        client: replace(truth, leaning=truth.leaning + strength * truth.slopes)
+        for client, truth in world.truths.items()
+    }
+    known = known_propensities or world.known_propensities
+    return replace(world, truths=truths, known_propensities=known)
 
 
 def action_missing(world: World, client: str, action: str) -> World:
@@ -203,35 +205,17 @@ def action_missing(world: World, client: str, action: str) -> World:
 
 def covariate_shift(world: World, size: float = 1.0) -> World:
     """Every client sees other contexts, m_c + size·N(0, I); all else stays."""
-
-    def shifted(client: str, truth: Truth) -> Truth:
-        rng = generator_for(world.seed, client=client, purpose="covariate shift")
-        moved = truth.context_mean + size * rng.standard_normal(truth.context_mean.shape)
-        return replace(truth, context_mean=moved)
-
-    return _changed(world, shifted)
+    return _shifted(world, "context_mean", size, "covariate shift")
 
 
 def propensity_shift(world: World, size: float = 0.5) -> World:
     """Every client logs by other leanings, plus size·N(0, 1) each; all else stays."""
-
-    def shifted(client: str, truth: Truth) -> Truth:
-        rng = generator_for(world.seed, client=client, purpose="propensity shift")
-        return replace(
-            truth, leaning=truth.leaning + size * rng.standard_normal(truth.leaning.shape)
-        )
-
-    return _changed(world, shifted)
+    return _shifted(world, "leaning", size, "propensity shift")
 
 
 def outcome_shift(world: World, size: float = 0.5) -> World:
     """Every client gains by other slopes, θ + size·N(0, 1) each; all else stays."""
-
-    def shifted(client: str, truth: Truth) -> Truth:
-        rng = generator_for(world.seed, client=client, purpose="outcome shift")
-        return replace(truth, slopes=truth.slopes + size * rng.standard_normal(truth.slopes.shape))
-
-    return _changed(world, shifted)
+    return _shifted(world, "slopes", size, "outcome shift")
 
 
 def many_clients(n_clients: int = 1000, heterogeneity: float = 0.5, *, seed: int = 0) -> World:
@@ -239,8 +223,13 @@ def many_clients(n_clients: int = 1000, heterogeneity: float = 0.5, *, seed: int
     return outcome_shift(alike_world(n_clients, seed=seed), heterogeneity)
 
 
-def _changed(world: World, change: Callable[[str, Truth], Truth]) -> World:
-    truths = {client: change(client, truth) for client, truth in world.truths.items()}
+def _shifted(world: World, part: str, size: float, purpose: str) -> World:
+    truths = {}
+    for client, truth in world.truths.items():
+        rng = generator_for(world.seed, client=client, purpose=purpose)
+        before = getattr(truth, part)
+        moved = before + size * rng.standard_normal(before.shape)
+        truths[client] = replace(truth, **{part: moved})
     return replace(world, truths=truths)
 
 

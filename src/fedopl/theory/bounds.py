@@ -120,7 +120,7 @@ def global_regret_bound(
     smaller than all policies the proof wants the envelope E[max_a Γ(a)²] for it: see
     `variances.envelope_second_moment`.
     """
-    if not skewness >= 1 - 1e-12:
+    if not skewness >= 1 - 1e-12:  # rounding may leave n̄'s own a little below 1
         raise OptionError(f"skewness: expected 1 or more, came {skewness:g}")
     scale = _scale(second_moment, n_rows)
     kappa = not_negative(entropy_integral, "entropy_integral")

@@ -31,8 +31,7 @@ def score_distances(scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayL
     lets the cover depend on the policy to be covered.
     """
     squares = squared_differences(scores, decisions, row_weights)
-    widest = squares.max()
-    return np.sqrt(squares / widest) if widest > 0 else np.zeros_like(squares)
+    return np.sqrt(squares / (squares.max() or 1.0))
 
 
 def envelope_score_distances(
@@ -46,7 +45,7 @@ def envelope_score_distances(
     matrix = score_matrix(scores)
     weights = weights_of_rows(row_weights, len(matrix))
     envelope = float(weights**2 @ np.ptp(matrix, axis=1) ** 2)
-    return np.sqrt(squares / envelope) if envelope > 0 else np.zeros_like(squares)
+    return np.sqrt(squares / (envelope or 1.0))
 
 
 def squared_differences(

@@ -56,7 +56,7 @@ def gaussian_chi_squared(p: Gaussian, q: Gaussian) -> float:
         return math.inf
     log_ratio = _log_det(cov_q) - 0.5 * _log_det(cov_p) - 0.5 * _log_det(spread)
     exponent = log_ratio + float(gap @ np.linalg.solve(spread, gap))
-    return math.expm1(exponent) if exponent < 700 else math.inf
+    return math.expm1(exponent) if exponent < 700 else math.inf  # exp(710) overflows
 
 
 def gaussian_affinity(p: Gaussian, q: Gaussian) -> float:

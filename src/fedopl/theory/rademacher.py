@@ -92,12 +92,11 @@ def oracle_rademacher(
     """
     matrix = score_matrix(scores)
     weighted = matrix * weights_of_rows(row_weights, len(matrix))[:, None]
-    count = whole(draws, "draws", least=2)
-    largest = np.empty(count)
-    for draw in range(count):
+    largest = []
+    for _ in range(whole(draws, "draws", least=2)):
         signed = weighted * _signs(len(matrix), rng)[:, None]
-        largest[draw] = max(best_value(signed), best_value(-signed))
-    return _mean(largest)
+        largest.append(max(best_value(signed), best_value(-signed)))
+    return _mean(np.array(largest))
 
 
 def _mean(values: FloatArray) -> MonteCarlo:

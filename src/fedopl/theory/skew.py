@@ -44,24 +44,25 @@ def row_weights(weights: ArrayLike, client_of_row: ArrayLike) -> FloatArray:
 
     `weights` are λ by client code (n_clients,), `client_of_row` the code of each row (n_rows,).
     """
-    shares, codes = _clients(weights, client_of_row)
-    counts = _rows_of_clients(shares, codes)
+    shares, codes, counts = _clients(weights, client_of_row)
     return shares[codes] / counts[codes]
 
 
 def contrast_weights(weights: ArrayLike, client_of_row: ArrayLike, target: int) -> FloatArray:
     """(1{c = t} − λ_c)/n_c for every row: weighted so, scores add up to Q̂_t(π) − Q̂_λ(π)."""
-    shares, codes = _clients(weights, client_of_row)
+    shares, codes, counts = _clients(weights, client_of_row)
     if not 0 <= target < len(shares):
         raise OptionError(f"target: expected a client from 0 to {len(shares) - 1}, came {target}")
-    counts = _rows_of_clients(shares, codes)
     if not counts[target]:
         raise DataError("client_of_row: the target has no row")
     contrast: FloatArray = np.eye(len(shares))[target] - shares
     return contrast[codes] / counts[codes]
 
 
-def _clients(weights: ArrayLike, client_of_row: ArrayLike) -> tuple[FloatArray, IntArray]:
+def _clients(
+    weights: ArrayLike, client_of_row: ArrayLike
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Weights by client, the client of each row, and rows by client."""
     shares = np.asarray(weights, dtype=np.float64)
     if shares.ndim != 1:
         raise DataError(f"weights: expected shape (n_clients,), came {shares.shape}")
@@ -71,11 +72,7 @@ def _clients(weights: ArrayLike, client_of_row: ArrayLike) -> tuple[FloatArray, 
         raise DataError("client_of_row: expected one client code per row")
     if codes.size and (codes.min() < 0 or codes.max() >= len(shares)):
         raise DataError(f"client_of_row: expected codes from 0 to {len(shares) - 1}, came others")
-    return shares, codes.astype(np.int64, copy=False)
-
-
-def _rows_of_clients(shares: FloatArray, codes: IntArray) -> FloatArray:
     counts = np.bincount(codes, minlength=len(shares)).astype(np.float64)
     if np.any((counts == 0) & (shares > 0)):
         raise DataError("client_of_row: a client with weight has no row")
-    return counts
+    return shares, codes.astype(np.int64, copy=False), counts
