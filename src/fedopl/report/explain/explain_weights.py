@@ -50,17 +50,16 @@ def explain_weights(
 ) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
     pairs, effects = policy.contrasts()
-    names = tuple(" over ".join(pair) for pair in pairs)
-    yes_no = np.zeros(len(policy.feature_names), bool)
-    typical = None
+    width = len(policy.feature_names)
+    yes_no, typical = np.zeros(width, bool), None
     if standardisation:
-        centre, scale = standardisation
-        width = len(policy.feature_names)
-        effects = effects * scale[:width]
-        yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)[:width]
-        typical = str(policy.names(centre[None, :width])[0])
+        centre, scale = (of_all[:width] for of_all in standardisation)
+        effects = effects * scale
+        # Only of a column of zeros and ones is the mean square the mean.
+        yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)
+        typical = str(policy.names(centre[None, :])[0])
     return Explanation(
-        names=names,
+        names=tuple(" over ".join(pair) for pair in pairs),
         spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
         features=policy.feature_names,
         effects=effects,
@@ -69,7 +68,7 @@ def explain_weights(
         never=policy.never_chosen,
         typical=typical,
         yes_no=yes_no,
-        levels=levels_of(policy.encoding),
+        levels=_levels_of(policy.encoding),
     )
 
 
@@ -79,7 +78,10 @@ def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> st
     words = "\n".join(weight_sentences(found))
     if found.is_constant:
         return words
-    rows = [[name, feature, f"{effect:+.4g}"] for name, feature, effect in strongest(found, top)]
+    rows = []
+    for name, effects in zip(found.names, found.effects, strict=True):
+        order = np.argsort(-np.abs(effects), kind="stable")[:top]
+        rows += [[name, found.features[f], f"{effects[f]:+.4g}"] for f in order if effects[f]]
     table = text_table(["action", "feature", f"one {found.step} more adds"], rows)
     return f"{words}\n\n{table}"
 
@@ -113,16 +115,7 @@ def weight_sentences(explanation: Explanation) -> list[str]:
     return found
 
 
-def strongest(explanation: Explanation, how_many: int) -> list[tuple[str, str, float]]:
-    """For each action or pair, the features of the largest effects: (name, feature, effect)."""
-    found = []
-    for name, effects in zip(explanation.names, explanation.effects, strict=True):
-        order = np.argsort(-np.abs(effects), kind="stable")[:how_many]
-        found += [(name, explanation.features[f], float(effects[f])) for f in order if effects[f]]
-    return found
-
-
-def levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
+def _levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
     """For each feature that stands for a level of a column: that column and level."""
     if encoding is None:
         return {}

@@ -1,5 +1,7 @@
 """How far clients lie apart: contexts by a lower bound, values as measured and at most."""
 
+import math
+
 from fedopl.analysis.modelled_gains import largest_score
 from fedopl.report.joining.advising import folded
 from fedopl.report.joining.context import JoiningFacts
@@ -33,29 +35,29 @@ def distances(facts: JoiningFacts) -> tuple[Part, ...]:
 
 def _columns(facts: JoiningFacts, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
     """What is known of each client, by the column's title."""
-    bound = largest_score(facts.record.study)
+    spans = {name: Span.of(one.gap) for name, one in diagnosis.discrepancies.items()}
     return {
         "Total variation of contexts, at least": {
             name: _lower_bound(one) for name, one in diagnosis.classifiers.items()
         },
-        "Discrepancy": {
-            name: f"{span.number} ({span.interval})"
-            for name, one in diagnosis.discrepancies.items()
-            for span in [Span.of(one.gap)]
-        },
-        "Largest score × total variation (U·TV), at most": {}
-        if bound is None
-        else {
-            name: decimal(bound * one.joint)
-            for name, one in facts.shifts.items()
-            if one.joint is not None
+        "Discrepancy": {n: f"{span.number} ({span.interval})" for n, span in spans.items()},
+        "Largest score × total variation (U·TV), at most": {
+            name: decimal(bound) for name, bound in _by_theorem(facts).items()
         },
     }
 
 
+def _by_theorem(facts: JoiningFacts) -> dict[str, float]:
+    """U·TV, which bounds the discrepancy, of the clients of whom it is known."""
+    largest = largest_score(facts.record.study)
+    if largest is None:
+        return {}
+    return {n: largest * one.joint for n, one in facts.shifts.items() if one.joint is not None}
+
+
 def _lower_bound(classifier: Classifier) -> str:
     bound, error = classifier.total_variation, classifier.standard_error
-    if bound is None or error is None or bound != bound:
+    if bound is None or error is None or math.isnan(bound):
         return NOT_REPORTED
     return f"{decimal(max(bound, 0.0), 2)} ± {decimal(error, 2)}"
 
@@ -74,9 +76,9 @@ def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
             "held-out rows. It is what regret can suffer from shift, as far as these policies "
             "show; an estimate below 0 counts as none."
         )
-    ratios = _ratios(facts)
-    if ratios:
-        least, most = (_times(ratio) for ratio in (min(ratios), max(ratios)))
+    if ratios := _ratios(facts):
+        ends = (min(ratios), max(ratios))
+        least, most = (decimal(ratio, 0 if ratio >= 10 else 1) for ratio in ends)
         times = least if least == most else f"{least} to {most}"
         said.append(
             f"U·TV, which Theorem 2 has in its place, is {times} times as large: bounds by total "
@@ -85,18 +87,11 @@ def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
     return " ".join(said)
 
 
-def _times(ratio: float) -> str:
-    return decimal(ratio, 0 if ratio >= 10 else 1)
-
-
 def _ratios(facts: JoiningFacts) -> list[float]:
     """U·TV over the measured discrepancy, where both are known and there is one to speak of."""
-    bound, diagnosis = largest_score(facts.record.study), facts.record.diagnosis
-    if bound is None or diagnosis is None:
-        return []
-    measured = {n: one.regret_gap for n, one in diagnosis.discrepancies.items() if one.is_sure}
+    found = facts.record.diagnosis.discrepancies if facts.record.diagnosis else {}
     return [
-        bound * shift.joint / measured[name]
-        for name, shift in facts.shifts.items()
-        if shift.joint is not None and name in measured and name in facts.clients
+        bound / found[name].regret_gap
+        for name, bound in _by_theorem(facts).items()
+        if name in facts.clients and name in found and found[name].is_sure
     ]

@@ -37,14 +37,13 @@ def _splits(record: Record) -> tuple[Part, ...]:
 def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     everybody, actions = overall(described), record.study.actions
     order = action_order(record)
-    rows = {"learned policy": everybody.decided, "done so far": everybody.taken}
+    decided, taken = shares_of(everybody.decided), shares_of(everybody.taken)
     bars = [
-        Shares(label=name, shares=_merged(shares_of(counts), order))
-        for name, counts in rows.items()
+        Shares(label="learned policy", shares=_merged(decided, order)),
+        Shares(label="done so far", shares=_merged(taken, order)),
     ]
     words = [
-        f"'{actions[a]}' {whole_percent(shares_of(everybody.decided)[a])} "
-        f"(so far {whole_percent(shares_of(everybody.taken)[a])})"
+        f"'{actions[a]}' {whole_percent(decided[a])} (so far {whole_percent(taken[a])})"
         for a in order[:_MOST_DRAWN]
     ]
     picture = Picture(
@@ -58,11 +57,7 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
         caption="Share of each action overall",
         headers=("Action", "Learned policy", "Done so far"),
         rows=tuple(
-            (
-                name,
-                whole_percent(shares_of(everybody.decided)[a]),
-                whole_percent(shares_of(everybody.taken)[a]),
-            )
+            (name, whole_percent(decided[a]), whole_percent(taken[a]))
             for a, name in enumerate(actions)
         ),
     )
@@ -102,30 +97,17 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
 
 
 def _table(record: Record, groups: dict[str, list[RowGroup]]) -> Table:
-    rows = [
-        (
-            f"{feature}: {group.name}",
-            name,
-            count(group_counts.sum()),
-            *_whole_percents(group_counts),
-        )
-        for feature, members in groups.items()
-        for group in members
-        for name, group_counts in (("learned", group.decided), ("so far", group.taken))
-    ]
+    rows = []
+    for feature, members in groups.items():
+        for group in members:
+            for policy, counts in (("learned", group.decided), ("so far", group.taken)):
+                shares = [whole_percent(s) if counts.sum() else "–" for s in shares_of(counts)]
+                rows.append((f"{feature}: {group.name}", policy, count(counts.sum()), *shares))
     return Table(
         caption="Share of each action by group",
         headers=("Group", "Policy", "Rows", *record.study.actions),
         rows=tuple(rows),
         text_columns=(1,),
-    )
-
-
-def _whole_percents(counts: FloatArray) -> list[str]:
-    return (
-        [whole_percent(share) for share in shares_of(counts)]
-        if counts.sum()
-        else ["–"] * len(counts)
     )
 
 

@@ -15,23 +15,25 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     """What is known about the search; nothing, if the tree was there before."""
     if not is_searched(record):
         return ()
-    items, tree = [how_good(record)], record.tree
-    if tree:
-        items.append(_grid(record.study, tree))
-    items += _rules(record.study)
-    if tree:
-        items += _lost(record, tree)
-    return (
-        Heading("How the tree was found"),
-        Points(tuple(items)),
-        *_lost_by_client(record),
-    )
+    items, parts = [how_good(record), *_rules(record.study)], []
+    if record.tree:
+        items.insert(1, _grid(record.study, record.tree))
+    if record.tree and (loss := record.tree.possible_loss(record.mixture)):
+        unit = OutcomeWords.of(record.study).name
+        items.append(
+            "Clients hid cells with few rows. In the mixture, that can move what any tree seems "
+            f"worth by at most {plain(loss, 3)} {unit} per decision, so a better tree may have "
+            "been passed over. Values on held-out rows are not touched by it."
+        )
+        parts.append(_lost_by_client(record, record.tree.lost))
+    return (Heading("How the tree was found"), Points(tuple(items)), *parts)
 
 
 def _grid(study: Study, tree: TreeStatistics) -> str:
     """How many questions there are to choose from."""
-    numbers = [len(cuts) for cuts, level in _cut(tree) if not level]
-    levels = [len(cuts) for cuts, level in _cut(tree) if level]
+    columns = [*zip(map(len, tree.grid.cuts), tree.grid.is_level, strict=True)]
+    numbers = [n_cuts for n_cuts, is_level in columns if n_cuts and not is_level]
+    levels = [n_cuts for n_cuts, is_level in columns if n_cuts and is_level]
     parts = []
     if numbers:
         parts.append(
@@ -43,10 +45,6 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
     if study.cut_columns:
         agreed = " Thresholds were agreed from rounded counts; none of them is anybody's value."
     return f"The grid has {listed(parts) or 'nothing to ask about'}.{agreed}"
-
-
-def _cut(tree: TreeStatistics) -> list[tuple[tuple[float, ...], bool]]:
-    return [one for one in zip(tree.grid.cuts, tree.grid.is_level, strict=True) if one[0]]
 
 
 def _rules(study: Study) -> list[str]:
@@ -75,21 +73,7 @@ def _allowed(group: Restriction) -> str:
     return f"Where {group.column} {who}, only {listed(actions, joint='or')} may be chosen."
 
 
-def _lost(record: Record, tree: TreeStatistics) -> list[str]:
-    loss = tree.possible_loss(record.mixture)
-    if not loss:
-        return []
-    return [
-        "Clients hid cells with few rows. In the mixture, that can move what any tree seems worth "
-        f"by at most {plain(loss, 3)} {OutcomeWords.of(record.study).name} per decision, so a "
-        "better tree may have been passed over. Values on held-out rows are not touched by it."
-    ]
-
-
-def _lost_by_client(record: Record) -> tuple[Part, ...]:
-    if record.tree is None or not record.tree.possible_loss(record.mixture):
-        return ()
-    lost = record.tree.lost
+def _lost_by_client(record: Record, lost: dict[str, float]) -> Folded:
     weights = renormalised(record.mixture, lost.keys())
     table = Table(
         caption="How far hiding small cells can move what any tree seems worth, in "
@@ -100,4 +84,4 @@ def _lost_by_client(record: Record) -> tuple[Part, ...]:
             for name in sorted(lost)
         ),
     )
-    return (Folded(summary="What hiding small cells can have cost, by client", parts=(table,)),)
+    return Folded(summary="What hiding small cells can have cost, by client", parts=(table,))
