@@ -49,7 +49,7 @@ def render(record: Record) -> str:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # a misspelled name fails instead of leaving a gap
         finalize=_fit_to_show,
     )
     sections: tuple[Section, ...] = tuple(section(record) for section in _SECTIONS)

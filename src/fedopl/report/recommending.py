@@ -72,6 +72,7 @@ def _policy(record: Record, over_arm: Span, so_far: Span) -> Recommendation:
     who, arm = _who(record), f"giving everybody '{record.best_arm}'"
     by_arm, by_past = _change(record, over_arm), _change(record, so_far)
     compared_with_arm = f"Compared with {arm}, it is expected to {by_arm}."
+    # Harm comes first: what is worse than the past is not used, whatever else it beats.
     if beats_past == "worse":
         sentence = f"Keep to {SO_FAR}: {who} is worse, expected to {by_past}."
         return Recommendation("keep", sentence, compared_with_arm)

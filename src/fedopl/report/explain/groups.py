@@ -14,7 +14,6 @@ from fedopl.study.study import Study
 class RowGroup:
     """Rounded counts of one group's rows, by action: as the policy decides, and as logged."""
 
-    feature: str
     name: str
     decided: FloatArray  # (n_actions,)
     taken: FloatArray  # (n_actions,)
@@ -28,7 +27,6 @@ def shares_of(counts: FloatArray) -> FloatArray:  # shaped as counts
 def overall(described: Descriptions) -> RowGroup:
     """Everybody: the intercept's bins hold all rows."""
     return RowGroup(
-        feature="",
         name="everybody",
         decided=described.decided()[-1].sum(axis=0),
         taken=described.taken()[-1].sum(axis=0),
@@ -45,7 +43,7 @@ def groups_of(study: Study, described: Descriptions) -> dict[str, list[RowGroup]
             continue
         names = bin_names(described.cuts[place])
         found[feature] = [
-            RowGroup(feature=feature, name=name, decided=decided[place, b], taken=taken[place, b])
+            RowGroup(name=name, decided=decided[place, b], taken=taken[place, b])
             for b, name in names.items()
         ]
     for column, levels in _levels(study).items():
@@ -61,6 +59,7 @@ def bin_names(cuts: FloatArray) -> dict[int, str]:
     """Each bin that can hold a row, and what it is called."""
     if tuple(cuts) == BINARY_CUTS:
         return {1: "no", 2: "yes"}
+    # Adding 0.0 makes −0 a plain 0.
     ends = [f"{cut + 0.0:,.10g}".replace("-", "−") for cut in cuts]
     between = [f"{low} to {high}" for low, high in pairwise(ends)]
     return dict(enumerate([f"up to {ends[0]}", *between, f"above {ends[-1]}"]))
@@ -80,28 +79,22 @@ def _columns(study: Study) -> set[str]:
 def _level_groups(
     study: Study, described: Descriptions, column: str, levels: tuple[str, ...]
 ) -> list[RowGroup]:
-    """The levels that have a column of ones, then the first level: whoever is left."""
+    """The first level, which is whoever is left, and those that have a column of ones."""
     named = {level: f"{column}={level}" for level in levels[1:]}
     missing = f"{column} is missing"
     if missing in study.features:
         named["missing"] = missing
+    groups = []
+    for name, feature in named.items():
+        place = study.features.index(feature)
+        ones = int(np.searchsorted(described.cuts[place], 1.0))
+        decided, taken = described.decided()[place, ones], described.taken()[place, ones]
+        groups.append(RowGroup(name=name, decided=decided, taken=taken))
     everybody = overall(described)
-    ones = {name: _ones(study, described, feature) for name, feature in named.items()}
-    rest = [
-        np.maximum(total - sum(part[side] for part in ones.values()), 0)
-        for side, total in enumerate((everybody.decided, everybody.taken))
-    ]
-    counts = {levels[0]: (rest[0], rest[1]), **ones}
-    return [
-        RowGroup(feature=column, name=name, decided=decided, taken=taken)
-        for name, (decided, taken) in counts.items()
-    ]
-
-
-def _ones(study: Study, described: Descriptions, feature: str) -> tuple[FloatArray, FloatArray]:
-    place = study.features.index(feature)
-    ones = int(np.searchsorted(described.cuts[place], 1.0))
-    return described.decided()[place, ones], described.taken()[place, ones]
+    # Clients round each count, so levels may add up to more than everybody.
+    decided = np.maximum(everybody.decided - sum(group.decided for group in groups), 0)
+    taken = np.maximum(everybody.taken - sum(group.taken for group in groups), 0)
+    return [RowGroup(name=levels[0], decided=decided, taken=taken), *groups]
 
 
 def difference(groups: list[RowGroup]) -> float:

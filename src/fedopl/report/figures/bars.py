@@ -20,7 +20,7 @@ def weights_chart(
 ) -> str:
     """One panel for each score, a bar for each feature; at most three panels side by side."""
     columns = min(_MOST_COLUMNS, len(panels))
-    n_rows = -(-len(panels) // columns)
+    n_rows = -(-len(panels) // columns)  # rounded up
     features = [short(text) for text in features]
     left, body = label_room(features), _ROW * len(features) + 0.06
     width = (WIDTH - left - _EDGE - _GAP * (columns - 1)) / columns

@@ -23,9 +23,9 @@ LONGEST_LABEL = 28  # letters
 _FONT_SIZE = 9.5
 
 _SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fedopl",
-    "text.parse_math": False,
+    "svg.fonttype": "none",  # letters stay letters, in the page's font and found by a search
+    "svg.hashsalt": "fedopl",  # the same ids in every run
+    "text.parse_math": False,  # a dollar sign in a client's name is no formula
     "axes.unicode_minus": True,
     "font.size": _FONT_SIZE,
     "text.color": INK,
@@ -52,6 +52,7 @@ _REFERENCE = re.compile(r"#([\w.-]+)")
 def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float = WIDTH) -> str:
     """The SVG of what `draw` puts on a figure of this height in inches."""
     with mpl.rc_context():
+        # Whatever the user has set: the same record gives the same bytes everywhere.
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         figure = Figure(figsize=(width, height))
@@ -116,6 +117,7 @@ def _inline(content: bytes, name: str) -> str:
             if key != "id" or value in used
         }
         if "id" in element.attrib:
+            # Ids have to differ between all figures of one page.
             element.set("id", f"{name}-{element.get('id')}")
     for element in root.iter():
         for child in [c for c in element if c.tag in ("metadata", "style")]:
@@ -126,6 +128,7 @@ def _inline(content: bytes, name: str) -> str:
 
 
 def _references(root: ElementTree.Element) -> set[str]:
+    # In styles, what looks like a reference is a colour.
     texts = [value for e in root.iter() for key, value in e.attrib.items() if key != "style"]
     return {found for text in texts for found in _REFERENCE.findall(text)}
 

@@ -102,6 +102,7 @@ def _span(shift: ClientShift, source: Source) -> Span | None:
     if part is None:
         return None
     reach = 2 * part.standard_error
+    # A root of a divergence is never below zero, though its error may reach there.
     return Span(value=part.value, low=max(part.value - reach, 0.0), high=part.value + reach)
 
 

@@ -40,6 +40,7 @@ def _target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
     plan = facts.record.study.mixture
     if isinstance(plan, Skewed | BestSkew) and plan.toward in paths:
         return plan.toward
+    # Sorted, so that of equal ones the same is taken every time.
     return max(sorted(paths), key=lambda name: gap_from_rows(facts, name) or 0.0)
 
 

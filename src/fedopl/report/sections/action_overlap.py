@@ -44,6 +44,7 @@ def _words(found: list[ActionSupport]) -> str:
 
 def _picture(found: list[ActionSupport]) -> Picture:
     weakest = sorted(found, key=lambda s: s.effective_rows)[:_MOST_DRAWN]
+    # In the order of clients again, so that each has its heading once.
     drawn = [s for s in found if s in weakest]
     headings = [
         drawn[0].client,

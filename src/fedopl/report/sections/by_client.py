@@ -80,6 +80,7 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
         span = gain_over(record, LOCAL, client)
         return span.value if span else 0.0
 
+    # Names break ties: the same record has to give the same page.
     ranked = sorted(clients, key=lambda client: (-gain(client), client))
     return [*ranked[: _MOST_DRAWN // 2], *ranked[-_MOST_DRAWN // 2 :]]
 

@@ -53,6 +53,7 @@ def joining_parts(
     record: Record, constant: float = 1.0, client: str | None = None
 ) -> tuple[Part, ...]:
     """The same for the page and for the command line, which may ask about one client."""
+    # First, as it also refuses a constant or a client that cannot be.
     facts = joining_facts(record, constant, client)
     if nothing := nothing_to_say(record):
         return (Text(nothing),)

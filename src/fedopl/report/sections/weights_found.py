@@ -138,6 +138,7 @@ def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     if len(names) > _MOST_STRIPS:
         return ()
     last = len(found.trace) - 1
+    # Spread evenly, with the first and the last among them.
     steps = np.unique(np.linspace(0, last, min(_MOST_COLUMNS, last + 1)).round().astype(int))
     items = [
         Shares(

@@ -85,6 +85,7 @@ def decimal(value: float, decimals: int | None = None) -> str:
         decimals = max(0, 2 - size)
     rounded = round(value, decimals)
     text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.3g}"
+    # What was rounded to zero has no sign.
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")
