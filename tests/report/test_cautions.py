@@ -32,7 +32,7 @@ def test_an_interval_that_touches_zero_is_cautioned_of(run):
 def test_who_reported_no_values_is_named_with_weight_and_reason(lower):
     missing, unheard = cautions(lower)
     assert missing.what == "south reported no values; 50 % of the weight is theirs."
-    assert "“What policies are worth” (exchange 4): it does not tell" in unheard.what
+    assert "“What policies are worth” (exchange 4): it does not report" in unheard.what
 
 
 def test_rejected_and_silent_clients_are_named(run):
