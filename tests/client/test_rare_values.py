@@ -143,3 +143,13 @@ def test_in_every_cell_a_value_is_that_of_none_or_of_enough_rows(seed, share):
     for cell in range(6):
         flags = kept.contexts[cells == cell, 2]
         assert all(n == 0 or n >= MINIMUM for n in (flags.sum(), (1 - flags).sum()))
+
+
+def test_what_is_common_in_one_part_only_is_not_common():
+    """Two values in each part may be four in all, and most rows of a part a minority of all."""
+    first, second = np.arange(100.0), np.arange(200.0, 300.0)
+    first[:60], second[:60] = 0.0, 1.0
+    pairs = np.repeat([[0.0, 1.0], [2.0, 3.0]], 50, axis=1)
+    columns = [np.column_stack([first, pairs[0]]), np.column_stack([second, pairs[1]])]
+    parts = [(contexts, np.zeros(100, np.int64)) for contexts in columns]
+    assert rare_values(lambda: parts, 1, 5) == ()

@@ -475,3 +475,13 @@ def test_rows_in_a_file_without_a_digest_have_no_fingerprint(tmp_path):
     object.__setattr__(data.contexts, "digest", "")  # past the frozen dataclass
     with pytest.raises(ValueError, match="nobody took its digest"):
         fingerprint(data)
+
+
+def test_only_parquet_files_and_known_numbers_are_spooled(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table(table()), path)
+    with pytest.raises(fedopl.OptionError, match="expected float64 or float32, came 'float16'"):
+        spool(path, schema(), tmp_path / "spools", number="float16")
+    (tmp_path / "rows.csv").write_text("age\n1\n", encoding="utf-8")
+    with pytest.raises(fedopl.DataError, match="only Parquet files can be read in batches"):
+        spool(tmp_path / "rows.csv", schema(), tmp_path / "spools")
