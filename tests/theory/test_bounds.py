@@ -94,8 +94,8 @@ def test_theorem_one_is_never_below_the_oracle_bound_it_comes_from(seed, share):
 
 
 def test_the_oracle_bound_has_the_proofs_constants():
-    bound = oracle_regret_bound(2.0, 9.0, 100, 0.1, talagrand=5.0)
-    assert bound == pytest.approx((56 + 48 + math.sqrt(5 * math.log(50))) * 0.3)
+    bound = oracle_regret_bound(2.0, 9.0, 100, 0.1)
+    assert bound == pytest.approx((56 + 48 + math.sqrt(2 * math.log(20))) * 0.3)
 
 
 def test_the_weighted_variance_is_its_formula():

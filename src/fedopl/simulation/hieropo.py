@@ -52,10 +52,6 @@ class HierPolicy:
         codes: IntArray = np.argmax(self.scores(contexts), axis=1)
         return codes
 
-    def __repr__(self) -> str:
-        sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
-        return f"HierPolicy({sizes}, pessimism {self.pessimism:g})"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:

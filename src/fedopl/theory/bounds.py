@@ -91,17 +91,13 @@ def rademacher_bound(entropy_integral: float, weighted_variance: float, n_rows: 
 
 
 def oracle_regret_bound(
-    entropy_integral: float,
-    weighted_variance: float,
-    n_rows: float,
-    delta: float,
-    talagrand: float = KLEIN_RIO,
+    entropy_integral: float, weighted_variance: float, n_rows: float, delta: float
 ) -> float:
     """(56 + 24κ(Π) + √(C·log(C/δ)))·√(V_{λ,n}/n): Theorem 1 before V and 𝔰 part (Appendix C.3).
 
     V_{λ,n} contains the skew, and is often far below the 4V·𝔰 that Theorem 1 puts in its place.
     """
-    confidence = math.sqrt(_log_term(talagrand, delta))
+    confidence = math.sqrt(_log_term(KLEIN_RIO, delta))
     kappa = not_negative(entropy_integral, "entropy_integral")
     return (56 + 24 * kappa + confidence) * _scale(weighted_variance, n_rows)
 
@@ -220,6 +216,4 @@ def _log_term(constant: float, delta: float) -> float:
     """c·log(c/δ)."""
     if not 0 < delta < 1:
         raise OptionError(f"delta: expected a probability between 0 and 1, came {delta:g}")
-    if not constant >= 1:
-        raise OptionError(f"constant: expected 1 or more, came {constant:g}")
     return constant * math.log(constant / delta)
