@@ -8,7 +8,7 @@ from test_shifts import TRIO, edited, of, talk
 
 from fedopl.messages.diagnosis.score_moments import ScoreMoments
 from fedopl.messages.learning.score_sums import SumScores
-from fedopl.server.diagnosis.second_moments import ask_for_moments
+from fedopl.server.diagnosis.diagnose import ask_for_moments
 
 
 def scored(conversation):

@@ -96,8 +96,7 @@ def grid_of(
     found, is_level = [], []
     for column, own in zip(columns, cuts, strict=True):
         may_be_asked = not asked or column.name in asked
-        level = isinstance(column, LevelColumn) and may_be_asked
         places = range(len(column.levels)) if isinstance(column, LevelColumn) else own
-        found.append(tuple(float(cut) for cut in places) if may_be_asked else ())
-        is_level.append(level)
+        found.append(tuple(map(float, places)) if may_be_asked else ())
+        is_level.append(isinstance(column, LevelColumn) and may_be_asked)
     return Grid(tuple(found), tuple(is_level))

@@ -33,7 +33,11 @@ def compare_coalitions(
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve_for(statistics, weights) for weights in shares]
     valued = values.value_each(policies)
-    _check_answered(valued, clients)
+    missing = {name for one in valued for name in clients if name not in one.answers}
+    if missing:
+        raise FederationError(
+            f"coalitions: no values of {quoted(sorted(missing))}; leave them out of the rows"
+        )
     compared = tuple(
         Coalition(
             members=part,
@@ -68,11 +72,3 @@ def _worth_of_data(
         one = without[frozenset(clients) - {client}]
         found[client] = Valued(one.answers, ANCHOR).gain(weights, one.place)
     return found
-
-
-def _check_answered(valued: list[Valued], clients: tuple[str, ...]) -> None:
-    missing = {name for one in valued for name in clients if name not in one.answers}
-    if missing:
-        raise FederationError(
-            f"coalitions: no values of {quoted(sorted(missing))}; leave them out of the rows"
-        )

@@ -3,22 +3,23 @@
 Each part is optional: what clients refuse is left out, and the diagnosis says why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf, sqrt
 from typing import TypeVar
 
 from fedopl.base.errors import FedoplError, OptionError
+from fedopl.base.estimates import Estimate
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
-from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift
+from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift, SecondMoments
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.compare_coalitions import MOST_EXHAUSTIVE, compare_coalitions
 from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, fit_classifiers
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.diagnosis.model_differences import ask_for_models, compare_models
-from fedopl.server.diagnosis.second_moments import ask_for_moments
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
@@ -106,6 +107,27 @@ def diagnose(
         ),
         moments=on.part("moments", lambda: ask_for_moments(conversation, clients), {}),
         unknown=on.unknown,
+    )
+
+
+def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:
+    """Every client's second moments of scores, which Theorem 1 takes for their variance."""
+    found = {}
+    for name, answer in conversation.each(TellMoments(), clients).items():
+        envelope, *by_action = (_moment(answer, place) for place in range(len(answer.released)))
+        found[name] = SecondMoments(envelope=envelope, by_action=tuple(by_action))
+    return found
+
+
+def _moment(answer: ScoreMoments, place: int) -> Estimate | None:
+    if not answer.released[place]:
+        return None
+    free = int(answer.degrees_of_freedom[place])
+    return Estimate(
+        value=float(answer.means[place]),
+        standard_error=sqrt(answer.variances[place]) if free else inf,
+        n_rows=int(answer.rows[place]),
+        degrees_of_freedom=free,
     )
 
 
