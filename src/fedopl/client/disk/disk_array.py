@@ -70,17 +70,18 @@ class DiskArray(NDArrayOperatorsMixin):
         start, stop, step = rows.indices(len(self))
         if step != 1:
             self._refuse()
-        shape = (max(stop - start, 0), *self.shape[1:])
-        count, skipped = int(np.prod(shape)), start * int(np.prod(shape[1:]))
+        found = np.empty((max(stop - start, 0), *self.shape[1:]), self.stored)
+        into = found.reshape(-1).view(np.uint8).data
         try:
-            found = np.fromfile(
-                self.path, self.stored, count, offset=skipped * self.stored.itemsize
-            )
+            # Buffered, as a single read of the file itself may bring less than was asked for.
+            with self.path.open("rb") as file:
+                file.seek(start * self.stored.itemsize * int(np.prod(self.shape[1:])))
+                n_read = file.readinto(into)
         except OSError as error:
             raise StorageError(f"{self.path}: {error.strerror or error}; start again") from None
-        if len(found) < count:
+        if n_read < len(into):
             raise StorageError(f"{self.path}: the file of rows is shorter than it was; start again")
-        return found.reshape(shape).astype(self.dtype, copy=False)
+        return found.astype(self.dtype, copy=False)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise DataError(
