@@ -164,8 +164,8 @@ def _belied(
     study: Study, name: str, answer: Enrolment, sums: Sequence[Mapping[str, OutcomeSums]]
 ) -> str | None:
     """Why this enrolment cannot be true beside the sums that came with it, if any did."""
-    told = [own[name] for own in sums if name in own]
-    return told[0].contradiction(study, answer.n_rows) if told else None
+    sent = [own[name] for own in sums if name in own]
+    return sent[0].contradiction(study, answer.n_rows) if sent else None
 
 
 def _score(

@@ -55,5 +55,5 @@ class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH, budget=
 
 def _base(counts: Array) -> float:
     """What counts may have been rounded to, at most; a smaller one may have become 0."""
-    told = counts[counts > 0]
-    return float(min(told.min(initial=SLACK), SLACK))
+    released = counts[counts > 0]
+    return float(min(released.min(initial=SLACK), SLACK))

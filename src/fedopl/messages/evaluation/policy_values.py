@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 N_OWN_CANDIDATES = 2
 # Policies that one query may at least ask about in a study that diagnoses.
 MOST_DIAGNOSED = 128
-# Values may be told with noise, as if so many rows were others.
+# Values may be reported with noise, as if so many rows were others.
 NOISY_ROWS = 30
 NOISE = 0.05
 # Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
@@ -60,7 +60,7 @@ class EstimateValues(
         most = study.declared.reward
         if most is not None and abs(answer.means[self.n_policies]) > most * (1 + NOISE):
             return f"its mean outcome lies beyond the declared ±{most:g}"
-        # Noise in a few rows' size may be added before values are told.
+        # Noise in a few rows' size may be added before values are reported.
         tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
         return fault_in_moments(answer.covariances, tolerance)
 

@@ -73,7 +73,7 @@ def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) ->
 
 
 def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> str | None:
-    """The cells of the whole grid add up to the mean scores that were told before."""
+    """The cells of the whole grid add up to the mean scores that were reported before."""
     if len(answer.cells) != 1:
         return None
     first = query.grid(study).tables[0, 0]
@@ -81,7 +81,7 @@ def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> 
     totals = answer.cells[0, first, scores].sum(axis=0)
     expected = sums.shares * sums.products[:, -1]
     if (np.abs(totals - expected) > CELL_TOLERANCE * (1 + np.sqrt(sums.squares))).any():
-        return "the cells do not add up to the mean scores that it told before"
+        return "the cells do not add up to the mean scores that it reported before"
     return None
 
 
