@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.base.errors import DataError, OptionError
+from fedopl.base.whole_numbers import shown
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -116,7 +117,7 @@ def check_probability(value: object, name: str) -> None:
 def check_whole(value: object, name: str, least: int, most: int) -> None:
     """Refuse what is not a whole number in this range."""
     if not isinstance(value, Integral) or not least <= int(value) <= most:
-        raise OptionError(f"{name}: expected {least} to {most}, came {value!r}")
+        raise OptionError(f"{name}: expected {least} to {most}, came {shown(value)}")
 
 
 def shortlist(words: Iterable[str], most: int = 5) -> str:

@@ -4,6 +4,8 @@ import hashlib
 
 import numpy as np
 
+from fedopl.base.whole_numbers import check_64_bits
+
 
 def generator_for(seed: int, *, client: str = "", purpose: str) -> np.random.Generator:
     """A generator that depends on the run's seed, the client and the purpose, and nothing else.
@@ -11,6 +13,7 @@ def generator_for(seed: int, *, client: str = "", purpose: str) -> np.random.Gen
     Two purposes never share a stream, so adding a draw to one cannot move another; and no client's
     draws depend on which clients came before it.
     """
+    check_64_bits(seed, "seed")
     name = f"{seed}\x1f{client}\x1f{purpose}".encode()
     # 32-bit words from last to first, as numpy splits an integer seed, but faster.
     words = np.frombuffer(hashlib.sha256(name).digest()[15::-1], "<u4")

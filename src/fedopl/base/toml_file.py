@@ -15,12 +15,14 @@ from pydantic import BaseModel, ValidationError
 
 from fedopl.base.errors import OptionError
 from fedopl.base.validation import in_place
+from fedopl.base.whole_numbers import check_64_bits, is_beyond_64_bits
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 Keys = tuple[str, ...]
 
 _KEY = r"(?:\"[^\"]*\"|'[^']*'|[\w-]+)"
 _DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_MANY_DIGITS = re.compile(r"[\d_]{4000}")
 _TABLE_LINE = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
 _KEY_LINE = re.compile(rf"\s*({_DOTTED})\s*=")
 
@@ -45,13 +47,23 @@ class TomlFile:
         except UnicodeDecodeError:
             raise OptionError(f"{path}: expected UTF-8 text; save it as UTF-8") from None
         try:
-            return cls(path, text, tomllib.loads(text))
+            file = cls(path, text, tomllib.loads(text))
         except RecursionError:
             raise OptionError(f"{path}: brackets within brackets, too deep to be read") from None
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
             where = f", line {found[2]}, column {found[3]}" if found else ""
             raise OptionError(f"{path}{where}: {found[1] if found else error}") from None
+        except ValueError:  # more digits than Python reads
+            number = next((n for n, line in _numbered(text) if _MANY_DIGITS.search(line)), 1)
+            raise OptionError(
+                f"{path}, line {number}: expected a whole number of 64 bits, came one of thousands "
+                "of digits"
+            ) from None
+        for keys, value in _values_in(file.content):
+            if is_beyond_64_bits(value):
+                check_64_bits(value, file.complaint(keys, ".".join(keys)))
+        return file
 
     def parsed(self, model: type[Parsed]) -> Parsed:
         """The content as this model; otherwise one line for each mistake."""
@@ -124,12 +136,28 @@ def _lines_of(text: str) -> dict[Keys, int]:
     return lines
 
 
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(text.splitlines(), start=1)
+
+
+def _values_in(content: Any, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    """Everything that is neither a table nor a list, with the keys that lead there."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from _values_in(value, (*keys, key))
+    elif isinstance(content, list):
+        for value in content:
+            yield from _values_in(value, keys)
+    else:
+        yield keys, content
+
+
 def _keys_in(text: str) -> Iterator[tuple[Keys, int]]:
     """Every key and table of the file with its line; the first table of an array stands for all."""
     table: Keys = ()
     inside_text = False
     seen: set[Keys] = set()
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in _numbered(text):
         was_inside = inside_text
         inside_text ^= (line.count('"""') + line.count("'''")) % 2 == 1
         if was_inside:

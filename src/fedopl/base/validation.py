@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedopl.base.errors import FedoplError, OptionError
+from fedopl.base.whole_numbers import check_64_bits, shown
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -18,6 +19,8 @@ class _SaysInWords(ModelMetaclass):
     error: type[FedoplError]
 
     def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805
+        for name, value in fields.items():
+            check_64_bits(value, f"{cls.__name__.lower()}: {name}")
         try:
             return super().__call__(*args, **fields)
         except ValidationError as error:
@@ -67,7 +70,7 @@ def complaint(mistake: Any) -> str:
     """What was wrong and what came, without saying where."""
     message: str = mistake["msg"].removeprefix("Value error, ")
     says_it = mistake["type"] in ("missing", "value_error")
-    return message if says_it else f"{message}, came {mistake['input']!r}"
+    return message if says_it else f"{message}, came {shown(mistake['input'])}"
 
 
 def in_place(mistake: Any) -> tuple[tuple[Any, ...], str]:
