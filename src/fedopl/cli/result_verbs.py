@@ -108,6 +108,10 @@ def decide(
         Literal["error", "blank"],
         typer.Option(help="rows with missing or unknown values: stop, or leave blank"),
     ] = "error",
+    formulas: Annotated[
+        Literal["escape", "keep"],
+        typer.Option(help="text in CSV that a spreadsheet would run: escape it, or keep it"),
+    ] = "escape",
     as_json: AsJson = False,
 ) -> None:
     """Add the action to take to every row of a table, however long it is."""
@@ -126,6 +130,7 @@ def decide(
         labels=settings.labels if settings else None,
         encoding=settings.data.encoding if settings else "utf-8",
         undecided=undecided,
+        formulas=formulas,
         progress=_tell_rows,
     )
     if as_json:

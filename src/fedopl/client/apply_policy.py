@@ -1,9 +1,10 @@
 """Applies a policy to every row of a table, a batch at a time, so tables may be of any length."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from fedopl.base.schema import Encoding
 from fedopl.client.table import columns
 from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch, open_batches
 from fedopl.client.table.formats import check_file, check_header, suffix_of
+from fedopl.client.table.formula_cells import Formulas, without_formulas
 from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
@@ -60,13 +62,14 @@ def decide_table(
     labels: Mapping[str, Mapping[str, str]] | None = None,
     encoding: str = "utf-8",
     undecided: OnUndecided = "error",
+    formulas: Formulas = "escape",
     progress: Callable[[int], None] | None = None,
 ) -> Decided:
     """Copy a table, with a last column that names the action to take in each row.
 
-    All other columns stay as they are. The cells of a CSV file are the same text, though blank
-    lines and quotation marks that no cell needs are left out. Either the whole table is written or
-    nothing is, and what was there before stays.
+    All other columns stay as they are. The cells of a CSV file are the same text, but for
+    formulas; blank lines and quotation marks that no cell needs are left out. Either the whole
+    table is written or nothing is, and what was there before stays.
 
     Args:
         policy: one learned on tables, which knows how columns become features.
@@ -79,6 +82,9 @@ def decide_table(
         encoding: of a CSV file that is read.
         undecided: what to do about rows with a value that is missing, not a finite number, or a
             label the policy does not know: refuse the table, or leave the new column empty there.
+        formulas: what to do, in a CSV file that is written, about text that begins with = + - @, a
+            tab or a line break and is no number: a spreadsheet would run it as a formula. "escape"
+            puts an apostrophe before it, "keep" leaves it as it is.
         progress: called after each batch with how many rows are done.
 
     """
@@ -86,13 +92,15 @@ def decide_table(
     task = _task(policy, columns or {}, labels or {})
     if undecided not in get_args(OnUndecided):
         raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
+    if formulas not in get_args(Formulas):
+        raise OptionError(f"formulas: expected 'escape' or 'keep', came {formulas!r}")
     check_file(source, str(source))
     _check_out(out, source)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
     with open_batches(source, encoding) as (schema, batches):
         _check_columns(schema, task, source, column)
         schema = schema.append(pa.field(column, pa.string()))
-        with replacing(out) as file, BATCH_WRITERS[suffix_of(out)](file, schema) as write:
+        with replacing(out) as file, _writer(file, schema, suffix_of(out), formulas) as write:
             for batch in batches:
                 # Refused at the first batch in doubt: `replacing` then leaves no file.
                 codes, doubts = _decide(batch, task)
@@ -151,6 +159,14 @@ def _check_kinds(schema: Any, task: _Task, name: str) -> None:
             columns.check_numbers(kind, what)
         elif pa.types.is_nested(kind):
             raise DataError(f"{what}: expected labels, came {kind}; make them text first")
+
+
+def _writer(
+    file: BinaryIO, schema: Any, suffix: str, formulas: Formulas
+) -> AbstractContextManager[Callable[[RecordBatch], object]]:
+    if formulas == "keep" or suffix == ".parquet":
+        return BATCH_WRITERS[suffix](file, schema)
+    return without_formulas(file, schema, suffix)
 
 
 # --- deciding --------------------------------------------------------------------------------
