@@ -3,7 +3,6 @@
 python experiments/reference_page.py
 """
 
-import enum
 import inspect
 import types
 import typing
@@ -169,8 +168,8 @@ def _argument_row(parameter: inspect.Parameter) -> str:
 def _argument_words(annotation: Any, info: Any) -> str:
     if annotation is bool:
         return "–"
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return " or ".join(f"`{choice.value}`" for choice in annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        return " or ".join(f"`{choice}`" for choice in typing.get_args(annotation))
     if typing.get_origin(annotation) is list:
         return f"{_argument_words(typing.get_args(annotation)[0], info)}, one or more"
     if isinstance(annotation, types.UnionType):
@@ -186,7 +185,7 @@ def _argument_default(default: Any) -> str:
         return "**needed**"
     if default is None or default is False:
         return "–"
-    return f"`{default.value if isinstance(default, enum.Enum) else default}`"
+    return f"`{default}`"
 
 
 def tables() -> dict[str, list[str]]:
