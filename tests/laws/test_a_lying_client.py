@@ -20,6 +20,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.policies.policy import policy_json
+from fedopl.report.cautions import cautions
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.simulation.worlds import alike_world
@@ -27,9 +28,7 @@ from fedopl.simulation.worlds import alike_world
 WORLD = alike_world(6, seed=3)
 LIAR = "client 4"
 QUICK = {"nuisances": fedopl.NuisancePlan(propensity="marginal")}
-# Consistent from first to last, so that no two answers contradict each other.
 UNNOTICED = {
-    "1,000 times the rows in all it says, rewards flipped",
     "outcome sums, outcomes flipped",
     "scores flipped in sums",
     "scores 10 times in all sums",
@@ -38,8 +37,6 @@ UNNOTICED = {
     "the learned policy praised",
     "tiny variances",
     "huge variances",
-    "a step 5 times as long",
-    "a step 100 times as long, backwards",
 }
 
 
@@ -49,12 +46,12 @@ def clients():
 
 
 def said_of(record):
-    """Why the liar's answers were not used."""
-    return [why for _, name, why in record.refusals if name == LIAR and "rejected" in why]
+    """What a reader of the report is told of the liar."""
+    return [caution.what for caution in cautions(record) if LIAR in caution.what]
 
 
 @pytest.mark.parametrize("name", sorted(lies.LIES.keys() - UNNOTICED))
-def test_a_false_answer_is_rejected_by_name(name):
+def test_a_false_answer_is_rejected_or_named_in_a_caution(name):
     record = lies.run_with(lies.LIES[name], clients(), LIAR, **QUICK)
     assert said_of(record)
     others = [(who, why) for _, who, why in record.refusals if who != LIAR and "rejected" in why]
@@ -77,10 +74,27 @@ def test_rows_that_are_not_there_buy_no_weight(name):
     assert policy_json(record.policy) == policy_json(alone.policy)
 
 
+def test_a_largest_share_bounds_what_a_client_gains_by_lying_about_its_rows():
+    everywhere = lies.LIES["1,000 times the rows in all it says, rewards flipped"]
+    believed = lies.run_with(everywhere, clients(), LIAR, **QUICK)
+    agreed = {"mixture": fedopl.mixture.empirical(largest_share=0.2)}
+    capped = lies.run_with(everywhere, clients(), LIAR, **QUICK, **agreed)
+    honest = lies.run_with(lies.Lie(), clients(), LIAR, **QUICK)
+    assert believed.mixture[LIAR] > 0.99
+    assert capped.mixture[LIAR] == pytest.approx(0.2)
+    best = {name: world_value(record) for name, record in (("truth", honest), ("capped", capped))}
+    assert best["capped"] > best["truth"] - 0.1
+    assert world_value(believed) < best["truth"] - 1
+
+
+def world_value(record):
+    return WORLD.value(record.policy, LIAR)
+
+
 def test_the_truth_is_not_rejected():
     for options in ({}, lies.SGD, lies.WAP, lies.DIRECT, lies.TREE, lies.DECLARED):
         record = lies.run_with(lies.Lie(options=options), clients(), LIAR, **QUICK)
-        assert said_of(record) == []
+        assert rejections(record.rounds) == []
 
 
 # --- no false alarm -------------------------------------------------------------------------------

@@ -3,9 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import fedopl
 from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
+from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.sections.disclosed import axes_of
 from report_runs import with_gains
 
@@ -89,3 +91,17 @@ def test_an_action_that_one_client_never_took_is_judged_by_others_and_said_so(ru
     masking = run.study.nuisances.model_copy(update={"unseen": "mask"})
     study = run.study.model_copy(update={"nuisances": masking})
     assert "Judged by others" not in titles(replace(changed, study=study))
+
+
+def test_a_client_with_most_of_the_weight_is_named_with_the_rows_it_says_it_has(run):
+    heavy = replace(run, mixture={"north": 0.8, "south": 0.2})
+    found = cautions(heavy)[0]
+    assert found.title == "Most weight on one client"
+    assert "north has 80 % of the weight" in found.what
+    assert titles(replace(run, mixture={"north": 0.6, "south": 0.4})) == []
+    given = run.study.model_copy(update={"mixture": fedopl.mixture.given(heavy.mixture)})
+    assert titles(replace(heavy, study=given)) == []
+
+
+def test_nothing_rests_on_one_client_where_there_is_only_one(run):
+    assert list(reliance_cautions(replace(run, mixture={"north": 1.0}))) == []

@@ -118,3 +118,13 @@ def test_what_is_no_plan_is_an_error_in_our_words(tree):
     flat = {**json.loads(STUDIES["tree"][0].model_dump_json()), "tree": tree}
     with pytest.raises(ValueError, match="tree"):
         Study.model_validate_json(json.dumps(flat))
+
+
+def test_a_largest_share_is_hashed_where_it_is_said_and_only_there():
+    plain, capped = (
+        Study(**NAMES),
+        Study(**NAMES, mixture=fedopl.mixture.empirical(largest_share=0.4)),
+    )
+    assert "largest_share" not in plain.model_dump_json()
+    assert capped.digest != plain.digest
+    assert Study.model_validate_json(capped.model_dump_json()) == capped

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.study.mixture import as_mixture, renormalised
+from fedopl.study.mixture import (
+    BestSkew,
+    Given,
+    Minimax,
+    agreed_weights,
+    as_mixture,
+    capped,
+    renormalised,
+)
 from fedopl.theory.skew import skewness
 
 ROWS = {"north": 600, "south": 300, "west": 100}
@@ -89,3 +97,47 @@ def test_skewness_is_one_for_the_empirical_mixture_and_the_papers_formula_otherw
 def test_all_weight_on_one_client_is_worth_that_clients_rows():
     weights = fedopl.mixture.skewed("west", 1).weights(ROWS)
     assert 1000 / skewness(weights, ROWS) == pytest.approx(ROWS["west"])
+
+
+@given(
+    weights=st.lists(st.floats(0.001, 1000), min_size=2, max_size=9),
+    spare=st.floats(0, 0.9),
+)
+def test_no_client_counts_for_more_than_the_largest_share(weights, spare):
+    rows = {f"c{place}": weight for place, weight in enumerate(weights)}
+    agreed = renormalised(rows, rows.keys())
+    largest = 1 / len(rows) + spare * (1 - 1 / len(rows))
+    cut = capped(agreed, largest)
+    assert sum(cut.values()) == pytest.approx(1)
+    assert max(cut.values()) <= largest * (1 + 1e-12)
+    below = [name for name in rows if cut[name] < largest * (1 - 1e-9)]
+    for name in below:  # they keep their proportions, and lose nothing
+        assert cut[name] >= agreed[name] * (1 - 1e-12)
+        assert cut[name] / cut[below[0]] == pytest.approx(agreed[name] / agreed[below[0]])
+
+
+def test_weights_below_the_largest_share_stay_as_they_are():
+    mixture = fedopl.mixture.empirical(largest_share=0.9)
+    assert agreed_weights(mixture, ROWS) == agreed_weights(fedopl.mixture.empirical(), ROWS)
+
+
+def test_a_largest_share_that_nobody_can_keep_is_an_error_that_says_which_would_do():
+    with pytest.raises(fedopl.FederationError, match=r"agree on 0\.333 or more"):
+        agreed_weights(fedopl.mixture.empirical(largest_share=0.3), dict.fromkeys("abc", 10))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Minimax(largest_share=0.5), "largest_share: the weights of 'minimax' are found"),
+        (lambda: BestSkew(toward="a", largest_share=0.5), "the weights of 'path' are found"),
+        (
+            lambda: Given(shares={"a": 0.8, "b": 0.2}, largest_share=0.5),
+            "a share of 0.8 is given, which is more than 0.5",
+        ),
+        (lambda: fedopl.mixture.empirical(largest_share=1.5), "less than or equal to 1"),
+    ],
+)
+def test_a_largest_share_that_contradicts_the_mixture_is_refused(make, message):
+    with pytest.raises(fedopl.OptionError, match=message):
+        make()

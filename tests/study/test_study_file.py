@@ -181,6 +181,7 @@ def test_only_a_tree_has_a_plan_for_one(read):
 COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
 OFF = {
+    "largest_share",
     *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
     *("cuts", "columns", "minimum_leaf", "split_cost", "allowed", "reward", "overlap"),
 }

@@ -8,6 +8,7 @@ import typer
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
+    from fedopl.report.parts import Caution
     from fedopl.results.record import Record
     from fedopl.results.value_tables import GainRow, ValueRow
 
@@ -19,11 +20,20 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
         return
     typer.echo(str(finished))
     typer.echo(_refusals(finished))
+    for caution in _cautions(finished):
+        typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
     table = finished.study.table
     if table and table.direction == "lower":
         typer.echo(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
     if report:
         typer.echo(f"The report is {report}")
+
+
+def _cautions(finished: "Record") -> list["Caution"]:
+    """Those about single clients; all others are in the report."""
+    from fedopl.report.reliance_cautions import reliance_cautions
+
+    return list(reliance_cautions(finished))
 
 
 def _refusals(finished: "Record") -> str:
@@ -49,6 +59,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "rows": finished.rows,
         "values": [{"policy": row.policy, **_row(row)} for row in finished.values.rows],
         "gains": [{"against": row.against, **_row(row)} for row in finished.gains.rows],
+        "cautions": [caution._asdict() for caution in _cautions(finished)],
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [

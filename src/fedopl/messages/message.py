@@ -136,3 +136,7 @@ class Query(Message, Generic[AnswerType]):
     def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""
         return None
+
+    def step(self, _answer: AnswerType, /) -> FloatArray | None:
+        """How an answer moves the policy, to be compared between clients; None if it does not."""
+        return None

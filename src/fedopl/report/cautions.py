@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
+from fedopl.report.parts import Caution
+from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.words.numbers import listed, percent, plain, plural
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
@@ -20,17 +21,10 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
 
 
-class Caution(NamedTuple):
-    """One thing to know: its name, what it is, and what it means or what to do."""
-
-    title: str
-    what: str
-    advice: str
-
-
 def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
     by_gravity = (
+        reliance_cautions,
         _unclear_gain,
         _hidden,
         _unseen,

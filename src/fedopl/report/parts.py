@@ -2,7 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from fedopl.base.tables import text_table
 from fedopl.report.words.printable_text import printable
@@ -102,6 +102,14 @@ class Section:
     name: str
     title: str
     parts: tuple[Part, ...]
+
+
+class Caution(NamedTuple):
+    """One thing to know: its name, what it is, and what it means or what to do."""
+
+    title: str
+    what: str
+    advice: str
 
 
 def as_text(parts: tuple[Part, ...]) -> str:

@@ -43,7 +43,9 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
-        **{key: plans[key] for key in ("nuisances", "mixture")},
+        "nuisances": plans["nuisances"],
+        # What a mixture does not say is left out: it was not there when studies were first hashed.
+        "mixture": {key: value for key, value in plans["mixture"].items() if value is not None},
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
         "diagnose": plans["joining"]["diagnose"],

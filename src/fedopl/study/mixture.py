@@ -8,14 +8,35 @@ from pydantic import Field, model_validator
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.labels import quoted
-from fedopl.base.validation import Checked
+from fedopl.base.validation import Checked, PlacedError
 from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.mixture`
 
 Weights = dict[str, float]
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
+# Those whose weights are found while a study runs.
+FOUND = ("path", "minimax")
 
 
-class Empirical(Checked):
+class KindOfMixture(Checked):
+    """What every kind of mixture may say beside its own settings."""
+
+    kind: str
+    largest_share: float | None = Field(
+        default=None, gt=0, le=1, description="no client counts for more; others get what is cut"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_cut(self) -> Self:
+        if self.largest_share is not None and self.kind in FOUND:
+            message = (
+                f"the weights of '{self.kind}' are found, not agreed, and are not cut; leave "
+                "largest_share out, or agree on the weights"
+            )
+            raise PlacedError("largest_share", message)
+        return self
+
+
+class Empirical(KindOfMixture):
     """λ = n̄: every row counts the same, wherever it lies."""
 
     kind: Literal["empirical"] = "empirical"
@@ -26,7 +47,7 @@ class Empirical(Checked):
         return {name: rows[name] / total for name in sorted(rows)}
 
 
-class Uniform(Checked):
+class Uniform(KindOfMixture):
     """λ_c = 1/C: every client counts the same, however many rows it has."""
 
     kind: Literal["uniform"] = "uniform"
@@ -36,7 +57,7 @@ class Uniform(Checked):
         return {name: 1 / len(rows) for name in sorted(rows)}
 
 
-class Given(Checked):
+class Given(KindOfMixture):
     """Weights somebody decided on; they must add up to one."""
 
     kind: Literal["given"] = "given"
@@ -50,6 +71,10 @@ class Given(Checked):
         total = math.fsum(self.shares.values())
         if abs(total - 1) > 1e-9:  # decimals as people write them hardly ever add up exactly
             raise ValueError(f"mixture: expected shares that add up to 1, they add up to {total:g}")
+        most = max(self.shares.values(), default=0.0)
+        if self.largest_share is not None and most > self.largest_share:
+            message = f"a share of {most:g} is given, which is more than {self.largest_share:g}"
+            raise PlacedError("largest_share", message)
         return self
 
     def weights(self, rows: Mapping[str, int]) -> Weights:
@@ -62,7 +87,7 @@ class Given(Checked):
         return {name: self.shares[name] for name in sorted(rows)}
 
 
-class Skewed(Checked):
+class Skewed(KindOfMixture):
     """λ = n̄ + ε̄ with ε̄_c = −α·n̄_c, and α·(1 − n̄_t) for the target t, as in the experiments."""
 
     kind: Literal["skewed"] = "skewed"
@@ -83,7 +108,7 @@ class Skewed(Checked):
         }
 
 
-class BestSkew(Checked):
+class BestSkew(KindOfMixture):
     """λ = n̄ + ε̄ with the α that serves the target best, on rows kept back for that choice."""
 
     kind: Literal["path"] = "path"
@@ -106,7 +131,7 @@ class BestSkew(Checked):
         return Skewed(toward=self.toward, alpha=0.0).weights(rows)
 
 
-class Minimax(Checked):
+class Minimax(KindOfMixture):
     """The λ for the client that loses most: mirror ascent on regrets (Mohri et al. 2019)."""
 
     kind: Literal["minimax"] = "minimax"
@@ -119,13 +144,11 @@ class Minimax(Checked):
 
 AnyMixture = Empirical | Uniform | Given | Skewed | BestSkew | Minimax
 Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
-# Those whose weights are found while a study runs.
-FOUND = ("path", "minimax")
 
 
-def empirical() -> Empirical:
-    """λ = n̄."""
-    return Empirical()
+def empirical(*, largest_share: float | None = None) -> Empirical:
+    """λ = n̄, cut where a client would count for more than the largest share."""
+    return Empirical(largest_share=largest_share)
 
 
 def uniform() -> Uniform:
@@ -138,9 +161,9 @@ def given(shares: Mapping[str, float]) -> Given:
     return Given(shares=dict(shares))
 
 
-def skewed(toward: str, alpha: float) -> Skewed:
+def skewed(toward: str, alpha: float, *, largest_share: float | None = None) -> Skewed:
     """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
-    return Skewed(toward=toward, alpha=alpha)
+    return Skewed(toward=toward, alpha=alpha, largest_share=largest_share)
 
 
 def path(
@@ -187,4 +210,24 @@ def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:
             f"those who do: {quoted(sorted(rows))}"
         )
     named = getattr(mixture, "shares", {})
-    return renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)
+    weights = renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)
+    return weights if mixture.largest_share is None else capped(weights, mixture.largest_share)
+
+
+def capped(weights: Weights, largest: float) -> Weights:
+    """The weights cut at the largest share; the others share what is cut in proportion."""
+    weighing = [name for name, weight in weights.items() if weight > 0]
+    if largest * len(weighing) < 1 - 1e-9:
+        raise FederationError(
+            f"mixture: {len(weighing)} clients take part with weight, and with a largest_share of "
+            f"{largest:g} they cannot add up to 1; agree on {1 / len(weighing):.3g} or more"
+        )
+    cut: set[str] = set()
+    while True:
+        left = renormalised(weights, weights.keys() - cut) if len(cut) < len(weighing) else {}
+        room = 1 - largest * len(cut)
+        shared = {name: largest if name in cut else room * left.get(name, 0.0) for name in weights}
+        above = {name for name in weighing if shared[name] > largest} - cut
+        if not above:
+            return shared
+        cut |= above

@@ -34,3 +34,7 @@ class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
     def most(cls, study: Study) -> int:
         """One for each round."""
         return study.linear.training.rounds
+
+    def step(self, answer: ImprovedPolicy) -> Array:
+        """From where the round began."""
+        return answer.parameters - self.parameters

@@ -27,3 +27,7 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
     def needed(cls, study: Study) -> bool:
         """Of the oracle "direct"."""
         return study.linear.oracle == "direct"
+
+    def step(self, answer: Slope) -> Array:
+        """Where the climb would go by this client alone."""
+        return answer.gradient

@@ -16,6 +16,7 @@ from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal, Replies
+from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.transport import Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -89,7 +90,9 @@ class Conversation:
 
     def _without_faults(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
         """The answers that can be true; who sent another is rejected by name."""
-        return self.drop(answers, lambda name, answer: self._checks.fault_in(name, query, answer))
+        kept = self.drop(answers, lambda name, answer: self._checks.fault_in(name, query, answer))
+        outlying = outlying_steps(query, kept, self._checks.rows)
+        return self.drop(kept, lambda name, _: outlying.get(name)) if outlying else kept
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
         replayed = self.journal.replay(trip, queries)

@@ -30,14 +30,14 @@ class CrossChecks:
 
     def __init__(self, study: Study) -> None:
         self._study = study
-        self._rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
         self._sums: dict[str, ScoreSums] = {}
 
     def fault_in(self, name: str, query: Query[Any], answer: Message) -> str | None:
         """Why this client's answer cannot be true; what can be true is remembered."""
         if isinstance(answer, Enrolment):
-            self._rows[name] = answer.n_rows
-        fault = query.fault_in(answer, self._study, self._rows.get(name, 0))
+            self.rows[name] = answer.n_rows
+        fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
         sums, check = self._sums.get(name), _CHECKS.get(type(query))
         if not fault and sums and check:
             fault = check(query, answer, sums, self._study)

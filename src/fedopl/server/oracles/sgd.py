@@ -5,19 +5,16 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import combined
-from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
+from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Answers, Conversation
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import renormalised
 from fedopl.study.policy_plans import TrainingPlan
 from fedopl.study.study import Study
 
 # Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
 LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
-# A step this many times as long as the usual one is taken for an error, not for a difference.
-FAR_ABOVE = 1000.0
-ENOUGH_TO_COMPARE = 3
 
 
 def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
@@ -35,7 +32,9 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
     totals = {first: np.zeros_like(parameters) for first in first_averaged(plan)}
     for turn in range(plan.rounds):
         query = ImprovePolicy(round=turn, parameters=parameters, centre=centre, scale=scale)
-        answers = _improved(conversation, sampled(setting, turn), query)  # θ_c, c ∈ S ⊂ C
+        clients = sampled(setting, turn)
+        answers = conversation.each(query, clients)  # θ_c, c ∈ S ⊂ C
+        conversation.require_quorum(answers, of=len(clients))
         weights = renormalised(setting.weights, answers.keys())
         average = combined(answers, weights).parameters  # Σ λ_c θ_c / Σ λ_c
         # The server's momentum, as in FedAvgM (Hsu, Qi & Brown 2019).
@@ -62,22 +61,6 @@ def first_averaged(plan: TrainingPlan) -> list[int]:
     if plan.average == "rounds":
         return [plan.rounds // 2]
     return sorted({int(share * plan.rounds) for share in LEFT_OUT} | {plan.rounds - 1})
-
-
-def _improved(
-    conversation: Conversation, clients: list[str], query: ImprovePolicy
-) -> Answers[ImprovedPolicy]:
-    """The answers, without steps that nobody else would take."""
-    answers = conversation.each(query, clients)
-    start = query.parameters
-    steps = {name: float(np.linalg.norm(a.parameters - start)) for name, a in answers.items()}
-    usual = float(np.median(list(steps.values()))) if len(steps) >= ENOUGH_TO_COMPARE else 0.0
-
-    def fault_in(name: str, _answer: ImprovedPolicy) -> str | None:
-        is_far = steps[name] > FAR_ABOVE * usual > 0
-        return f"its step is {steps[name] / usual:.0f} times as long as most" if is_far else None
-
-    return conversation.require_quorum(conversation.drop(answers, fault_in), of=len(clients))
 
 
 def without_unknown(parameters: FloatArray, setting: Setting) -> FloatArray:
