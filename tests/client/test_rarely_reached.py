@@ -57,7 +57,7 @@ def test_rows_that_are_all_held_out_add_up_to_nothing(draw):
 def test_stored_scores_that_are_damaged_count_as_none(draw, damage):
     data = draw(100)
     space = scored(door_to(data))._space
-    kept = dict(space.store.get(space._key))
+    kept = dict(space.store.get(space.key))
     assert ScoreArchive(MemoryStore(rows=kept), "rows", data).get() is not None
     if damage == "another shape":
         kept["values"] = kept["values"][1:]

@@ -5,7 +5,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.engines import run
-from tiny_study import NAMES, rows, write_csv, write_tiny
+from tiny_study import CLIENT, NAMES, rows, write_csv, write_tiny
 
 
 @pytest.fixture
@@ -156,7 +156,9 @@ class Telling:
 
 def test_questions_a_client_has_answered_before_count(tiny):
     run.run(tiny.study, tiny.clients, out=tiny.out)
-    tiny.change(gain=[f"{float(gain) + 1:.4f}" for gain in rows()["gain"]])
+    (tiny.clients / "east").mkdir()  # with whom everybody's models are others
+    tiny.settings("east").write_text(CLIENT)
+    write_csv(tiny.table("east"), rows(seed=7))
     found = check(tiny)
     assert ("SumScores", "BUDGET_SPENT") in found.refusals["north"]
     assert not found.is_ready

@@ -1,11 +1,13 @@
 """Verbs for what a run left behind: report, compare, diagnose, explain, decide, ledger."""
 
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedopl.base.errors import FedoplWarning
 from fedopl.cli.arguments import AsJson, ClientPath, PolicyPath, RunFolder
 from fedopl.cli.printing import say_json, say_paths
 
@@ -174,7 +176,15 @@ def ledger(
     from fedopl.client.client_file import read_client
     from fedopl.client.disclosure.ledger import FileLedger
 
-    entries = FileLedger(read_client(client).ledger_path).entries()
+    here = read_client(client)
+    entries = FileLedger(here.ledger_path).entries()
+    if any(entry.answer == "ScoreSums" for entry in entries) and not here.store_path.is_dir():
+        warnings.warn(
+            f"{here.store_path}: is gone, and with it the history that later answers are checked "
+            "against; restore it, or answer no more queries of these studies",
+            FedoplWarning,
+            stacklevel=2,
+        )
     if as_json:
         say_json([asdict(entry) for entry in entries])
     elif not entries:

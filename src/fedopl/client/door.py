@@ -12,6 +12,7 @@ from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.lost_history import require_history
 from fedopl.client.disk.store import Store
 from fedopl.client.local.local_training import Batches
 from fedopl.client.table.logged_data import LoggedData
@@ -155,8 +156,13 @@ class Door:
         self._budgets.pay(query, asked)
         return replace(answer, study=self._digest, exchange=query.exchange)
 
+    def check_history(self) -> None:
+        """Raise an error, in words for the client, if what it released before is forgotten."""
+        require_history(self.ledger, self._digest, self._space.store, self._space.key)
+
     @cached_property
     def _budgets(self) -> Budgets:
+        self.check_history()
         found = {query: self._budget(query) for query in self._needed}
         budgets = {query: budget for query, budget in found.items() if budget is not None}
         return Budgets(budgets, self.ledger, self._digest)

@@ -220,7 +220,7 @@ class Workspace:
     @cached_property
     def history(self) -> ReleaseHistory:
         """Answers that were released before."""
-        return ReleaseHistory(self.store, self._key)
+        return ReleaseHistory(self.store, self.key)
 
     @property
     def scored(self) -> StudyScores:
@@ -232,10 +232,10 @@ class Workspace:
 
     @cached_property
     def _archive(self) -> ScoreArchive:
-        return ScoreArchive(self.store, self._key, self._rows.given)
+        return ScoreArchive(self.store, self.key, self._rows.given)
 
     @cached_property
-    def _key(self) -> str:
+    def key(self) -> str:
         """Names what is stored for these rows, this study and these limits."""
         # A store in memory dies with these rows, so it need not wait for their hash.
         rows = "" if isinstance(self.store, MemoryStore) else self._rows.fingerprint

@@ -1,16 +1,18 @@
 """Checks before a run: whether clients' tables fit the study, and which queries they refuse."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from fedopl.base.errors import StorageError
 from fedopl.client.client_file import Client, read_clients
 from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
+from fedopl.engines.run import door_of
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
@@ -79,7 +81,7 @@ def check_clients(
     study: Study, clients: Mapping[str, Client], candidates: Mapping[str, Policy]
 ) -> Readiness:
     """Inspect every client's table, compare the clients, then rehearse the study."""
-    examined = {name: examine(client, study) for name, client in sorted(clients.items())}
+    examined = {name: _examined(study, client) for name, client in sorted(clients.items())}
     refusals, failure = _rehearsal(study, examined, clients, candidates)
     never = _never_taken(study, examined)
     problems = [f"nobody ever took '{a}': take it out of the study's actions" for a in never]
@@ -89,6 +91,18 @@ def check_clients(
         differences=tuple(_differences(study, examined)),
         problems=(*problems, *([f"the study would fail: {failure}"] if failure else [])),
     )
+
+
+def _examined(study: Study, client: Client) -> Examined:
+    """What is found at a client; a problem, too, if it forgot what it released in this study."""
+    found = examine(client, study)
+    if found.data is None:
+        return found
+    try:
+        door_of(study, client, found.data)
+    except StorageError as error:
+        return replace(found, problems=(*found.problems, str(error)))
+    return found
 
 
 def _rehearsal(

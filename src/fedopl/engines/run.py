@@ -48,8 +48,11 @@ def open_clients(
 def door_of(
     study: Study, client: Client, data: LoggedData, rehearsing: MemoryLedger | None = None
 ) -> Door:
-    """The client's door for this study; ledger and scores lie in its folder, but in a rehearsal."""
-    return Door(
+    """The client's door for this study; ledger and scores lie in its folder, but in a rehearsal.
+
+    It is an error if the ledger has answers of the study whose history is gone.
+    """
+    door = Door(
         client.name,
         data,
         study,
@@ -58,6 +61,11 @@ def door_of(
         ledger=FileLedger(client.ledger_path) if rehearsing is None else rehearsing,
         secret=client.settings.secret,
     )
+    try:
+        door.check_history()
+    except StorageError as error:
+        raise StorageError(f"{client.path.parent}: {error}") from None
+    return door
 
 
 def run(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.messages.refusal import RefusalCode
@@ -22,10 +23,17 @@ class ReleaseHistory:
     def released(self, kind: str) -> list[Arrays]:
         """Everything of this kind that was released so far, oldest first."""
         found: dict[str, Arrays] = {}
-        for name, array in sorted((self._store.get(f"{self._key} {kind}") or {}).items()):
+        for name, array in sorted(self._kept(kind).items()):
             position, _, own = name.partition(" ")
             found.setdefault(position, {})[own] = array
         return list(found.values())
+
+    def _kept(self, kind: str) -> Arrays:
+        key = f"{self._key} {kind}"
+        kept = self._store.get(key)
+        if kept is None and self._store.has(key):
+            raise StorageError("what was released before is damaged; restore the private store")
+        return kept or {}
 
     def add(self, kind: str, new: Iterable[Arrays]) -> None:
         """Append what is about to be released."""
@@ -37,9 +45,9 @@ class ReleaseHistory:
 
     def require_same_grid(self, n_cuts: FloatArray, cuts: FloatArray) -> None:
         """Refuse every grid but the first: sums over two grids give those between their cuts."""
-        key, grid = f"{self._key} grid", {"n_cuts": n_cuts, "cuts": cuts}
-        kept = self._store.get(key)
-        if kept is None or set(kept) != set(grid):
-            self._store.put(key, grid)
+        grid = {"n_cuts": n_cuts, "cuts": cuts}
+        kept = self._kept("grid")
+        if set(kept) != set(grid):
+            self._store.put(f"{self._key} grid", grid)
         elif not all(np.array_equal(kept[name], grid[name]) for name in grid):
             raise RefusedError(RefusalCode.BUDGET_SPENT)

@@ -24,11 +24,15 @@ class Store(Protocol):
     def put(self, key: str, arrays: Arrays) -> None:
         """Keep these arrays."""
 
+    def has(self, key: str) -> bool:
+        """Whether something was put under this key, even if it was damaged since."""
+
 
 class MemoryStore(dict[str, Arrays]):
     """A store that lives as long as the process."""
 
     put = dict.__setitem__
+    has = dict.__contains__
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class FolderStore:
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type]
         write_atomically(self._path(key), content.getvalue(), mode=0o600)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a file for this key, damaged or not."""
+        refuse_link(self.folder)
+        return self._path(key).exists()
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"

@@ -1,0 +1,29 @@
+"""Answers were released, and the history that later ones are checked against is gone."""
+
+from fedopl.base.errors import StorageError
+from fedopl.client.disclosure.ledger import Ledger
+from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.messages.learning.score_sums import ScoreSums
+
+
+def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> None:
+    """Refuse to forget: where the ledger has a study's sums of scores, the store has the scores.
+
+    All history is kept beside them, for these rows and limits, which `key` names. A store in memory
+    never outlives its process, so whoever chose one knows.
+    """
+    if isinstance(store, MemoryStore) or store.has(key):
+        return
+    released = [
+        entry.when
+        for entry in ledger.entries()
+        if entry.study == study.hex() and entry.answer == ScoreSums.__name__
+    ]
+    if released:
+        raise StorageError(
+            f"the ledger says that sums of scores were released for this study on "
+            f"{released[-1][:10]}, and the private store (scores/) has none for these rows and "
+            "limits: it was deleted or moved, or the rows, minimum_cell or parameter_share changed "
+            "since. Later answers could not be checked against earlier ones. Restore it, or agree "
+            "on a new study (another name or seed)"
+        )

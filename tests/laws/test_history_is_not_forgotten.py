@@ -1,0 +1,93 @@
+"""A client that lost the history of what it released says so, and answers no more."""
+
+import shutil
+
+import pytest
+from racing_client import ask_for_values, door_in, score_rows
+
+from tiny_study import fedopl, write_tiny
+
+GONE = "has none for these rows and limits"
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    tiny = write_tiny(tmp_path / "tiny", names=("north", "south"))
+    assert tiny.run().code == 0
+    return tiny
+
+
+def said(done):
+    return " ".join(done.text.split())
+
+
+def test_a_client_whose_store_was_deleted_answers_no_more_in_this_study(tmp_path):
+    door = door_in(tmp_path)
+    assert (score_rows(door), ask_for_values(door, 1)) == ("ScoreSums", "Values")
+    shutil.move(tmp_path / "scores", tmp_path / "elsewhere")
+    again = door_in(tmp_path)
+    assert (score_rows(again), ask_for_values(again, 2)) == ("FAILED", "FAILED")
+    shutil.move(tmp_path / "elsewhere", tmp_path / "scores")
+    assert ask_for_values(again, 2) == "Values"
+
+
+def test_damaged_history_is_not_taken_for_none(tmp_path):
+    door = door_in(tmp_path)
+    assert score_rows(door) == "ScoreSums"
+    before = set((tmp_path / "scores").iterdir())
+    assert ask_for_values(door, 1) == "Values"
+    history = set((tmp_path / "scores").iterdir()) - before
+    assert history
+    for path in history:
+        path.write_bytes(path.read_bytes()[:-20])
+    assert ask_for_values(door_in(tmp_path), 2) == "FAILED"
+
+
+def test_what_was_not_released_can_be_forgotten(tmp_path):
+    """Scores whose sums did not leave have no history."""
+    (tmp_path / "scores").mkdir()
+    assert score_rows(door_in(tmp_path)) == "ScoreSums"
+
+
+@pytest.mark.parametrize("more", [["--resume"], ["--out", "another"]], ids=["resumed", "anew"])
+def test_a_run_names_the_client_that_lost_its_history_and_what_to_do(tiny, more, monkeypatch):
+    monkeypatch.chdir(tiny.folder)
+    shutil.rmtree(tiny.clients / "north" / "scores")
+    done = tiny.run(*more)
+    assert done.code == 1
+    assert f"{tiny.clients / 'north'}: the ledger says" in said(done)
+    assert GONE in said(done)
+    assert "Restore it, or agree on a new study" in said(done)
+
+
+def test_other_rows_under_the_same_study_are_noticed_too(tiny):
+    lines = tiny.table().read_text().splitlines(keepends=True)
+    tiny.table().write_text("".join(lines[:-1]))
+    done = tiny.run("--resume")
+    assert done.code == 1
+    assert GONE in said(done)
+
+
+def test_a_check_names_it_as_a_problem_of_that_client(tiny):
+    assert tiny.check().code == 0
+    shutil.rmtree(tiny.clients / "north" / "scores")
+    done = tiny.check()
+    assert done.code == 1
+    assert GONE in said(done)
+
+
+def test_a_new_study_starts_afresh(tiny):
+    shutil.rmtree(tiny.clients / "north" / "scores")
+    tiny.edit('name = "Tiny"', 'name = "Another"')
+    assert tiny.check().code == 0
+    assert (
+        fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.folder / "2").code == 0
+    )
+
+
+def test_the_ledger_says_that_the_history_is_gone(tiny):
+    assert "is gone" not in said(fedopl("ledger", tiny.clients / "north"))
+    shutil.rmtree(tiny.clients / "north" / "scores")
+    done = fedopl("ledger", tiny.clients / "north")
+    assert done.code == 0
+    assert "is gone, and with it the history" in said(done)
