@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from fedopl.study.study_file import read_study
 FEDOPL = Path(sys.executable).with_name("fedopl")
 GOOD = ("north", "south", "west")
 ODD = ("another-study", "another-version", "no-trust", "unknown-key", "never-comes")
-DEADLINE, PATIENCE = 40, 150
+DEADLINE, PATIENCE, SWEEP_SECONDS = 40, 150, 30
 
 SETTINGS = """
 [policy]
@@ -329,12 +330,22 @@ def test_the_exit_code_tells_that_the_quorum_was_lost_and_there_is_no_report(sma
     assert processes_of(tmp_path / "run" / "flower") == {}
 
 
-def test_a_command_that_is_told_to_end_takes_its_federation_with_it(small, tmp_path):
+ENDINGS = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGKILL": -9}
+
+
+@pytest.mark.parametrize(("name", "code"), ENDINGS.items(), ids=ENDINGS)
+def test_a_command_that_ends_takes_its_federation_with_it_however_it_ends(
+    small, tmp_path, name, code
+):
     process, flower = up(small, tmp_path / "run"), tmp_path / "run" / "flower"
     try:
         wait_until(lambda: len(processes_of(flower)) > 2, PATIENCE, "a node and a link")
-    finally:
-        process.terminate()
+        process.send_signal(signal.Signals[name])
         said, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143, said
-    assert processes_of(flower) == {}
+        assert process.returncode == code, said
+        wait_until(lambda: not processes_of(flower), SWEEP_SECONDS, "they are gone, too")
+    finally:
+        process.kill()
+        process.communicate()
+        for pid in processes_of(flower):
+            os.kill(pid, signal.SIGKILL)

@@ -86,7 +86,9 @@ def up(
     from fedopl.server.exchange_counts import expected_trips
     from fedopl.study.study_file import read_study
 
-    signal.signal(signal.SIGTERM, _stop)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # Windows has but one of them
+            signal.signal(getattr(signal, name), _stop)
     agreed, _ = read_study(study)
     check_folder(out, agreed, resume=resume)
     taking_part = read_clients(clients)
@@ -103,6 +105,6 @@ def _need(package: str) -> None:
         raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")
 
 
-def _stop(_number: int, _frame: FrameType | None) -> None:
+def _stop(number: int, _frame: FrameType | None) -> None:
     """End as Ctrl-C does: what was started is stopped on the way out."""
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(128 + number)

@@ -19,10 +19,11 @@ from typing import Any, Self
 
 from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
+from fedopl.engines import federation_watcher
 from fedopl.engines.certificates import make_certificates, make_client_key
+from fedopl.engines.federation_watcher import DONE, MARK, end_marked
 
 HOST = "127.0.0.1"
-MARK = "FEDOPL_FEDERATION"  # in the environment of every process that we start, and of theirs
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
 CONNECTION = "local-federation"
 QUIET = {
@@ -49,11 +50,13 @@ class LocalFederation:
     port: int = 0
     _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
+    _watcher: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         try:
             self.port = self.port or free_port()
             self._make_keys()
+            self._watcher = _start_watcher(self._token)
             self.start_superlink()
             for name in self.clients:
                 self.register(name)
@@ -121,12 +124,14 @@ class LocalFederation:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        self._tell_watcher(f"-{process.pid}")
 
     def end(self, part: str) -> None:
         """Stop one part gracefully."""
         process = self._processes.pop(part)
         process.terminate()
         process.wait(STOP_SECONDS)
+        self._tell_watcher(f"-{process.pid}")
 
     def run(self, app: Path) -> str:
         """Submit an app; its run number comes back."""
@@ -167,15 +172,15 @@ class LocalFederation:
         while time.monotonic() < end and any(p.poll() is None for p in self._processes.values()):
             time.sleep(POLL_SECONDS)
         # What they started would go on asking after them for a while.
-        while (left := _marked(self._token)) and time.monotonic() < end + STOP_SECONDS:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
+        end_marked(self._token, STOP_SECONDS)
         for process in self._processes.values():
             process.kill()
             process.wait()
         self._processes.clear()
+        self._tell_watcher(DONE)
+        if self._watcher is not None:
+            self._watcher.communicate()
+            self._watcher = None
 
     # --- how they are started ------------------------------------------------------------------
 
@@ -206,6 +211,13 @@ class LocalFederation:
                 env={**self._environment(), **(environment or {})},
                 start_new_session=True,  # Ctrl-C is for us, who then stop them in order
             )
+        self._tell_watcher(f"+{self._processes[part].pid}")
+
+    def _tell_watcher(self, line: str) -> None:
+        if self._watcher is not None and self._watcher.stdin is not None:
+            with suppress(OSError):  # without a watcher, all else goes on
+                self._watcher.stdin.write(f"{line}\n".encode())
+                self._watcher.stdin.flush()
 
     def _environment(self) -> dict[str, str]:
         beside = str(Path(sys.executable).parent)
@@ -237,14 +249,15 @@ def _program(name: str) -> str:
     return str(path)
 
 
-def _marked(token: str) -> list[int]:
-    """Processes with our mark in their environment; only Linux shows it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if f"{MARK}={token}".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+def _start_watcher(token: str) -> subprocess.Popen[bytes]:
+    """A process that ends ours if we cannot; it holds the other end of a pipe to us alone."""
+    return subprocess.Popen(
+        [sys.executable, federation_watcher.__file__, token],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # whatever ends us must not end it
+    )
 
 
 def _children_of(pid: int) -> list[int]:
