@@ -56,6 +56,8 @@ def received(content: bytes, largest: int) -> list[bytes]:
     A message can be of gigabytes: it is neither copied nor hashed before its size is known to be
     one that a query can have.
     """
+    if len(content) <= largest and not content.startswith(MAGIC):
+        return [content]  # the usual case, a million times a run
     if len(content) > _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest):
         return [_stand_in(content)]
     try:

@@ -25,6 +25,7 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 
 # How long one process waits while another answers for the same client.
 WAIT_SECONDS = 120.0
+NOBODY_ELSE = nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class MemoryLedger(list[Entry]):
 
     def locked(self) -> AbstractContextManager[None]:
         """No other process can have it."""
-        return nullcontext()
+        return NOBODY_ELSE
 
 
 @dataclass(frozen=True)
