@@ -1,5 +1,6 @@
 """One process at a time answers for a client's folder, so that none has a budget of its own."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 from racing_client import ask_for_values, door_in, score_rows
 
+from fedopl.base import file_lock
+from fedopl.base.errors import StorageError
 from fedopl.client.disclosure import ledger
 from fedopl.results.run_folder import LOCK
 from tiny_study import write_tiny
@@ -112,3 +115,13 @@ def test_a_ledger_that_was_cut_off_under_an_open_door_is_not_a_new_budget(tmp_pa
     assert ask_for_values(door, 2) == "BUDGET_SPENT"
     door.ledger.path.write_bytes(b"")
     assert ask_for_values(door, 2) == "FAILED"
+
+
+def test_a_file_system_without_locks_is_an_error_in_words(tmp_path, monkeypatch):
+    def without_locks(_handle):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(file_lock, "_take", without_locks)
+    with pytest.raises(StorageError, match=r"ledger.jsonl: cannot be locked: No locks available"):
+        door_in(tmp_path).ledger.locked().__enter__()
+    assert score_rows(door_in(tmp_path)) == "FAILED"
