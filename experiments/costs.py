@@ -66,8 +66,11 @@ LETTERS = {
     "g": "sums of squares of features that scores need: 1, or d with blocks or where a row lacks a "
     "score",
     "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree",
-    "v": "policies valued: 2, or d and all candidates where the policy is finite",
-    "W": "numbers that these are: w + d·(p + 1), where it is not finite",
+    "e": "policies that others would learn without one client, valued with the learned one: at "
+    "most 3, and at most d; 0 for one client, and for oracles that take rounds or pairs",
+    "b": "constant arms that are best without one client, and were not before; e + b is at most d",
+    "v": "policies valued: 2 + e + b, or d and all candidates where the policy is finite",
+    "W": "numbers that these are: (1 + e)·w + (1 + b)·d·(p + 1), where it is not finite",
     "c": "columns that a tree may ask about (`tree.columns`)",
     "j": "the other columns of the study, which count with one bin each",
     "s": "of the c columns, numbers whose thresholds are not agreed beforehand",
@@ -93,7 +96,7 @@ DERIVED = {
     "h": "2·o − 1",
     "x": "d + 2",
 }
-USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3}
+USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3, "b": 0}
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
@@ -172,20 +175,24 @@ class Way:
     options: str
     asks: tuple[tuple[str, str], ...]  # query, times
     w: str = "d·(p + 1)"
-    v: str = "2"
-    W: str = "w + d·(p + 1)"
+    v: str = "2 + e + b"
+    W: str = "(1 + e)·w + (1 + b)·d·(p + 1)"
     leaves: bool = False
+    solved_again: bool = False  # from sums at hand, without single clients
 
     def letters(self, p: int, d: int, **more: float) -> dict[str, float]:
         """All letters of a study that learns this way."""
         letters = letters_for(p, d, **more)
+        letters.setdefault("e", min(3, d) if self.solved_again and letters["C"] > 1 else 0)
         for name in ("w", "v", "W"):
             letters.setdefault(name, value_of(getattr(self, name), letters))
         return letters
 
 
 WAYS = {
-    "csoaa-exact": Way(options='`policy.oracle = "csoaa-exact"`, the default', asks=()),
+    "csoaa-exact": Way(
+        options='`policy.oracle = "csoaa-exact"`, the default', asks=(), solved_again=True
+    ),
     "csoaa-sgd": Way(
         options='`policy.oracle = "csoaa-sgd"` or `"csoaa-vw"`', asks=(("ImprovePolicy", "R"),)
     ),
@@ -204,6 +211,7 @@ WAYS = {
         asks=(("CountBins", "k"), ("SumCells", "l")),
         w="508",
         leaves=True,
+        solved_again=True,
     ),
     "observed": Way(
         options='the same, `tree.thresholds = "observed"`', asks=(), w="508", leaves=True

@@ -1,16 +1,19 @@
 """What one lying client of ten comes to: every false answer of `lies.py`, a run each.
 
-    python experiments/lying_client.py [--rows 1000] [--only TEXT]
+    python experiments/lying_client.py [--rows 1000] [--only TEXT] [--write]
 
 Ten clients alike, whose truth is known. For each lie: whether it was rejected by name, named in a
 caution or used without a word; on how many contexts the policy decides otherwise than without it;
-and what the policy truly gains over the best constant arm, beside what the run claims.
+and what the policy truly gains over the best constant arm, beside what the run claims. `--write`
+puts the table into docs/lying-clients.md.
 """
 
 import argparse
+from pathlib import Path
 
 import lies
 import numpy as np
+from marked_pages import write_between
 
 import fedopl
 from fedopl.base.tables import text_table
@@ -19,6 +22,7 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
 from fedopl.simulation.worlds import World, alike_world
 
+PAGE = Path(__file__).parents[1] / "docs" / "lying-clients.md"
 HEADERS = ["lie", "said of it", "decisions changed", "true gain", "gain claimed"]
 QUICK = fedopl.NuisancePlan(propensity="marginal")
 
@@ -60,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     world = alike_world(10, seed=3)
     clients = {name: world.logged(name, chosen.rows) for name in world.clients}
@@ -74,6 +79,9 @@ def main() -> None:
         record = lies.run_with(lie, clients, world.clients[0], nuisances=QUICK)
         rows.append(row_of(name, world, record, true_runs[key]))
     print(text_table(HEADERS, rows))
+    if chosen.write:
+        lines = [HEADERS, ["---"] * len(HEADERS), *rows]
+        write_between(PAGE, "lies", [f"| {' | '.join(cells)} |" for cells in lines])
 
 
 if __name__ == "__main__":

@@ -28,16 +28,6 @@ from fedopl.simulation.worlds import alike_world
 WORLD = alike_world(6, seed=3)
 LIAR = "client 4"
 QUICK = {"nuisances": fedopl.NuisancePlan(propensity="marginal")}
-UNNOTICED = {
-    "outcome sums, outcomes flipped",
-    "scores flipped in sums",
-    "scores 10 times in all sums",
-    "an action praised in sums",
-    "all values raised",
-    "the learned policy praised",
-    "tiny variances",
-    "huge variances",
-}
 
 
 @cache
@@ -50,7 +40,7 @@ def said_of(record):
     return [caution.what for caution in cautions(record) if LIAR in caution.what]
 
 
-@pytest.mark.parametrize("name", sorted(lies.LIES.keys() - UNNOTICED))
+@pytest.mark.parametrize("name", lies.LIES)
 def test_a_false_answer_is_rejected_or_named_in_a_caution(name):
     record = lies.run_with(lies.LIES[name], clients(), LIAR, **QUICK)
     assert said_of(record)
@@ -85,6 +75,13 @@ def test_a_largest_share_bounds_what_a_client_gains_by_lying_about_its_rows():
     best = {name: world_value(record) for name, record in (("truth", honest), ("capped", capped))}
     assert best["capped"] > best["truth"] - 0.1
     assert world_value(believed) < best["truth"] - 1
+
+
+def test_an_honest_run_of_clients_that_are_alike_has_no_cautions():
+    record = lies.run_with(lies.Lie(), clients(), LIAR, **QUICK)
+    assert cautions(record) == []
+    assert record.reliance.contradictions == ()
+    assert len(record.reliance.left_out) == 3
 
 
 def world_value(record):

@@ -182,6 +182,7 @@ COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
 OFF = {
     "largest_share",
+    "robust",
     *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
     *("cuts", "columns", "minimum_leaf", "split_cost", "allowed", "reward", "overlap"),
 }

@@ -24,8 +24,8 @@ from fedopl.results.value_tables import arm_name
 def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
     by_gravity = (
-        reliance_cautions,
         _unclear_gain,
+        reliance_cautions,
         _hidden,
         _unseen,
         _borrowed,

@@ -16,6 +16,7 @@ from fedopl.report.sections.disclosed import disclosed
 from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.report.sections.joining import joining
 from fedopl.report.sections.mixture_weights import mixture_weights
+from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
 from fedopl.report.words.glossary import GLOSSARY
@@ -25,6 +26,7 @@ from fedopl.results.record import Record
 _SECTIONS = (
     held_out_values,
     by_client,
+    resting_on_clients,
     joining,
     decisions,
     action_overlap,
@@ -52,7 +54,8 @@ def render(record: Record) -> str:
         undefined=StrictUndefined,  # a misspelled name fails instead of leaving a gap
         finalize=_fit_to_show,
     )
-    sections: tuple[Section, ...] = tuple(section(record) for section in _SECTIONS)
+    found: tuple[Section | None, ...] = tuple(section(record) for section in _SECTIONS)
+    sections = tuple(section for section in found if section is not None)
     return environment.get_template("page.html.jinja").render(
         title=record.study.name,
         recommendation=recommend(record),

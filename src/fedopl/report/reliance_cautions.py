@@ -2,20 +2,95 @@
 
 from collections.abc import Iterator
 
+from fedopl.base.estimates import Estimate
 from fedopl.report.parts import Caution
-from fedopl.report.words.numbers import count, percent
+from fedopl.report.words.numbers import Span, count, listed, percent, plain
+from fedopl.report.words.policy_labels import OutcomeWords, gain_over, is_arm, verdict
 from fedopl.results.record import Record
+from fedopl.results.reliance import Contradiction, LeftOut
+from fedopl.results.value_tables import arm_name
 
 # Of two clients one nearly always has more than half.
 MOST_WEIGHT, MOST_OF_TWO = 0.5, 0.75
+# What others lose by one client is worth a caution from this part of their gain on.
+NOTICED = 0.1
 # The kinds whose weights follow from what clients say; others are agreed with open eyes.
 _BY_REPORT = ("empirical", "minimax")
 
 
 def reliance_cautions(record: Record) -> Iterator[Caution]:
-    """What rests on one client; nothing where there is only one."""
+    """What rests on one client, the gravest first; nothing where there is only one."""
     if len(record.mixture) > 1:
+        yield from _contradicts(record)
+        yield from _decides(record)
+        yield from _costs_others(record)
         yield from _weighs_most(record)
+
+
+def _contradicts(record: Record) -> Iterator[Caution]:
+    found = record.reliance.contradictions if record.reliance else ()
+    for client in dict.fromkeys(one.client for one in found):
+        own = [in_words(one) for one in found if one.client == client]
+        yield Caution(
+            "Answers that do not fit",
+            f"{client} stands apart from its own other answers, or from all other clients: "
+            f"{listed(own, 2)}.",
+            "Ask that client to check its table and its software before anybody acts on this.",
+        )
+
+
+def in_words(found: Contradiction) -> str:
+    """What was reported, and what was to be expected."""
+    reported, implied = plain(found.reported, 3), plain(found.implied, 3)
+    return f"{found.about} ({reported}, where {implied} was to be expected)"
+
+
+def _decides(record: Record) -> Iterator[Caution]:
+    """The recommendation would be another without one client."""
+    for one in record.reliance.left_out if record.reliance else ():
+        if changes := changed_without(record, one):
+            yield Caution(
+                "One client decides",
+                f"Without {one.client}, which has {percent(one.weight)} of the weight, {changes}.",
+                "Make sure of that client's rows before anybody else acts on the result.",
+            )
+
+
+def changed_without(record: Record, one: LeftOut) -> str:
+    """What would be recommended otherwise without this client, in words; empty if nothing."""
+    gain = gain_over(record, arm_name(record.best_arm))
+    after = one.gain_without or one.gain
+    if gain is None or after is None or is_arm(record.study, record.chosen):
+        return ""
+    now, then = verdict(gain), verdict(Span.of(after))
+    if "better" in (now, then) and now != then:
+        how = "the policy would not be" if now == "better" else "the policy would be"
+        return f"{how} demonstrably better than a single action for everybody"
+    if now != "better" and one.best_arm != record.best_arm:
+        return f"the best single action would be '{one.best_arm}', not '{record.best_arm}'"
+    return ""
+
+
+def _costs_others(record: Record) -> Iterator[Caution]:
+    for one in record.reliance.left_out if record.reliance else ():
+        difference = one.difference
+        if difference and _is_worth_naming(one, difference):
+            unit = OutcomeWords.of(record.study).name
+            yield Caution(
+                "Others lose by one client",
+                f"Without {one.client}, the others would learn a policy that is worth "
+                f"{Span.of(difference).number} {unit} more to them, and "
+                f"{one.better_off} of {one.others} of them would gain.",
+                "Its rows differ from theirs, or are not what it says. Leave it out, or bound its "
+                "weight.",
+            )
+
+
+def _is_worth_naming(one: LeftOut, difference: Estimate) -> bool:
+    """Most others would gain, demonstrably, and a part of the gain that one would notice."""
+    least = NOTICED * abs(one.gain.value) if one.gain else 0.0
+    is_shown = difference.interval()[0] > 0 and difference.value > least
+    return is_shown and 2 * one.better_off > one.others
 
 
 def _weighs_most(record: Record) -> Iterator[Caution]:

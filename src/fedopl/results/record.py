@@ -8,11 +8,13 @@ from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import Search
+from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
+from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED, GainTable, LeafRow, ValueTable, arm_name
-from fedopl.study.mixture import FOUND, Weights, agreed_weights, as_mixture
+from fedopl.study.mixture import FOUND, Weights, as_mixture
 from fedopl.study.study import Study
 
 
@@ -35,6 +37,7 @@ class Record:
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
     search: Search | None = None  # how the mixture was found, where it was not agreed
     diagnosis: Diagnosis | None = None  # None where nobody was asked
+    reliance: Reliance | None = None  # None where there is one client, or no value
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
@@ -59,7 +62,7 @@ class Record:
                 f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "
                 "with it"
             )
-        weights = agreed_weights(wanted, self.rows)
+        weights = weights_for(wanted, self.statistics, self.rows)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
         if not self.study.policy.can_be_resolved:

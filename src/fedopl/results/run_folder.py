@@ -8,6 +8,7 @@ rounds.jsonl   every exchange: who answered, who refused, how many bytes
 leaves.csv     of a tree: who ends in each leaf, and what each action is worth there
 mixture.json   how the weights were found, where they were not agreed
 diagnosis.json where clients differ, and what joining is worth, if the study asks
+reliance.json  what would come out without single clients, and who contradicts itself
 sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
 run.json       what was chosen, for whom, with which versions; written last
 exchanges/     the journal, from which a killed run goes on

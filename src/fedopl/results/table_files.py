@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
+from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.value_tables import GainRow, GainTable, LeafRow, ValueRow, ValueTable
 
@@ -31,6 +32,10 @@ def search_json(search: Search) -> str:
 def diagnosis_json(diagnosis: Diagnosis) -> str:
     """diagnosis.json; numbers that are not finite are written as JavaScript does."""
     return _json(TypeAdapter(Diagnosis).dump_python(diagnosis))
+
+
+def _reliance_json(reliance: Reliance) -> str:
+    return _json(TypeAdapter(Reliance).dump_python(reliance))
 
 
 def _values_csv(table: ValueTable) -> str:
@@ -102,5 +107,8 @@ TEXT_FILES = {
     "mixture.json": TextFile("search", search_json, _search),
     "diagnosis.json": TextFile(
         "diagnosis", diagnosis_json, lambda t: TypeAdapter(Diagnosis).validate_python(json.loads(t))
+    ),
+    "reliance.json": TextFile(
+        "reliance", _reliance_json, lambda t: TypeAdapter(Reliance).validate_python(json.loads(t))
     ),
 }

@@ -18,6 +18,7 @@ from fedopl.policies.kinds import misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
+from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes, without_models
 from fedopl.server.aggregate.setting import Setting
@@ -28,7 +29,8 @@ from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
-from fedopl.study.mixture import agreed_weights
+from fedopl.server.reliance.influential import asked_beside, without_each
+from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.study.study import Study
 
 
@@ -108,7 +110,7 @@ def _prepare(conversation: Conversation) -> Setting:
     study = conversation.study
     rows, query = _enrol(conversation)
     statistics, cells = _score(conversation, rows, query)
-    weights = agreed_weights(study.mixture, {name: rows[name] for name in statistics.sums})
+    weights = weights_for(study.mixture, statistics, rows)
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
     return Setting(study=study, rows=rows, weights=weights, statistics=statistics, cells=cells)
@@ -121,7 +123,16 @@ def _finish(
     setting, study, policy = learned.setting, learned.setting.study, learned.policy
     if policy and study.table:
         policy = type(policy).from_numbers(policy.numbers(), study)  # with the study's encoding
+    solved = without_each(learned) if study.evaluation.share else {}
+    candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
+    reliance = what_rests_on_whom(
+        learned,
+        solved,
+        evaluated.everything or {},
+        candidates.places(),
+        conversation.checks.outcomes,
+    )
     record = Record(
         study=study,
         policy=policy,
@@ -137,6 +148,7 @@ def _finish(
         tree=learned.tree,
         leaves=evaluated.leaves,
         search=learned.search,
+        reliance=reliance,
     )
     return record, evaluated.answers
 

@@ -1,8 +1,10 @@
 """Policies to be compared: asked about all at once, on the same rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.description import Describe
@@ -30,6 +32,7 @@ class Evaluated:
     values: ValueTable
     gains: GainTable
     answers: Answers[Values] | None = None  # what the tables are made of
+    everything: Answers[Values] | None = None  # the same, and of policies that tables do not show
     described: Descriptions | None = None
     leaves: tuple[LeafRow, ...] = ()
 
@@ -41,6 +44,7 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
+        self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -71,7 +75,7 @@ class Candidates:
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any]] = {}
         if self.study.evaluation.share:
-            queries["values"] = self._query(RowSplit.EVALUATION)
+            queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
         if describe and self.study.values_leaves and tree:
@@ -80,12 +84,14 @@ class Candidates:
             return Evaluated(values=ValueTable(()), gains=GainTable(()))
         found = conversation.together(setting.weights, *queries.values())
         replies = dict(zip(queries, found, strict=True))
-        answers = replies.get("values")
+        everything = replies.get("values")
+        answers = self._shown(everything)
         values, gains = self._tables(setting, conversation, answers, chosen)
         return Evaluated(
             values=values,
             gains=gains,
             answers=answers,
+            everything=everything,
             described=described(setting, replies.get("described")),
             leaves=leaf_rows(tree, replies.get("leaves"), setting.weights),
         )
@@ -110,14 +116,33 @@ class Candidates:
         """In the order in which clients answer; rules come last."""
         return in_message_order(self.policies) + self.rules
 
-    def _fields(self, names: list[str]) -> dict[str, Any]:
-        """The fields that carry these candidates."""
+    def places(self) -> dict[str, int]:
+        """Where each candidate's value is in an answer about held-out rows."""
+        names = in_message_order({**self.policies, **self.beside}) + self.rules
+        return {name: place for place, name in enumerate([*names, LOGGING, LOCAL])}
+
+    def _shown(self, answers: Answers[Values] | None) -> Answers[Values] | None:
+        """The answers without the policies that tables do not show."""
+        if answers is None or not self.beside:
+            return answers
+        places = self.places()
+        kept = [places[name] for name in (*self.names(), LOGGING, LOCAL)]
+        shown: Answers[Values] = Answers(answers.exchange)
+        for client, told in answers.items():
+            covariances = told.covariances[np.ix_(kept, kept)]
+            shown[client] = replace(told, means=told.means[kept], covariances=covariances)
+        return shown
+
+    def _fields(
+        self, names: list[str], beside: Mapping[str, Policy] | None = None
+    ) -> dict[str, Any]:
+        """The fields that carry these candidates, and whatever is asked about beside them."""
         policies = [self.policies[name] for name in names if name in self.policies]
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-        return packed(policies, self.study, rules)
+        return packed([*policies, *(beside or {}).values()], self.study, rules)
 
-    def _query(self, split: RowSplit) -> EstimateValues:
+    def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
         names, most = self.names(), most_candidates(self.study)
-        if len(names) > most:
+        if len(names) + len(beside or {}) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        return EstimateValues(split=split, **self._fields(names))
+        return EstimateValues(split=split, **self._fields(names, beside))

@@ -13,6 +13,7 @@ from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.
 
 Weights = dict[str, float]
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
+Robust = Literal["median-of-means", "trimmed"]
 # Those whose weights are found while a study runs.
 FOUND = ("path", "minimax")
 
@@ -24,15 +25,19 @@ class KindOfMixture(Checked):
     largest_share: float | None = Field(
         default=None, gt=0, le=1, description="no client counts for more; others get what is cut"
     )
+    robust: Robust | None = Field(
+        default=None, description="weights by agreement of most clients' sums, for csoaa-exact"
+    )
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:
-        if self.largest_share is not None and self.kind in FOUND:
-            message = (
-                f"the weights of '{self.kind}' are found, not agreed, and are not cut; leave "
-                "largest_share out, or agree on the weights"
-            )
-            raise PlacedError("largest_share", message)
+        for setting in ("largest_share", "robust"):
+            if getattr(self, setting) is not None and self.kind in FOUND:
+                message = (
+                    f"the weights of '{self.kind}' are found, not agreed; leave {setting} out, or "
+                    "agree on the weights"
+                )
+                raise PlacedError(setting, message)
         return self
 
 
@@ -146,14 +151,14 @@ AnyMixture = Empirical | Uniform | Given | Skewed | BestSkew | Minimax
 Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
 
 
-def empirical(*, largest_share: float | None = None) -> Empirical:
+def empirical(*, largest_share: float | None = None, robust: Robust | None = None) -> Empirical:
     """λ = n̄, cut where a client would count for more than the largest share."""
-    return Empirical(largest_share=largest_share)
+    return Empirical(largest_share=largest_share, robust=robust)
 
 
-def uniform() -> Uniform:
+def uniform(*, robust: Robust | None = None) -> Uniform:
     """λ_c = 1/C."""
-    return Uniform()
+    return Uniform(robust=robust)
 
 
 def given(shares: Mapping[str, float]) -> Given:

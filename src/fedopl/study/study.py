@@ -78,6 +78,9 @@ class Study(Checked):
     def _is_possible(self) -> Self:
         self._check_table()
         self.policy.check_mixture(self.mixture.kind)
+        if self.mixture.robust and not self.policy.can_be_resolved:
+            message = "only linear policies by csoaa-exact are learned from sums in this way"
+            raise PlacedError("mixture.robust", message)
         self._check_message_sizes()
         self.policy.check_columns(self.columns, self.actions)
         return self

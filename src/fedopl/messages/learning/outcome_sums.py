@@ -34,6 +34,12 @@ class OutcomeSums(Message, code=66):
             return f"its sums rest on {effective:,.0f} rows, it enrolled with {n_rows:,}"
         return None
 
+    def outcome_moments(self) -> tuple[float, float]:
+        """Mean and variance of the outcomes of all rows."""
+        total = self.sums.sum(axis=(0, 1))
+        mean = float(total[-1, -2] / total[-2, -2])
+        return mean, max(float(total[-1, -1] / total[-2, -2]) - mean**2, 0.0)
+
 
 @message
 class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL):

@@ -2,9 +2,9 @@
 
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.sections.weights_found import weights_found
-from fedopl.report.words.numbers import count, decimal
+from fedopl.report.words.numbers import count, decimal, listed, percent
 from fedopl.results.record import Record
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import agreed_weights, renormalised
 from fedopl.theory.skew import skewness
 
 _AGREED = "How much each client counts was agreed before anything ran"
@@ -24,11 +24,35 @@ def mixture_weights(record: Record) -> Section:
     total = sum(record.rows.values())
     parts: tuple[Part, ...] = (
         Text(_KINDS[record.study.mixture.kind]),
+        *_robust(record),
         Text(_meaning(skewness(record.mixture, record.rows), total)),
         _table(record, total),
         *weights_found(record),
     )
     return Section(name="mixture", title="How much each client counts", parts=parts)
+
+
+def _robust(record: Record) -> tuple[Part, ...]:
+    """By how much agreed weights were changed, and what that costs."""
+    how = record.study.mixture.robust
+    if how is None:
+        return ()
+    agreed = agreed_weights(record.study.mixture, record.rows)
+    left_out = sorted(name for name, weight in record.mixture.items() if not weight)
+    moved = sum(abs(record.mixture[name] - agreed[name]) for name in agreed) / 2
+    total = sum(record.rows.values())
+    before, after = (total / skewness(w, record.rows) for w in (agreed, record.mixture))
+    said = (
+        f"Then weights were changed by agreement of most clients' sums ({how}): "
+        f"{percent(moved)} of all weight moved"
+    )
+    said += f", and {listed(left_out)} count for nothing" if left_out else ""
+    return (
+        Text(
+            f"{said}. The price is precision: the rows carry as much as {count(after)}, instead of "
+            f"{count(before)}, and clients that only differ lose weight as liars do."
+        ),
+    )
 
 
 def _meaning(skew: float, total: int) -> str:
@@ -44,15 +68,19 @@ def _meaning(skew: float, total: int) -> str:
 
 def _table(record: Record, total: int) -> Part:
     weights = renormalised(record.mixture, record.mixture.keys())
+    columns = {"Weight (λ)": weights}
+    if record.study.mixture.robust:
+        agreed = agreed_weights(record.study.mixture, record.rows)
+        columns = {"Agreed weight": agreed, "Robust weight (λ)": weights}
     table = Table(
         caption="Share of rows and weight of each client",
-        headers=("Client", "Rows learned from", "Share of rows (n̄)", "Weight (λ)"),
+        headers=("Client", "Rows learned from", "Share of rows (n̄)", *columns),
         rows=tuple(
             (
                 name,
                 count(record.rows[name]),
                 f"{100 * record.rows[name] / total:.1f} %",
-                f"{100 * weights[name]:.1f} %",
+                *(f"{100 * own[name]:.1f} %" for own in columns.values()),
             )
             for name in sorted(weights)
         ),

@@ -50,7 +50,7 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self._decoder, self._digest = decoder_of(self.study), self.study.digest
-        self._checks = CrossChecks(self.study)
+        self.checks = CrossChecks(self.study)
 
     def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
         """Every client's own answer to this query, by name and in sorted order."""
@@ -90,8 +90,8 @@ class Conversation:
 
     def _without_faults(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
         """The answers that can be true; who sent another is rejected by name."""
-        kept = self.drop(answers, lambda name, answer: self._checks.fault_in(name, query, answer))
-        outlying = outlying_steps(query, kept, self._checks.rows)
+        kept = self.drop(answers, lambda name, answer: self.checks.fault_in(name, query, answer))
+        outlying = outlying_steps(query, kept, self.checks.rows)
         return self.drop(kept, lambda name, _: outlying.get(name)) if outlying else kept
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedopl.messages.evaluation.policy_values import NOISY_ROWS, EstimateValues, Values
 from fedopl.messages.learning.enrolment import Enrolment
+from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
@@ -32,6 +33,8 @@ class CrossChecks:
         self._study = study
         self.rows: dict[str, int] = {}
         self._sums: dict[str, ScoreSums] = {}
+        # Mean and variance of outcomes, of clients that suppressed none of their sums.
+        self.outcomes: dict[str, tuple[float, float]] = {}
 
     def fault_in(self, name: str, query: Query[Any], answer: Message) -> str | None:
         """Why this client's answer cannot be true; what can be true is remembered."""
@@ -43,6 +46,8 @@ class CrossChecks:
             fault = check(query, answer, sums, self._study)
         if not fault and isinstance(query, SumScores) and isinstance(answer, ScoreSums):
             self._sums[name] = answer
+        if not fault and isinstance(answer, OutcomeSums) and answer.sums[..., -2, -2].all():
+            self.outcomes[name] = answer.outcome_moments()
         return fault
 
 

@@ -32,13 +32,21 @@ def outlying_steps(
     """Why some clients' answers would move the policy too far, by name."""
     steps = {name: query.step(answer) for name, answer in sorted(answers.items())}
     lengths = {n: float(np.linalg.norm(step)) for n, step in steps.items() if step is not None}
+    return {
+        name: f"its step is {times:.1f} times as long as the others'"
+        for name, times in outlying_lengths(lengths, rows).items()
+    }
+
+
+def outlying_lengths(lengths: Mapping[str, float], rows: Mapping[str, int]) -> dict[str, float]:
+    """The lengths that are too large beside the others, as multiples of the middle one."""
     lengths = {name: length for name, length in lengths.items() if length > 0}
     if len(lengths) < ENOUGH_TO_COMPARE - 1:
         return {}
     usual, most = _usual_and_most(np.log(list(lengths.values())))
     usual_rows = float(np.median([rows.get(name, 1) for name in lengths]))
     return {
-        name: f"its step is {length / usual:.1f} times as long as the others'"
+        name: length / usual
         for name, length in lengths.items()
         if length > most * _allowance(usual_rows / rows.get(name, 1))
     }

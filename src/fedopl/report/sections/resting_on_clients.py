@@ -1,0 +1,79 @@
+"""What rests on whom: what would come out without single clients, and answers that do not fit."""
+
+from fedopl.base.estimates import Estimate
+from fedopl.report.parts import Heading, Part, Points, Section, Table, Text
+from fedopl.report.reliance_cautions import changed_without, in_words
+from fedopl.report.words.numbers import Span, percent, plural
+from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.record import Record
+from fedopl.results.reliance import LeftOut, Reliance
+
+
+def resting_on_clients(record: Record) -> Section | None:
+    """The section; None where there is one client, or where a run says nothing of it."""
+    found = record.reliance
+    if found is None or len(record.mixture) < 2:
+        return None
+    parts = (*_left_out(record, found), *_fitting(found))
+    return Section(name="reliance", title="What rests on whom", parts=parts)
+
+
+def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
+    if not found.left_out:
+        return (Text("Nobody else reported values, so nothing is known without any one client."),)
+    intro = (
+        "A result that one client decides is as good as what that client reported. Here each of "
+        f"the {plural(len(found.left_out), 'client')} whose sums move the policy most is left out "
+        "in turn. Nobody was asked again: what the others would have learned follows from their "
+        "sums, and was valued together with the learned policy, on the others' held-out rows."
+    )
+    return (Text(intro), _table(record, found), Text(_verdict(record, found)))
+
+
+def _table(record: Record, found: Reliance) -> Table:
+    unit = OutcomeWords.of(record.study).name
+    return Table(
+        caption=f"The others without one client: gains in {unit} per decision, with 95 % intervals",
+        headers=(
+            "Left out",
+            "Weight",
+            f"Learned policy, over '{record.best_arm}'",
+            "What they would learn, over the best action",
+            "Gain by leaving it out",
+            "Clients that gain",
+        ),
+        rows=tuple(_row(one) for one in found.left_out),
+    )
+
+
+def _row(one: LeftOut) -> tuple[str, ...]:
+    gains = f"{one.better_off} of {one.others}" if one.difference else "–"
+    estimates = (one.gain, one.gain_without, one.difference)
+    return (one.client, percent(one.weight), *(_cell(e) for e in estimates), gains)
+
+
+def _cell(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    span = Span.of(estimate)
+    return f"{span.number}\n({span.interval})"
+
+
+def _verdict(record: Record, found: Reliance) -> str:
+    changes = {one.client: changed_without(record, one) for one in found.left_out}
+    said = [f"Without {client}, {change}." for client, change in changes.items() if change]
+    if not said:
+        return "None of them decides by itself what is recommended."
+    return " ".join(said)
+
+
+def _fitting(found: Reliance) -> tuple[Part, ...]:
+    caveat = Text(
+        "A client whose answers fit together can still report rows that it does not have, and "
+        "several clients can agree on what is false.",
+        quiet=True,
+    )
+    if not found.contradictions:
+        return (Text("No client's answers contradict each other by more than chance."), caveat)
+    items = tuple(f"{one.client}: {in_words(one)}." for one in found.contradictions)
+    return (Heading("Answers that do not fit"), Points(items), caveat)

@@ -1,0 +1,39 @@
+"""What a result rests on: what comes out without one client, and answers that do not fit."""
+
+from dataclasses import dataclass
+
+from fedopl.base.estimates import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What would have come out without one client, valued on the held-out rows of all others."""
+
+    client: str
+    weight: float  # in the mixture
+    best_arm: str  # without it
+    # The gain over the best arm at the others: of the learned policy, and of what they would learn.
+    gain: Estimate | None
+    gain_without: Estimate | None  # None where no such policy could be solved for and valued
+    difference: Estimate | None  # what the others would gain if it were left out
+    better_off: int = 0  # others that would gain
+    others: int = 0  # that reported values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """A number that a client reported, beside what its other answers, or all others, imply."""
+
+    client: str
+    about: str
+    reported: float
+    implied: float
+    deviations: float  # how far apart they are: in standard errors, or as a multiple
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliance:
+    """What the result rests on, by client, those with the most influence first."""
+
+    left_out: tuple[LeftOut, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()

@@ -1,0 +1,113 @@
+"""Weights that do not follow a few clients away: from the clients' sums, by agreement of most.
+
+Both ways leave a mixture of the clients' own sums, so that everything else stays as it is: what is
+learned, valued and reported is for these weights. Distances between clients' sums are measured
+number by number, in median absolute deviations over clients.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import FederationError
+from fedopl.base.seeds import generator_for
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.study.mixture import AnyMixture, Weights, agreed_weights, capped, renormalised
+
+# With fewer clients one cannot tell most from a few.
+FEWEST_CLIENTS = 5
+TRIMMED = 0.2  # of clients, those furthest from the others
+STEPS, CLOSE_ENOUGH = 200, 1e-9  # of Weiszfeld's algorithm
+MOST_BY_ROWS = 3.0  # by which rows make a distance count for more or for less
+
+
+def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, rows: dict[str, int]) -> Weights:
+    """The agreed weights of those who summed; by agreement of most where the mixture says so."""
+    agreed = agreed_weights(mixture, {name: rows[name] for name in statistics.sums})
+    if mixture.robust is None:
+        return agreed
+    found = robust_weights(statistics, agreed, rows, mixture.robust)
+    return found if mixture.largest_share is None else capped(found, mixture.largest_share)
+
+
+def robust_weights(
+    statistics: ScoreStatistics, weights: Weights, rows: dict[str, int], how: str
+) -> Weights:
+    """The weights, such that a minority of clients cannot move what is learned without bound."""
+    names = sorted(name for name, weight in weights.items() if weight > 0)
+    if len(names) < FEWEST_CLIENTS:
+        raise FederationError(
+            f'mixture: robust = "{how}" needs {FEWEST_CLIENTS} clients with weight to tell most '
+            f"from a few, came {len(names)}; leave it out, or win more clients"
+        )
+    numbers = _scaled(np.stack([_numbers(statistics.sums[name]) for name in names]))
+    shares = np.array([weights[name] for name in names])
+    if how == "trimmed":
+        n_rows = np.array([rows[name] for name in names], np.float64)
+        robust = shares * ~_far(numbers, n_rows)
+    else:
+        robust = _by_groups(numbers, shares, statistics.study.seed)
+    found = dict(zip(names, (robust / robust.sum()).tolist(), strict=True))
+    return renormalised({name: found.get(name, 0.0) for name in weights}, weights.keys())
+
+
+def _numbers(sums: ScoreSums) -> FloatArray:
+    """All that a client's sums say: squares of features, and their products with scores."""
+    grams = np.broadcast_to(sums.grams, (len(sums.products), *sums.grams.shape[1:]))
+    shared = sums.shares[:, None]
+    return np.concatenate([(shared[:, None] * grams).ravel(), (shared * sums.products).ravel()])
+
+
+def _scaled(numbers: FloatArray) -> FloatArray:  # (n_clients, n_numbers)
+    """Distances from the median client, in median absolute deviations where there are any."""
+    apart = numbers - np.median(numbers, axis=0)
+    sizes = np.abs(apart)
+    typical, mean = np.median(sizes, axis=0), sizes.mean(axis=0)
+    # Numbers that most clients have alike, up to rounding, and a few do not.
+    scale = np.where(typical > 1e-9 * (1 + np.abs(numbers).max(axis=0)), typical, mean)
+    scaled: FloatArray = apart / np.where(scale > 0, scale, 1.0)
+    return scaled
+
+
+def _far(numbers: FloatArray, rows: FloatArray) -> BoolArray:  # (n_clients,)
+    """The clients furthest from the middle; small ones are allowed to be further by chance."""
+    centre = _geometric_median(numbers)[0]
+    expected = np.sqrt(rows / np.median(rows)).clip(1 / MOST_BY_ROWS, MOST_BY_ROWS)
+    distances = np.linalg.norm(numbers - centre, axis=1) * expected
+    furthest = np.argsort(distances, kind="stable")[
+        len(distances) - int(TRIMMED * len(distances)) :
+    ]
+    far = np.zeros(len(distances), np.bool_)
+    far[furthest] = True
+    return far
+
+
+def _by_groups(numbers: FloatArray, shares: FloatArray, seed: int) -> FloatArray:  # (n_clients,)
+    """Weights by the geometric median of groups' means (Minsker 2015), groups drawn by the seed.
+
+    A group counts by how close its mean is to the median, not by its weight; within a group clients
+    count by their shares.
+    """
+    n_groups = max(3, len(shares) // 2) | 1  # an odd number
+    order = generator_for(seed, purpose="groups of clients").permutation(len(shares))
+    groups = [order[start::n_groups] for start in range(n_groups)]
+    means = np.stack([shares[own] @ numbers[own] / shares[own].sum() for own in groups])
+    _, counts = _geometric_median(means)
+    robust = np.zeros(len(shares))
+    for own, part in zip(groups, counts, strict=True):
+        robust[own] = part * shares[own] / shares[own].sum()
+    return robust
+
+
+def _geometric_median(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The point of least total distance, and how much each point counts in it (Weiszfeld 1937)."""
+    counts = np.full(len(points), 1 / len(points))
+    centre = np.median(points, axis=0)
+    for _ in range(STEPS):
+        distances = np.maximum(np.linalg.norm(points - centre, axis=1), CLOSE_ENOUGH)
+        counts = 1 / distances / (1 / distances).sum()
+        latest = counts @ points
+        if np.linalg.norm(latest - centre) <= CLOSE_ENOUGH:
+            break
+        centre = latest
+    return counts @ points, counts

@@ -1,0 +1,126 @@
+"""Clients whose answers do not fit together, or that differ from all others: cautions, not proofs.
+
+The rows that values are of and those that sums are of are drawn from the same table by chance. So a
+constant arm is worth about the same on both, and the mean outcome is, too, in standard errors.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.results.reliance import Contradiction
+from fedopl.results.value_tables import LOGGING, arm_name
+from fedopl.server.aggregate.setting import Setting
+from fedopl.server.exchange.outlying_steps import BY_MEDIAN_DEVIATION, outlying_lengths
+from fedopl.server.reliance.influential import gaps_to_solution, screened
+
+Moments = tuple[float, float]  # mean and variance
+
+# Two means of the same client apart by more standard errors than this are no chance.
+MOST_ERRORS = 6.0
+# Scores on held-out rows vary as those on training rows do, but for chance, weights and groups.
+LEAST_VARIANCE, MOST_VARIANCE = 1 / 30, 100.0
+ENOUGH_ROWS = 20  # to speak of their variance
+# A gain so many robust standard deviations from the other clients', where enough are compared.
+MOST_DEVIATIONS = 6.0
+ENOUGH_CLIENTS = 5
+
+
+def contradictions(
+    setting: Setting,
+    answers: Mapping[str, Values],
+    places: Mapping[str, int],
+    outcomes: Mapping[str, Moments],
+) -> Iterator[Contradiction]:
+    """Everything a client reported that its own sums, or its mean outcome before, speak against."""
+    for client, told in sorted(answers.items()):
+        sums = setting.statistics.sums[client]
+        for action, name in enumerate(setting.study.actions):
+            place = places.get(arm_name(name))
+            if place is not None and sums.shares[action] > 0:
+                about = f"the value of giving everybody '{name}'"
+                moments = _of_scores(sums, action)
+                yield from _apart(client, about, told, place, moments, setting.rows[client])
+        if client in outcomes:
+            place, moments = places[LOGGING], outcomes[client]
+            yield from _apart(
+                client, "its mean outcome", told, place, moments, setting.rows[client]
+            )
+
+
+def _of_scores(sums: ScoreSums, action: int) -> Moments:
+    mean = float(sums.products[action, -1])
+    return mean, max(float(sums.squares[action]) - mean**2, 0.0)
+
+
+def _apart(
+    client: str, about: str, told: Values, place: int, expected: Moments, n_training: int
+) -> Iterator[Contradiction]:
+    """Means further apart than chance allows; else variances that differ by far too much."""
+    mean, variance = expected
+    reported, own = float(told.means[place]), float(told.covariances[place, place]) * told.n_rows
+    # Whoever reports too small a variance must not look the more exact for it, nor too large a one.
+    usual = variance if own > MOST_VARIANCE * variance else max(variance, own)
+    error = math.sqrt(usual / told.n_rows + usual / n_training)
+    if abs(reported - mean) > MOST_ERRORS * error + 1e-9 * (1 + abs(mean)):
+        errors = abs(reported - mean) / error if error else math.inf
+        yield Contradiction(
+            client=client, about=about, reported=reported, implied=mean, deviations=errors
+        )
+    elif told.n_rows >= ENOUGH_ROWS and variance > 0:
+        ratio = own / variance
+        if not LEAST_VARIANCE < ratio < MOST_VARIANCE:
+            yield Contradiction(
+                client=client,
+                about=f"how much {about} varies from row to row",
+                reported=own,
+                implied=variance,
+                deviations=ratio,
+            )
+
+
+def outlying_gains(
+    answers: Mapping[str, Values], places: Mapping[str, int], chosen: str, against: str
+) -> Iterator[Contradiction]:
+    """Clients at which the learned policy gains far more, or loses, than at most others."""
+    if len(answers) < ENOUGH_CLIENTS or chosen == against:
+        return
+    names = sorted(answers)
+    contrast = np.zeros(len(answers[names[0]].means))
+    contrast[places[chosen]], contrast[places[against]] = 1.0, -1.0
+    gains = np.array([answers[name].means @ contrast for name in names])
+    variances = np.array([contrast @ answers[name].covariances @ contrast for name in names])
+    middle = float(np.median(gains))
+    spread = BY_MEDIAN_DEVIATION * float(np.median(np.abs(gains - middle)))
+    usual = float(np.median(variances))
+    for name, gain, variance in zip(names, gains.tolist(), variances.tolist(), strict=True):
+        # A client's own precision is believed as far as that of the others goes.
+        error = math.sqrt(min(max(variance, usual), MOST_VARIANCE * usual) + spread**2)
+        if abs(gain - middle) > MOST_DEVIATIONS * error > 0:
+            yield Contradiction(
+                client=name,
+                about="what the learned policy gains there over the best single action",
+                reported=gain,
+                implied=middle,
+                deviations=abs(gain - middle) / error,
+            )
+
+
+def outlying_sums(setting: Setting) -> Iterator[Contradiction]:
+    """Clients whose sums are much further from the solution than those of most others."""
+    names = screened(setting)
+    if len(names) < ENOUGH_CLIENTS:
+        return
+    gaps = gaps_to_solution(setting, names)
+    middle = float(np.median(list(gaps.values())))
+    for name, times in sorted(outlying_lengths(gaps, setting.rows).items()):
+        yield Contradiction(
+            client=name,
+            about="how far its sums of scores are from everybody's solution",
+            reported=gaps[name],
+            implied=middle,
+            deviations=times,
+        )

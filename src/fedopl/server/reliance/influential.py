@@ -1,0 +1,132 @@
+"""The clients whose sums move the solution most, and what would be learned without each of them."""
+
+import heapq
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
+from fedopl.policies.linear import constant_policy
+from fedopl.policies.policy import Policy
+from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import arm_name
+from fedopl.server.aggregate.setting import Setting
+from fedopl.server.learn_policy import Learned
+from fedopl.solvers import least_squares
+from fedopl.study.mixture import renormalised
+
+# Clients that are left out in turn, and those that are looked at closely to find them.
+MOST_LEFT_OUT = 3
+MOST_SCREENED = 100
+MOST_BESIDE = 5  # policies that are valued for this alone
+# Clients report so many values per held-out row at most, by default; some rows may lack a score.
+VALUES_PER_ROW = 0.4
+
+
+def screened(setting: Setting) -> list[str]:
+    """The clients of most weight and largest scores, so that many clients cost little."""
+    weights, sums = setting.weights, setting.statistics.sums
+    sizes = {
+        name: weights.get(name, 0.0) * math.sqrt(float((own.squares * own.shares).sum()))
+        for name, own in sums.items()
+    }
+    largest = heapq.nlargest(MOST_SCREENED, sorted(sizes), key=lambda name: sizes[name])
+    return [name for name in largest if sizes[name] > 0]
+
+
+def influential(setting: Setting) -> list[str]:
+    """The clients whose leaving would move the exact solution most, the first of them first."""
+    names, weights = screened(setting), setting.weights
+    if len(names) < 2:
+        return []
+    gaps = gaps_to_solution(setting, names)
+    pulls = {name: gaps[name] * weights[name] / max(1 - weights[name], 1e-9) for name in names}
+    return heapq.nlargest(MOST_LEFT_OUT, pulls, key=lambda name: (pulls[name], name))
+
+
+def gaps_to_solution(setting: Setting, names: list[str]) -> dict[str, float]:
+    """How far each client's own sums are from the mixture's solution: |G_c θ_a − b_c(a)|.
+
+    At the solution θ the gaps of all clients, weighted, add up to zero. Each is measured in units
+    of the features.
+    """
+    statistics = setting.statistics
+    policy = statistics.solve(setting.weights)
+    usable = ~statistics.unknown(setting.weights)
+    theta = least_squares.narrow(np.where(usable[:, None], policy.parameters, 0), statistics.blocks)
+    gaps = {}
+    for name in names:
+        own = statistics.sums[name]
+        gap = own.shares[:, None] * (_predicted(own.grams, theta) - own.products)
+        scales = np.sqrt(np.diagonal(own.grams, axis1=1, axis2=2).max(axis=0))
+        gaps[name] = float(np.linalg.norm((gap / np.where(scales > 0, scales, 1.0))[usable]))
+    return gaps
+
+
+def _predicted(grams: FloatArray, theta: FloatArray) -> FloatArray:  # shaped as theta
+    """G θ_a for every action."""
+    each = np.broadcast_to(grams, (len(theta), *grams.shape[1:]))
+    predicted: FloatArray = np.einsum("aij,aj->ai", each, theta)
+    return predicted
+
+
+def without_each(learned: Learned) -> dict[str, Solved]:
+    """What would be learned without each influential client.
+
+    Nobody is asked: only what follows from sums at hand can be solved for again.
+    """
+    setting, statistics = learned.setting, learned.statistics
+    if statistics is None or not _can_be_solved_again(learned):
+        return {}
+    found: dict[str, Solved] = {}
+    for client in influential(setting):
+        others = [name for name in statistics.clients if name != client]
+        if any(setting.weights.get(name, 0.0) > 0 for name in others):
+            weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
+            found[client] = statistics.restricted(others).solve(weights)
+    return found
+
+
+def _can_be_solved_again(learned: Learned) -> bool:
+    study = learned.setting.study
+    if learned.tree:
+        return learned.tree.is_exact
+    return study.policy.compares_candidates or study.policy.can_be_resolved
+
+
+def asked_beside(
+    setting: Setting, solved: Mapping[str, Solved], asked: Collection[str]
+) -> dict[str, Policy]:
+    """The policies of all others, and their best arms, as many as one query may ask about too."""
+    wanted: dict[str, Policy] = {}
+    for client, policy in solved.items():
+        if isinstance(policy, Policy):
+            wanted[without(client)] = policy
+        arm = best_arm_without(setting, client)
+        wanted[arm_name(arm)] = constant_policy(arm, setting.study.actions, setting.study.features)
+    new = [name for name in wanted if name not in asked]
+    return {name: wanted[name] for name in new[: _room(setting, len(asked))]}
+
+
+def best_arm_without(setting: Setting, client: str) -> str:
+    """The best constant arm on the training rows of all others."""
+    others = {name: weight for name, weight in setting.weights.items() if name != client}
+    values = setting.statistics.restricted(others).arm_values(others)
+    known = np.where(np.isnan(values), -np.inf, values)
+    return setting.study.actions[int(np.argmax(known))]
+
+
+def without(client: str) -> str:
+    """What the policy of all others is called beside the candidates of the study."""
+    return f"without {client}"
+
+
+def _room(setting: Setting, n_asked: int) -> int:
+    """How many more policies every client can be asked about, without refusing for too few rows."""
+    study = setting.study
+    held_out = study.evaluation.share / (1 - study.evaluation.share)
+    fewest = min(setting.rows[name] for name in setting.weights) * held_out
+    by_rows = int(VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES
+    return max(0, min(most_candidates(study) - n_asked, by_rows, MOST_BESIDE))

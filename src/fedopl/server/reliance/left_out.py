@@ -1,0 +1,72 @@
+"""What would come out without one client, from values that come with those of the learned one."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.estimates import Estimate
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.results.reliance import LeftOut
+from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import arm_name
+from fedopl.server.aggregate.evaluation import mixture_estimate
+from fedopl.server.learn_policy import Learned
+from fedopl.server.reliance.influential import best_arm_without, without
+from fedopl.study.mixture import Weights
+
+
+class WithoutOne:
+    """Values at all clients but one; `places` says where in an answer each policy's value is."""
+
+    def __init__(
+        self, learned: Learned, answers: Mapping[str, Values], places: Mapping[str, int]
+    ) -> None:
+        self._learned, self._answers, self._places = learned, answers, places
+
+    def judged(self, client: str, solved: Solved | None) -> LeftOut | None:
+        """What would have come out without this client; None if no other reported values."""
+        setting, chosen = self._learned.setting, self._learned.chosen
+        others = {name: told for name, told in self._answers.items() if name != client}
+        if not others or not any(setting.weights[name] > 0 for name in others):
+            return None
+        best = best_arm_without(setting, client)
+        now, then = arm_name(setting.best_arm), arm_name(best)
+        instead = without(client) if not isinstance(solved, str) else solved
+        is_valued = solved is not None and instead in self._places
+        gain = self._contrast(chosen, now)
+        changed = self._contrast(instead, chosen) if is_valued else None
+        after = (
+            self._contrast(instead, then if then in self._places else now) if is_valued else None
+        )
+        better_off = [name for name, told in others.items() if _is_better(told, changed)]
+        return LeftOut(
+            client=client,
+            weight=setting.weights[client],
+            best_arm=best,
+            gain=_estimate(others, setting.weights, gain),
+            gain_without=_estimate(others, setting.weights, after),
+            difference=_estimate(others, setting.weights, changed),
+            better_off=len(better_off),
+            others=len(others),
+        )
+
+    def _contrast(self, policy: str, against: str) -> FloatArray | None:  # (n_candidates,)
+        """What takes one policy's value less the other's; None where they are the same."""
+        if policy == against:
+            return None
+        size = len(next(iter(self._answers.values())).means)
+        contrast = np.zeros(size)
+        contrast[self._places[policy]] += 1
+        contrast[self._places[against]] -= 1
+        return contrast
+
+
+def _is_better(told: Values, contrast: FloatArray | None) -> bool:
+    return contrast is not None and float(told.means @ contrast) > 0
+
+
+def _estimate(
+    answers: Mapping[str, Values], weights: Weights, contrast: FloatArray | None
+) -> Estimate | None:
+    return None if contrast is None else mixture_estimate(answers, weights, contrast)

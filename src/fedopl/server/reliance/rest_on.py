@@ -1,0 +1,45 @@
+"""What a finished run rests on: put together from what was learned and from the last answers."""
+
+from collections.abc import Mapping
+
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.results.reliance import Reliance
+from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import arm_name
+from fedopl.server.learn_policy import Learned
+from fedopl.server.reliance.contradictions import (
+    Moments,
+    contradictions,
+    outlying_gains,
+    outlying_sums,
+)
+from fedopl.server.reliance.influential import influential
+from fedopl.server.reliance.left_out import WithoutOne
+
+# Of many clients that contradict themselves, the first few are kept.
+MOST_KEPT = 20
+
+
+def what_rests_on_whom(
+    learned: Learned,
+    solved: Mapping[str, Solved],
+    answers: Mapping[str, Values],
+    places: Mapping[str, int],
+    outcomes: Mapping[str, Moments],
+) -> Reliance | None:
+    """What would come out without each influential client, and who contradicts itself."""
+    setting = learned.setting
+    if len(setting.weights) < 2:
+        return None
+    one_less = WithoutOne(learned, answers, places)
+    judged = (one_less.judged(client, solved.get(client)) for client in influential(setting))
+    found = [
+        *contradictions(setting, answers, places, outcomes),
+        *outlying_sums(setting),
+        *outlying_gains(answers, places, learned.chosen, arm_name(setting.best_arm)),
+    ]
+    found.sort(key=lambda one: (-setting.weights[one.client], one.client))
+    return Reliance(
+        left_out=tuple(one for one in judged if one is not None),
+        contradictions=tuple(found[:MOST_KEPT]),
+    )
