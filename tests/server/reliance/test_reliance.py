@@ -128,6 +128,14 @@ def test_influence_is_found_quickly_among_very_many_clients():
     assert best_arm_without(setting, "c000007") == "a"
 
 
+def test_arms_without_one_client_are_those_of_all_others(odd):
+    others = {name: weight for name, weight in odd.mixture.items() if name != "client 2"}
+    again = odd.statistics.restricted(others).arm_values(others)
+    np.testing.assert_allclose(odd.statistics.arm_values_without(odd.mixture, "client 2"), again)
+    alone = odd.statistics.restricted(["client 1"])
+    assert np.isnan(alone.arm_values_without({"client 1": 1.0}, "client 1")).all()
+
+
 def test_a_gain_that_one_client_decides_is_cautioned_of(odd):
     assert {"Answers that do not fit", "Others lose by one client"} & {
         caution.title for caution in reliance_cautions(odd)

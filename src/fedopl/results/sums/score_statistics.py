@@ -19,6 +19,8 @@ from fedopl.study.study import Study
 
 # Grams, products, squares and shares.
 Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+# What is left of a share after a subtraction, and is rounding.
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,6 +71,15 @@ class ScoreStatistics:
         """The value of each constant arm on training rows; NaN where nobody has a score."""
         _, products, _, shares = self._means(weights)
         return np.where(shares > 0, products[:, -1], np.nan)
+
+    def arm_values_without(self, weights: Weights, client: str) -> FloatArray:  # (n_actions,)
+        """The same at all others, taken from the mixture's rather than summed up again."""
+        own, weight = self.sums[client], renormalised(weights, self.sums.keys())[client]
+        _, products, _, shares = self._means(weights)
+        left = shares - weight * own.shares
+        scores = shares * products[:, -1] - weight * own.shares * own.products[:, -1]
+        known = left > _NOTHING * shares
+        return np.where(known, scores / np.where(known, left, 1.0), np.nan)
 
     def unknown(self, weights: Weights) -> BoolArray:  # (n_actions,)
         """The actions that nobody has a score for."""

@@ -112,8 +112,7 @@ def asked_beside(
 
 def best_arm_without(setting: Setting, client: str) -> str:
     """The best constant arm on the training rows of all others."""
-    others = {name: weight for name, weight in setting.weights.items() if name != client}
-    values = setting.statistics.restricted(others).arm_values(others)
+    values = setting.statistics.arm_values_without(setting.weights, client)
     known = np.where(np.isnan(values), -np.inf, values)
     return setting.study.actions[int(np.argmax(known))]
 
