@@ -18,7 +18,7 @@ from fedopl.report.words.policy_labels import (
     verdict,
 )
 from fedopl.results.record import Record
-from fedopl.results.value_tables import arm_name
+from fedopl.results.value_tables import LOGGING, arm_name
 
 
 def cautions(record: Record) -> list[Caution]:
@@ -29,6 +29,7 @@ def cautions(record: Record) -> list[Caution]:
         _hidden,
         _unseen,
         _borrowed,
+        _without_spread,
         _without_values,
         _not_heard,
         _thin,
@@ -52,7 +53,7 @@ def _hidden(record: Record) -> Iterator[Caution]:
     """Cells of a tree's grid that were hidden, where that may outweigh what the tree gains."""
     gain = gain_over(record, arm_name(record.best_arm))
     loss = record.tree.possible_loss(record.mixture) if record.tree else 0.0
-    if gain and loss > max(gain.value, 0.0):
+    if gain and loss > abs(gain.value):
         yield Caution(
             "A better tree may have been passed over",
             "Clients hid small cells, which can move what any tree seems worth by up to "
@@ -100,6 +101,23 @@ def _borrowed(record: Record) -> Iterator[Caution]:
             f"Nobody, or next to nobody, took {listed(where)}.",
             "What these would do there is taken from the other clients' outcome model; the "
             "intervals do not know how wrong that may be there.",
+        )
+
+
+def _without_spread(record: Record) -> Iterator[Caution]:
+    single = [
+        name
+        for name in valued_clients(record)
+        if record.values.of(LOGGING, name).degrees_of_freedom < 1
+    ]
+    if single:
+        weight = percent(sum(record.mixture[name] for name in single))
+        yield Caution(
+            "No interval",
+            f"{listed(single)} held out a single row or group, which shows no spread; {weight} of "
+            "the weight is theirs.",
+            "There is no interval and no advice for them, and what is said of all together is "
+            "said without them. Hold out a larger share, or wait for more groups.",
         )
 
 

@@ -68,6 +68,8 @@ def _fit_models(space: Workspace) -> OwnModels:
     cells = space.parts.of_row.astype(np.int64) * n_actions + space.data.actions
     cells = cells[space.training]
     counts = np.bincount(cells, minlength=N_PARTS * n_actions).reshape(N_PARTS, n_actions)
+    if not counts.any(axis=1).all():  # fewer groups than parts that each hold some of them
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
     data = space.masked_by_cell(cells)

@@ -23,6 +23,8 @@ from fedopl.client.table.logged_data import LoggedData
 FoldArray = NDArray[np.uint16]
 
 MOST_FOLDS = 1000
+# How many groups are held out at least, and stay at least: one group shows no spread.
+FEWEST_GROUPS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,7 +101,7 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         # A group's stratum may hang on the first key, so that one is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
         (*earlier, keys), strata = _units(data, seed, purposes)
-        quotas = _quotas(np.bincount(strata), share)
+        quotas = _quotas(np.bincount(strata), share, 0 if data.groups is None else FEWEST_GROUPS)
         if quotas.any():
             stays = ~_held_out(earlier[0], strata, quotas)
             folds = np.full(len(keys), n_folds, np.uint16)
@@ -150,11 +152,19 @@ def _number_of_folds(asked: int, strata: IntArray, data: LoggedData) -> tuple[in
 # --- holding out -----------------------------------------------------------------------------
 
 
-def _quotas(counts: IntArray, share: float) -> IntArray:  # (n_strata,)
-    """How many of each stratum are held out; one at least, of all, stays to learn from."""
+def _quotas(counts: IntArray, share: float, fewest: int = 0) -> IntArray:  # (n_strata,)
+    """How many of each stratum are held out; one at least, of all, stays to learn from.
+
+    On either side there are at least `fewest`, where there are enough for both.
+    """
     if not share:
         return np.zeros_like(counts)
     quotas: IntArray = np.rint(share * counts).astype(np.int64)
+    if counts.sum() >= 2 * fewest:
+        while quotas.sum() < fewest:
+            quotas[(counts - quotas).argmax()] += 1
+        while (counts - quotas).sum() < fewest:
+            quotas[quotas.argmax()] -= 1
     if (quotas == counts).all():
         # A share of nearly one would leave nothing to learn from.
         quotas[np.flatnonzero(counts)[-1]] -= 1

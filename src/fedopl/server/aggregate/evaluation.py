@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate without any noise.
 _BOUNDLESS = 1_000_000
+ROUNDING = 1e-13  # of a sum of squares
 
 
 def mixture_estimate(
@@ -42,19 +42,15 @@ def signed_estimate(
     missing = [name for name in counted if name not in answers]
     if missing:
         raise FederationError(f"values: none reported by {quoted(missing)}, who count here")
-    found = _weighed([(signed[name], answers[name]) for name in counted], contrast)
-    if any(answers[name].degrees_of_freedom < 1 for name in counted):
-        found = replace(found, degrees_of_freedom=0)
-    return found
+    return _weighed([(signed[name], answers[name]) for name in counted], contrast)
 
 
 def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimate:
     # fsum is exact, so that the order in which clients come decides no bit of an estimate.
-    variances = [
-        weight**2 * max(float(contrast @ values.covariances @ contrast), 0.0)
-        for weight, values in parts
-    ]
+    variances = [weight**2 * _variance(values.covariances, contrast) for weight, values in parts]
     total = math.fsum(variances)
+    # A single row, or a single group, says nothing about how much others vary.
+    is_known = all(values.degrees_of_freedom > 0 for weight, values in parts if weight)
     spread = math.fsum(
         variance**2 / max(values.degrees_of_freedom, 1e-9)
         for variance, (_, values) in zip(variances, parts, strict=True)
@@ -63,8 +59,15 @@ def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimat
         value=math.fsum(weight * float(values.means @ contrast) for weight, values in parts),
         standard_error=math.sqrt(total),
         n_rows=sum(values.n_rows for _, values in parts),
-        degrees_of_freedom=int(total**2 / spread) if spread > 0 else _BOUNDLESS,
+        degrees_of_freedom=(int(total**2 / spread) if spread > 0 else _BOUNDLESS) * is_known,
     )
+
+
+def _variance(covariances: FloatArray, contrast: FloatArray) -> float:
+    """The variance of a contrast; policies that decide alike differ by nothing but rounding."""
+    found = float(contrast @ covariances @ contrast)
+    size = float(np.abs(contrast) @ np.abs(covariances) @ np.abs(contrast))
+    return found if found > ROUNDING * size else 0.0
 
 
 def value_table(
@@ -94,4 +97,7 @@ def gain_table(
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
-    return [(GLOBAL, answers), *((name, {name: answers[name]}) for name in sorted(answers))]
+    """All clients together, and each alone; those whose spread is unknown have no say in all."""
+    known = {name: values for name, values in answers.items() if values.degrees_of_freedom > 0}
+    alone = [(name, {name: answers[name]}) for name in sorted(answers)]
+    return [(GLOBAL, known or answers), *alone]

@@ -1,0 +1,64 @@
+"""Where a client has few groups, no certainty comes from one of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.rows.folds import assign_folds_and_hold_out
+from fedopl.report.page import render
+
+
+def client(n_groups, seed, n_rows=400, chance=0.5):
+    """Rows of schools, whose outcomes have much in common within one."""
+    rng = np.random.default_rng(seed)
+    school = np.sort(np.arange(n_rows) % n_groups)
+    contexts = rng.standard_normal((n_rows, 3))
+    actions = (rng.random(n_rows) < chance).astype(int)
+    rewards = contexts[:, 0] * actions + rng.standard_normal(n_groups)[school]
+    rewards += rng.standard_normal(n_rows)
+    names = ["usual", "new"]
+    return fedopl.LoggedData(contexts, actions, rewards, action_names=names, groups=school)
+
+
+@pytest.mark.parametrize("n_groups", range(4, 12))
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.9])
+def test_two_groups_at_least_are_held_out_and_two_stay(n_groups, share):
+    data = client(n_groups, seed=n_groups)
+    folds = assign_folds_and_hold_out(data, 2, share, seed=0)
+    held_out = set(data.groups[folds.held_out].tolist())
+    assert 2 <= len(held_out) <= n_groups - 2
+
+
+@pytest.fixture(scope="module", params=[3, 4, 5, 6, 7])
+def joined(request):
+    return fedopl.learn(
+        {"few": client(request.param, 1, chance=0.2), "many": client(40, 2), "more": client(40, 3)},
+        diagnose=True,
+    )
+
+
+def test_one_held_out_group_gives_no_interval_and_no_advice(joined):
+    valued = {row.client for row in joined.values.rows}
+    if "few" not in valued:  # no group could be held out
+        assert ("few", "WITHHELD") in {(name, code) for _, name, code in joined.refusals}
+        return
+    estimate = joined.gains.over("logging policy", "few")
+    if estimate.degrees_of_freedom < 1:
+        assert estimate.interval() == (-math.inf, math.inf)
+    else:
+        low, high = estimate.interval()
+        # Two groups say next to nothing: Student's t with one degree of freedom is wide.
+        assert high - low > 10 * estimate.standard_error
+    page = render(joined)
+    assert "6.74 to 6.74" not in page
+    assert ("held out a single row or group" in page) == (estimate.degrees_of_freedom < 1)
+
+
+def test_the_value_over_all_clients_has_an_interval_that_is_not_from_one_group(joined):
+    found = joined.gains.over("logging policy")
+    low, high = found.interval()
+    assert math.isfinite(low)
+    assert high > low
+    assert found.degrees_of_freedom < 1_000
