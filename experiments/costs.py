@@ -303,6 +303,7 @@ PASSES = (
     Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
     Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
     Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
+    Pass(query="SumOutcomes", what="the largest share of a row in sums", when="guarded"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
     Pass(query="SumScores", what="the same, for the client's own models", when="own models"),
     Pass(query="SumScores", what="up to 200,000 rows to fit to", when="fitted"),

@@ -1,5 +1,6 @@
 """Federations after a run, with all that the server has and, for tests, all that it has not."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
@@ -64,8 +66,12 @@ def run_federation(data, *, evaluation=0.25, **options):
 
 
 @pytest.fixture
-def join():
-    """Run a study on a world's rows, or on rows as they are."""
+def join(monkeypatch):
+    """Run a study on a world's rows, or on rows as they are, and ask about any number of policies.
+
+    A study that says that it compares clients, and may ask about many, would do so in its run.
+    """
+    monkeypatch.setattr(EstimateValues, "most_amount", classmethod(lambda *_: math.inf))
 
     def _join(world, sizes=None, draw=0, **options):
         data = world

@@ -48,7 +48,7 @@ LINKED = [
     *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
     ROOT / "benchmarks" / "README.md",
 ]
-MESSAGES = ROOT / "docs" / "what-leaves-a-client.md"
+MESSAGES = ROOT / "docs" / "messages.md"
 
 
 def title(page):

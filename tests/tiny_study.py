@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedopl.base.files import write_atomically
 from fedopl.cli import app
 
 FEDOPL = Path(sys.executable).with_name("fedopl")
@@ -36,6 +37,8 @@ living = ["with others", "alone"]
 propensity = "marginal"
 """
 CLIENT = '[data]\nfile = "data.csv"\n'
+# Kept as a client that makes one keeps it: folders with the same rows give the same results.
+SECRET = "the same in every tiny study\n"
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,9 @@ class Tiny:
     def settings(self, name="north"):
         return self.clients / name / "client.toml"
 
+    def secret(self, name="north"):
+        return self.clients / name / "secret"
+
     def change(self, **columns):
         """Write north's table with these columns instead; None takes one out."""
         table = {**rows(), **columns}
@@ -156,6 +162,7 @@ def write_tiny(folder, names=NAMES):
     for turn, name in enumerate(names):
         (tiny.clients / name).mkdir(parents=True)
         tiny.settings(name).write_text(CLIENT)
+        write_atomically(tiny.secret(name), SECRET.encode(), mode=0o600)
         write_csv(tiny.table(name), rows(seed=turn))
     tiny.study.write_text(STUDY)
     return tiny

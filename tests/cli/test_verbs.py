@@ -87,6 +87,7 @@ def good_commands(tiny, folder):
         "explain": ["explain", run],
         "decide": ["decide", run, tiny.table(), "--out", folder / "decided.csv"],
         "ledger": ["ledger", clients / "north"],
+        "unlock": ["unlock", clients / "north"],
     }
 
 
@@ -104,6 +105,7 @@ BAD_COMMANDS = {
     "explain": ["explain", "no.json"],
     "decide": ["decide", "no.json", "no.csv"],
     "ledger": ["ledger", "nowhere"],
+    "unlock": ["unlock", "nowhere"],
     "reproduce": ["reproduce", "everything"],
 }
 

@@ -1,3 +1,5 @@
+import stat
+
 import pytest
 
 import fedopl
@@ -62,3 +64,62 @@ def test_clients_are_found_in_folders_and_have_names_of_their_own(tmp_path):
     assert list(read_clients(tmp_path / "a")) == ["north"]
     with pytest.raises(fedopl.OptionError, match="give each client its own"):
         read_clients(tmp_path)
+
+
+# --- its secret, and the rows that a study is answered for ----------------------------------------
+
+FILE = '[data]\nfile = "rows.csv"\n'
+
+
+def test_the_secret_of_its_file_is_the_clients_and_no_other_is_made(tmp_path):
+    client = read_client(client_in(tmp_path / "north", f'secret = "ours"\n{FILE}'))
+    assert {client.secret(), client.secret(rehearsing=True)} == {"ours"}
+    assert not client.secret_path.exists()
+
+
+def test_a_client_without_a_secret_makes_one_and_keeps_it_to_itself(tmp_path):
+    folders = [client_in(tmp_path / name, FILE) for name in ("north", "south")]
+    made = [read_client(folder).secret() for folder in folders]
+    assert made == [read_client(folder).secret() for folder in folders]
+    assert made[0] != made[1]
+    for folder in folders:
+        assert stat.S_IMODE((folder / "secret").stat().st_mode) == 0o600
+
+
+def test_a_rehearsal_makes_no_secret_and_uses_the_one_that_is_there(tmp_path):
+    client = read_client(client_in(tmp_path / "north", FILE))
+    assert client.secret(rehearsing=True) == "rehearsal"
+    assert not client.secret_path.exists()
+    made = client.secret()
+    assert client.secret(rehearsing=True) == made
+
+
+STUDY = fedopl.Study(actions=SCHEMA.actions, features=("age", "sex = m"))
+ONE_MORE = "age,sex,arm,gain\n30,f,drug,1\n40,m,placebo,0\n50,f,drug,1\n"
+
+
+def pinned_again(folder, content, **options):
+    """The rows that the study is answered for, once the file has these rows."""
+    (folder / "rows.csv").write_text(content, encoding="utf-8")
+    client = read_client(folder)
+    return client.pinned(STUDY, client.read(SCHEMA), **options)
+
+
+def test_a_study_is_answered_for_the_rows_of_its_first_answer_as_the_file_says(tmp_path):
+    folder = client_in(tmp_path / "north", FILE)
+    assert pinned_again(folder, ROWS).n_rows == 2
+    with pytest.raises(fedopl.StudyError, match=r"north: its rows are not those .* 1 came, 0 went"):
+        pinned_again(folder, ONE_MORE)
+    client_in(folder, f'new_rows = "leave out"\n{FILE}')
+    assert pinned_again(folder, ONE_MORE).n_rows == 2
+    client_in(folder, f'new_rows = "include"\n{FILE}')
+    with pytest.raises(fedopl.OptionError, match="new_rows"):
+        read_client(folder)
+
+
+def test_a_rehearsal_pins_no_rows_and_writes_nothing(tmp_path):
+    folder = client_in(tmp_path / "north", FILE)
+    before = sorted(folder.iterdir())
+    assert pinned_again(folder, ROWS, rehearsing=True).n_rows == 2
+    assert sorted(folder.iterdir()) == before
+    assert pinned_again(folder, ONE_MORE).n_rows == 3

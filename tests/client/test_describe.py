@@ -18,14 +18,10 @@ from test_door import (
 
 import fedopl
 from fedopl.client import workspace
-from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.door import Door
 from fedopl.client.scoring import outcome, study_scores
-from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe, Description
-from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.message import RowSplit
+from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe
 from fedopl.messages.refusal import Refusal
 from fedopl.study.plans import Grants, NuisancePlan
 
@@ -112,7 +108,7 @@ def test_a_row_on_a_cut_is_below_it_and_equal_cuts_have_nobody_between(draw):
 
 @pytest.mark.parametrize("n_rows", [60, 200])
 @pytest.mark.parametrize("minimum_cell", [2, 5, 7, 20])
-def test_guarded_counts_are_multiples_of_the_smallest_cell_and_near_the_truth(
+def test_guarded_counts_are_near_the_truth_and_have_noise_where_nobody_is_too(
     draw, minimum_cell, n_rows
 ):
     data = draw(n_rows, known=True, confounded=True)
@@ -120,11 +116,24 @@ def test_guarded_counts_are_multiples_of_the_smallest_cell_and_near_the_truth(
     query = {"linear": LEARNED[None], "cuts": CUTS}
     exact = ask(describing(data, nuisances=KNOWN), Describe, **query)
     told = ask(describing(data, nuisances=KNOWN, limits=limits), Describe, **query)
-    for name in ("decided", "taken", "chances"):
-        counts = getattr(told, name)
-        assert not (counts % minimum_cell).any()
-        assert np.abs(counts - getattr(exact, name)).max() < minimum_cell
-        assert (getattr(exact, name) % minimum_cell).any()
+    names = ("decided", "taken", "chances")
+    counts, truth = (
+        np.concatenate([getattr(answer, name).ravel() for name in names])
+        for answer in (told, exact)
+    )
+    assert not (counts % 1).any()
+    assert counts.min() == 0
+    assert counts[truth == 0].any()
+    # One in 10⁹ is further away; more than half are by half of the scale, but for small counts.
+    assert np.abs(counts - truth).max() < np.log(1e9) * minimum_cell / 2
+    assert (np.abs(counts - truth)[truth > 0] >= minimum_cell / 4).mean() > 1 / 3
+
+
+def test_descriptions_of_policies_that_differ_in_one_row_differ_all_over(draw):
+    door = describing(draw(400), limits=Limits())
+    told = [ask(door, Describe, **always_but(door, n_rows)).decided for n_rows in (0, 1)]
+    # Without noise, a row is one less here and one more there, in each feature.
+    assert np.abs(told[1] - told[0]).sum(axis=(1, 2)).min() > 10
 
 
 def test_contexts_of_rows_set_apart_change_no_description(draw):
@@ -192,7 +201,8 @@ def test_only_the_logged_propensity_is_enough_and_counts_those_who_took_the_acti
 def test_no_effective_rows_are_told_of_an_action_that_few_rows_took(n_rare):
     rng = np.random.default_rng(0)
     actions = np.repeat([0, 1, 2], [150, 150, n_rare])
-    chances = np.full((len(actions), 3), 1 / 3)
+    often = np.array([150, 150, max(n_rare, 1)])
+    chances = np.tile(often / often.sum(), (len(actions), 1))
     data = fedopl.LoggedData(
         rng.standard_normal((len(actions), 5)),
         actions,
@@ -242,47 +252,19 @@ def always_but(door, n_rows):
     return {"linear": policy}
 
 
-VALUED = {"split": RowSplit.TRAINING}
-ORDERS = {
-    "described, then described": ((Describe, {}), (Describe, {})),
-    "valued, then described": ((EstimateValues, VALUED), (Describe, {})),
-}
-
-
-@pytest.mark.parametrize("n_rows", [0, 1, 4, 5])
-@pytest.mark.parametrize(("first", "second"), ORDERS.values(), ids=ORDERS)
-def test_policies_that_differ_in_a_few_rows_are_not_described(draw, first, second, n_rows):
-    door = describing(draw(400), limits=Limits(minimum_cell=5))
-    for (kind, fields), n_changed in ((first, 0), (second, n_rows)):
-        answer = ask(door, kind, **fields, **always_but(door, n_changed))
-        refused = 0 < n_changed < 5
-        assert isinstance(answer, Refusal) == refused
-        assert not refused or reason(answer) == "SMALL_CELLS"
-
-
-def test_a_refusal_for_small_cells_is_paid_for_also_by_the_next_process(draw, tmp_path):
-    limits = Limits(minimum_cell=5, descriptions=2)
-    ledger, store = FileLedger(tmp_path / "ledger.jsonl"), FolderStore(tmp_path / "scores")
-    study, data = study_of(), draw(400)
-    door = scored(Door("north", data, study, limits=limits, ledger=ledger, store=store))
-    assert isinstance(ask(door, Describe, **always_but(door, 0)), Description)
-    assert reason(ask(door, Describe, **always_but(door, 2))) == "SMALL_CELLS"
-    again = Door("north", data, study, limits=limits, ledger=ledger, store=store)
-    assert reason(ask(again, Describe, **always_but(again, 3))) == "BUDGET_SPENT"
-
-
 def test_open_doors_describe_policies_that_differ_in_one_row(draw):
     door = describing(draw(400))
     told = [ask(door, Describe, **always_but(door, n_rows)).decided for n_rows in (0, 1)]
     assert np.abs(told[1] - told[0]).sum(axis=(1, 2)).tolist() == [2] * 6
 
 
-def test_a_new_process_remembers_what_was_described(draw, tmp_path):
-    own = {"limits": Limits(), "store": FolderStore(tmp_path)}
+def test_a_new_process_describes_with_the_same_noise(draw, tmp_path):
+    own = {"limits": Limits(), "store": FolderStore(tmp_path), "secret": "ours"}
     door = scored(door_to(draw(400), **own))
-    assert not isinstance(ask(door, Describe, **always_but(door, 0)), Refusal)
-    again = door_to(draw(400), **own)
-    assert reason(ask(again, Describe, **always_but(again, 2))) == "SMALL_CELLS"
+    query = encoded_query(door, Describe, linear=LEARNED[None], cuts=CUTS)
+    told = door.handle(query)
+    assert not isinstance(decoded(door, told), Refusal)
+    assert door_to(draw(400), **own).handle(query) == told
 
 
 def test_one_policy_by_other_cuts_is_another_description(draw):

@@ -3,6 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local import local_steps
 from fedopl.client.local.local_steps import LocalRound, improve
 from fedopl.client.local.local_steps import examples as examples_of
@@ -122,7 +123,7 @@ def test_examples_take_the_memory_of_one_copy():
 
 
 def rounds(n_rows, n_rounds, plan, seed=0, client="north", secret="hush"):
-    batches = Batches(seed, client, secret)
+    batches = Batches(PrivateDraws(seed, client, secret))
     return [batches.of_round(turn, n_rows, plan) for turn in range(n_rounds)]
 
 
@@ -153,7 +154,7 @@ def test_few_rows_are_drawn_anew_for_every_batch():
 def test_rounds_are_the_same_in_any_order_and_others_for_others(n_rows):
     plan = TrainingPlan(local_steps=4, batch_size=10)
     forwards = rounds(n_rows, 60, plan)
-    batches = Batches(0, "north", "hush")
+    batches = Batches(PrivateDraws(0, "north", "hush"))
     for turn in reversed(range(60)):
         np.testing.assert_array_equal(batches.of_round(turn, n_rows, plan), forwards[turn])
     for other in ({"seed": 1}, {"client": "south"}, {"secret": "known"}):
@@ -167,7 +168,7 @@ def test_one_pass_comes_closer_than_draws_with_repeats():
     exact = np.linalg.lstsq(rows.features, rows.scores)[0].T
     plan, lost = TrainingPlan(local_steps=5, batch_size=8), {"dealt": 0.0, "drawn": 0.0}
     for seed in range(20):
-        batches, rng = Batches(seed, "north", ""), np.random.default_rng(seed)
+        batches, rng = Batches(PrivateDraws(seed, "north", "")), np.random.default_rng(seed)
         for name in lost:
             current, total = np.zeros((2, 11)), np.zeros((2, 11))
             for turn in range(100):

@@ -316,14 +316,15 @@ def fine_cuts(low=-4.0, high=4.0):
     return np.tile(np.linspace(low, high, N_FINE_BINS - 1), (2, 1))
 
 
-def test_counts_are_exact_without_limits_and_rounded_with_them(draw):
+def test_counts_are_exact_without_limits_and_have_noise_with_them(draw):
     data = draw()
     every = ask(door_to(data, open_tree_study()), CountBins, cuts=fine_cuts())
     assert every.counts.sum(axis=1).tolist() == [151, 151]
     some = ask(door_to(data, open_tree_study(), limits=GUARDED), CountBins, cuts=fine_cuts())
-    assert not (some.counts % 5).any()
-    assert not some.counts[every.counts == 0].any()
-    assert (np.abs(some.counts - every.counts) < 5).all()
+    assert not (some.counts % 1).any()
+    # Of scale 5/2, so that four in ten of the empty bins have some, and one in 10⁹ has 52.
+    assert 0.3 < (some.counts[every.counts == 0] > 0).mean() < 0.5
+    assert np.abs(some.counts - every.counts).max() < 52
 
 
 def test_asking_for_the_same_counts_again_is_free_and_tells_nothing_new(draw):
@@ -400,42 +401,16 @@ def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(dra
     assert told.rows[:, 2].tolist() == [0, 0]
 
 
-def shifted(root):
-    """The same leaves, counted from one: nobody says yes to the first question."""
-    return Branch(1, -1e6, Leaf(0), root)
-
-
-@pytest.mark.parametrize("change", [lambda root: root, shifted], ids=["plainly", "renumbered"])
-def test_leaves_that_differ_from_earlier_ones_in_a_few_rows_are_refused(draw, change):
-    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    values = np.sort(held_out(door)[:, 0])
-    middle = (values[50] + values[51]) / 2
-    one_more = (values[51] + values[52]) / 2
-    far = (values[75] + values[76]) / 2
-    assert isinstance(value_leaves(door, Branch(0, middle, Leaf(0), Leaf(1))), LeafValues)
-    moved = change(Branch(0, one_more, Leaf(0), Leaf(1)))
-    assert reason(value_leaves(door, moved)) == "SMALL_CELLS"
-    assert isinstance(value_leaves(door, change(Branch(0, far, Leaf(0), Leaf(1)))), LeafValues)
-
-
-def test_the_same_leaves_are_told_again_and_others_until_the_budget_is_spent(draw):
-    door = scored(door_to(draw(2000), tree_study(), limits=Limits(descriptions=2)))
-    roots = [Branch(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0, 0.5)]
+def test_leaves_of_the_first_tree_alone_are_valued_and_again(draw):
+    """Leaves of several trees could be added and subtracted until one row is left."""
+    roots = [Branch(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0)]
+    door = scored(door_to(draw(2000), tree_study(), limits=GUARDED))
     first = value_leaves(door, roots[0])
-    assert isinstance(value_leaves(door, roots[1]), LeafValues)
-    assert reason(value_leaves(door, roots[2])) == "BUDGET_SPENT"
-    assert value_leaves(door, roots[0]).means.tobytes() == first.means.tobytes()
-    asked_anew = scored(door_to(draw(2000), tree_study(), limits=GUARDED))
-    answers = [value_leaves(asked_anew, roots[0], exchange=number) for number in (1, 2)]
-    assert answers[0].means.tobytes() == answers[1].means.tobytes()
-
-
-def test_a_refusal_for_a_few_rows_is_paid_for(draw):
-    door = scored(door_to(draw(400), tree_study(), limits=Limits(descriptions=2)))
-    values = np.sort(held_out(door)[:, 0])
-    cuts = [(values[place] + values[place + 1]) / 2 for place in (50, 51, 75)]
-    told = [value_leaves(door, Branch(0, cut, Leaf(0), Leaf(1))) for cut in cuts]
-    assert [reason(answer) for answer in told[1:]] == ["SMALL_CELLS", "BUDGET_SPENT"]
+    assert reason(value_leaves(door, roots[1])) == "BUDGET_SPENT"
+    again = value_leaves(door, roots[0], exchange=2)
+    assert again.means.tobytes() == first.means.tobytes()
+    without_limits = scored(door_to(draw(2000), tree_study()))
+    assert all(isinstance(value_leaves(without_limits, root), LeafValues) for root in roots)
 
 
 def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out(draw):

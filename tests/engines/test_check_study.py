@@ -162,3 +162,20 @@ def test_questions_a_client_has_answered_before_count(tiny):
     found = check(tiny)
     assert ("SumScores", "BUDGET_SPENT") in found.refusals["north"]
     assert not found.is_ready
+
+
+def test_rows_that_changed_since_the_study_was_answered_are_a_problem_of_their_client(tiny):
+    run.run(tiny.study, tiny.clients, out=tiny.out)
+    tiny.change(gain=[f"{float(gain) + 1:.4f}" for gain in rows()["gain"]])
+    found = check(tiny)
+    assert any("160 came, 160 went" in problem for problem in found.clients["north"].problems)
+    assert not found.clients["west"].problems
+    assert not found.is_ready
+    with pytest.raises(fedopl.StudyError, match="north: its rows are not those it has answered"):
+        run.run(tiny.study, tiny.clients, out=tiny.folder / "again")
+
+
+def test_a_row_that_has_most_of_a_sum_is_a_problem_named_by_its_column(tiny):
+    tiny.change(age=["99999", *rows()["age"][1:]])
+    problems = check(tiny).clients["north"].problems
+    assert any("sum of squares of feature 'age'" in problem for problem in problems)

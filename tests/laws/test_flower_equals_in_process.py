@@ -1,6 +1,7 @@
 """Law 1, over a real SuperLink and three SuperNodes: one federation, looked at from all sides."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,9 @@ def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("federation")
     study = hospitals().write(folder / "three hospitals")
     settings = study.parent / "clients/north/client.toml"
-    settings.write_text(f'secret = "{SECRET}"\n{settings.read_text()}')
+    with_secret, n_replaced = re.subn('secret = ".*"', f'secret = "{SECRET}"', settings.read_text())
+    assert n_replaced == 1
+    settings.write_text(with_secret)
     shutil.copytree(study.parent, folder / "untouched")
     out = folder / "run"
     command = [FEDOPL, "flower", "up", study, "--clients", study.parent / "clients", "--out", out]

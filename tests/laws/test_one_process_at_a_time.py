@@ -86,7 +86,7 @@ def test_while_another_process_answers_nothing_leaves_and_nothing_is_lost(
     before = door.ledger.path.read_bytes()
     other = holder("file", door.ledger.path)
     monkeypatch.setattr(ledger, "WAIT_SECONDS", 0.1)
-    assert score_rows(door) == "FAILED"
+    assert score_rows(door) == "WITHHELD"
     assert door.ledger.path.read_bytes() == before
     other.kill()  # as a power cut would: the kernel releases the lock
     other.wait()
@@ -114,7 +114,7 @@ def test_a_ledger_that_was_cut_off_under_an_open_door_is_not_a_new_budget(tmp_pa
     assert ask_for_values(door, 1) == "Values"
     assert ask_for_values(door, 2) == "BUDGET_SPENT"
     door.ledger.path.write_bytes(b"")
-    assert ask_for_values(door, 2) == "FAILED"
+    assert ask_for_values(door, 2) == "WITHHELD"
 
 
 def test_a_file_system_without_locks_is_an_error_in_words(tmp_path, monkeypatch):
@@ -124,4 +124,4 @@ def test_a_file_system_without_locks_is_an_error_in_words(tmp_path, monkeypatch)
     monkeypatch.setattr(file_lock, "_take", without_locks)
     with pytest.raises(StorageError, match=r"ledger.jsonl: cannot be locked: No locks available"):
         door_in(tmp_path).ledger.locked().__enter__()
-    assert score_rows(door_in(tmp_path)) == "FAILED"
+    assert score_rows(door_in(tmp_path)) == "WITHHELD"

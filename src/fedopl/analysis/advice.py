@@ -61,7 +61,8 @@ class Advice:
         if abs(self.gain.value) * math.sqrt(_MOST_TIMES) <= reach:
             return "If there is a difference, it is small."
         times = (reach / abs(self.gain.value)) ** 2
-        return f"About {max(times, 1.1):.2g} times as many would, if the estimate is right."
+        about = float(f"{max(times, 1.1):.2g}")  # two digits, and no power of ten
+        return f"About {about:,g} times as many would, if the estimate is right."
 
     def _model(self) -> str:
         if self.modelled is None:

@@ -24,7 +24,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Learn": [run_verbs.run, run_verbs.evaluate],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
-        *(result_verbs.explain, result_verbs.decide, result_verbs.ledger),
+        *(result_verbs.explain, result_verbs.decide, result_verbs.ledger, result_verbs.unlock),
     ],
     "The paper": [reproduce_verb.reproduce],
 }

@@ -1,4 +1,4 @@
-"""Verbs for what a run left behind: report, compare, diagnose, explain, decide, ledger."""
+"""Verbs for what a run left behind: its report and policy, and the clients' ledgers."""
 
 import sys
 import warnings
@@ -13,6 +13,8 @@ from fedopl.cli.printing import say_json, say_paths
 
 if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
+    from fedopl.client.disclosure.lifetime import StudySummary
+    from fedopl.client.disclosure.limits import Limits
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
 
@@ -168,6 +170,9 @@ def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
 def ledger(
     client: ClientPath,
     *,
+    lifetime: Annotated[
+        bool, typer.Option("--lifetime", help="sum it up by study, beside the lifetime budgets")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show everything a client ever answered."""
@@ -175,6 +180,7 @@ def ledger(
 
     from fedopl.client.client_file import read_client
     from fedopl.client.disclosure.ledger import FileLedger
+    from fedopl.client.disclosure.lifetime import summaries
 
     here = read_client(client)
     entries = FileLedger(here.ledger_path).entries()
@@ -186,11 +192,72 @@ def ledger(
             stacklevel=2,
         )
     if as_json:
-        say_json([asdict(entry) for entry in entries])
+        say_json([asdict(one) for one in (summaries(entries) if lifetime else entries)])
     elif not entries:
         typer.echo("Nothing has left this client yet.")
     else:
-        typer.echo(_ledger_as_text(entries))
+        typer.echo(
+            _lifetime_as_text(summaries(entries), here.settings.limits)
+            if lifetime
+            else _ledger_as_text(entries)
+        )
+
+
+def unlock(
+    client: ClientPath,
+    *,
+    study: Annotated[
+        str | None,
+        typer.Option(help="the first digits of its hash; all locked ones if not said"),
+    ] = None,
+) -> None:
+    """Let a client answer a study again that it has withheld too many answers of.
+
+    Look at the ledger first: whoever asks what is withheld again and again may be searching for
+    single rows.
+    """
+    from fedopl.base.errors import OptionError
+    from fedopl.client.client_file import read_client
+    from fedopl.client.disclosure.ledger import FileLedger, unlocking
+    from fedopl.client.disclosure.lifetime import summaries
+
+    found = read_client(client)
+    kept = FileLedger(found.ledger_path)
+    known = [own for own in summaries(kept.entries()) if own.study.startswith(study or "")]
+    if study and not known:
+        raise OptionError(f"{kept.path}: no study there begins with '{study}'; see fedopl ledger")
+    locked = [own for own in known if own.is_locked(found.settings.limits)]
+    for own in locked:
+        with kept.locked():
+            kept.append(unlocking(own.study))
+        typer.echo(f"Unlocked for study {own.study[:8]} {own.name}: {own.withheld} were withheld.")
+    if not locked:
+        typer.echo("Nothing is locked.")
+
+
+def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
+    from fedopl.base.tables import text_table
+    from fedopl.client.disclosure.lifetime import spent_in_all
+
+    headers = ["study", "name", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
+    rows = [
+        [
+            own.study[:8],
+            own.name,
+            own.first[:16].replace("T", " "),
+            own.last[:16].replace("T", " "),
+            ", ".join(f"{query} {count}" for query, count in own.answers.items()),
+            f"{own.refusals:,}",
+            f"{own.n_bytes:,}",
+            "locked" if own.is_locked(limits) else "open",
+        ]
+        for own in studies
+    ]
+    budgets = [
+        f"{limit}: {spent:,} of {getattr(limits, limit):,} spent"
+        for limit, spent in spent_in_all(studies).items()
+    ]
+    return "\n".join([text_table(headers, rows), "", *budgets])
 
 
 def _ledger_as_text(entries: "list[Entry]") -> str:
@@ -202,7 +269,7 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
             entry.study[:8],
             f"{entry.exchange}",
             entry.query,
-            entry.reason or entry.answer,
+            f"{entry.reason}{' ' + entry.why if entry.why else ''}" or entry.answer,
             ", ".join(f"{name} {'×'.join(map(str, s))}" for name, s in entry.shapes.items()),
             f"{entry.n_bytes:,}",
             entry.sha256[:8],

@@ -19,10 +19,14 @@ from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
+from fedopl.client.disk.store import FolderStore
+from fedopl.client.rows.snapshots import NewRows, Snapshots
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.table.read import read_logged
 from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import run_query
+from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
 # Larger contexts, as numbers, are kept on disk unless the file says otherwise.
@@ -77,8 +81,15 @@ class ClientFile(Checked):
         description="for a column by the study's name: the label here = the study's label",
     )
     limits: Limits = Field(default=Limits(), description="what this client is willing to say")
+    new_rows: NewRows = Field(
+        default="refuse",
+        description="of rows that came since a study was first answered: to refuse its further "
+        "queries, or to leave them out of it",
+    )
     secret: str = Field(
-        default="", description="goes into the draw of batches, so that nobody can tell them"
+        default="",
+        description="decides which rows are held out and the noise on what is released; where it "
+        "is not said, one is made at first use and kept beside this file",
     )
 
 
@@ -100,6 +111,30 @@ class Client:
     def store_path(self) -> Path:
         """Where it keeps scores and other derived arrays."""
         return self.path.parent / "scores"
+
+    @property
+    def secret_path(self) -> Path:
+        """Where it keeps its secret, if client.toml has none."""
+        return self.path.parent / "secret"
+
+    def secret(self, *, rehearsing: bool = False) -> str:
+        """What its draws are keyed by; made at first use, but for a rehearsal, which needs none."""
+        if self.settings.secret:
+            return self.settings.secret
+        if rehearsing and not self.secret_path.exists():
+            return "rehearsal"
+        return kept_secret(self.secret_path)
+
+    def pinned(self, study: Study, data: LoggedData, *, rehearsing: bool = False) -> LoggedData:
+        """The rows that this study is answered for: those that were there when it was first."""
+        draws = PrivateDraws(0, self.name, self.secret(rehearsing=rehearsing))
+        snapshots = Snapshots(
+            store=FolderStore(self.path.parent / "snapshots"),
+            seed=draws.split_seed(b"", "snapshots"),
+            minimum_cell=self.settings.limits.minimum_cell,
+            new_rows=self.settings.new_rows,
+        )
+        return snapshots.pinned(self.name, study, data, keep=not rehearsing)
 
     def read(self, schema: Schema) -> LoggedData:
         """Its rows, read by the study's schema."""

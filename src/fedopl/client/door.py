@@ -13,15 +13,15 @@ from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import Store
-from fedopl.client.local.local_training import Batches
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query
-from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
@@ -51,7 +51,8 @@ class Door:
         store: where it keeps its scores between messages.
         ledger: where it writes down what it released.
         rules: the study's candidate policies that are code; code never crosses, only its position.
-        secret: goes into the draw of batches, so that nobody else can tell which rows they hold.
+        secret: decides, with the seed, which rows are held out, which a batch takes, and the noise
+            on what is released; empty only where the caller holds all rows.
 
     """
 
@@ -76,7 +77,7 @@ class Door:
             self.limits,
             store=store,
             rules=rules,
-            batches=Batches(study.seed, name, secret),
+            draws=PrivateDraws(study.seed, name, secret),
         )
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed, self._largest = queries_of(study), largest_query(study)
@@ -92,7 +93,7 @@ class Door:
                 return self._handle_alone(content)
         except Exception:
             # What cannot be written down does not leave.
-            return codec.encode(self._refusal(RefusalCode.FAILED, self._read_if_any(content)))
+            return codec.encode(self._refusal(RefusalCode.WITHHELD, self._read_if_any(content)))
 
     def _read_if_any(self, content: bytes) -> Message | None:
         try:
@@ -103,57 +104,60 @@ class Door:
     def _handle_alone(self, content: bytes) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
+        why = ""
         is_small = len(content) <= MOST_CACHED_BYTES
         asked = (_hash_once if is_small else _sha256)(content)
         try:
             query = (_read_once if is_small else codec.Decoder.decode)(self._decoder, content)
-            answer = self._answer(query, asked)
-        except RefusedError as refused:
-            answer = self._refusal(refused.code, query)
-        except codec.WrongVersionError:
-            answer = self._refusal(RefusalCode.WRONG_VERSION, query)
-        except WireError:
-            answer = self._refusal(RefusalCode.MALFORMED, query)
-        except (Exception, SystemExit):  # a rule is the client's own code, and might call exit()
-            answer = self._refusal(RefusalCode.FAILED, query)
-        return self._written_down(query, asked, answer)
+            answer = self._answer(self._agreed(query), asked)
+        except (Exception, SystemExit) as error:
+            code = _reason(error)
+            # Which of the private reasons it is depends on rows and on numbers of the server's
+            # choice: told apart, they would answer whatever it likes to know.
+            withheld = code in PRIVATE_REASONS and not getattr(query, "is_fixed", False)
+            why = code.name if withheld else ""
+            answer = self._refusal(RefusalCode.WITHHELD if withheld else code, query)
+        return self._written_down(query, asked, answer, why)
 
-    def _written_down(self, query: Message | None, asked: str, answer: Message) -> bytes:
+    def _written_down(self, query: Message | None, asked: str, answer: Message, why: str) -> bytes:
         encoded = codec.encode(answer)
         try:
-            self.ledger.append(entry_for(query, asked, answer, encoded))
+            entry = entry_for(query, asked, answer, encoded)
+            self.ledger.append(replace(entry, why=why, study_name=self.study.name))
         except Exception:
             # What cannot be written down does not leave.
-            return codec.encode(self._refusal(RefusalCode.FAILED, query))
+            return codec.encode(self._refusal(RefusalCode.WITHHELD, query))
         return encoded
 
     def _refusal(self, code: RefusalCode, query: Message | None) -> Refusal:
         exchange = query.exchange if query else 0
         return Refusal(study=self._digest, exchange=exchange, reason=code)
 
-    def _answer(self, query: Message, asked: str) -> Message:
+    def _agreed(self, query: Message) -> Query[Any]:
+        """The query, if it is one that an honest server of this study could ask.
+
+        Nothing here depends on rows, but for how many there are.
+        """
         if query.study != self._digest:
             raise RefusedError(RefusalCode.WRONG_STUDY)
         if not isinstance(query, Query):
             raise RefusedError(RefusalCode.MALFORMED)
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
+        if not query.is_plausible(self.study):
+            raise RefusedError(RefusalCode.MALFORMED)
         self.limits.check_rows(self._space.n_training)
         if query.permission and not getattr(self.limits, query.permission):
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
+        return query
+
+    def _answer(self, query: Query[Any], asked: str) -> Message:
         self._budgets.check(query, asked)
         self._space.new_scores = None
-        try:
-            answer = HANDLERS[type(query)](self._space, query)
-        except RefusedError as refused:
-            # That cells are small is said of these rows, too, so it is paid for.
-            if refused.code is RefusalCode.SMALL_CELLS:
-                self._budgets.pay(query, asked)
-            raise
+        answer = HANDLERS[type(query)](self._space, query)
         self._check_sizes(answer)
         if self._space.new_scores is not None:
             self._space.keep(self._space.new_scores)  # now that their sums may be released
-        self._budgets.pay(query, asked)
         return replace(answer, study=self._digest, exchange=query.exchange)
 
     def check_history(self) -> None:
@@ -165,7 +169,7 @@ class Door:
         self.check_history()
         found = {query: self._budget(query) for query in self._needed}
         budgets = {query: budget for query, budget in found.items() if budget is not None}
-        return Budgets(budgets, self.ledger, self._digest)
+        return Budgets(self.study, self.limits, budgets, self.ledger)
 
     def _budget(self, query: type[Query[Any]]) -> int | None:
         """How many different ones are answered: as the client allows and the study needs."""
@@ -186,3 +190,12 @@ class Door:
     def local_policy(self) -> Policy:
         """What the party learned alone, for itself: no answer ever carries it."""
         return self._space.local_policy
+
+
+def _reason(error: BaseException) -> RefusalCode:
+    """Why a query is not answered."""
+    if isinstance(error, RefusedError):
+        return error.code
+    if isinstance(error, codec.WrongVersionError):
+        return RefusalCode.WRONG_VERSION
+    return RefusalCode.MALFORMED if isinstance(error, WireError) else RefusalCode.FAILED

@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
+from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.study.plans import Declared
@@ -67,7 +68,7 @@ def examine(client: Client, study: Study) -> Examined:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            data = client.read(study.table)
+            data = client.pinned(study, client.read(study.table), rehearsing=True)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
     cautions = [*(str(warning.message) for warning in caught), *_readable_data(client)]
@@ -83,13 +84,20 @@ def examine(client: Client, study: Study) -> Examined:
             data, outcome=plan.outcome, propensity=plan.propensity, folds=plan.folds, seed=seed
         )
         found = overlap(data, nuisances)
+    except ImpossiblePropensitiesError as error:
+        problems.append(str(error))
+        found = None
     except FedoplError as error:  # it may still borrow from others, or be refused
         cautions.append(f"cannot be scored alone: {error}")
         found = None
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     return Examined(
         name=client.name,
-        problems=(*problems, *_contradictions(data, study, client.settings.limits)),
+        problems=(
+            *problems,
+            *_contradictions(data, study, client.settings.limits),
+            *_dominated(data, study, client.settings.limits),
+        ),
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
@@ -118,6 +126,23 @@ def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]
     except RefusedError:  # without propensities it cannot be scored, and that was said
         return []
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
+
+
+def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """Columns whose sums of squares are nearly one row's, for which no sums are released."""
+    space = Workspace(data, study, limits)
+    is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
+    shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
+    if shares is None:
+        return []
+    names = [f"feature '{name}'" for name in data.feature_names] + ["the outcome"]
+    return [
+        f"one row has {share:.0%} of the sum of squares of {name}, which would disclose its other "
+        "values (dominance): look for a typo or a code such as 9999, or use logarithms, ranks or "
+        "bounded values"
+        for name, share in zip(names, shares.by_column.tolist(), strict=True)
+        if share > limits.dominance
+    ]
 
 
 def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:

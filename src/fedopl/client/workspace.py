@@ -1,7 +1,7 @@
 """What answers work on: one client's rows in one study, their scores, and its local policy."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError
+from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.random_rounding import Rounding, random_rounding
+from fedopl.client.disclosure.noise import noisy_counts
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import learn_local_policy
@@ -28,7 +30,11 @@ from fedopl.client.scoring.outcome import (
     federated_outcomes,
     linear_outcomes,
 )
-from fedopl.client.scoring.propensity import Propensities, fit_propensities
+from fedopl.client.scoring.propensity import (
+    ImpossiblePropensitiesError,
+    Propensities,
+    fit_propensities,
+)
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -54,14 +60,15 @@ class Workspace:
         *,
         store: Store | None = None,
         rules: Mapping[str, Rule] | None = None,
-        batches: Batches | None = None,
+        draws: PrivateDraws | None = None,
     ) -> None:
         self.study, self.limits, self.rules = study, limits, rules or {}
         self.store: Store = MemoryStore() if store is None else store
-        self.local_training = LocalTraining(study, batches or Batches(study.seed))
+        self.draws = draws or PrivateDraws(study.seed)
+        self.local_training = LocalTraining(study, Batches(self.draws))
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_features + 1)
-        self._rows = StudyRows(data, study, limits.minimum_cell)
+        self._rows = StudyRows(data, study, limits.minimum_cell, self.draws)
         self.new_scores: StudyScores | None = None  # not kept before their sums may be released
         self._whole: ScoredChunk | None = None
 
@@ -82,12 +89,14 @@ class Workspace:
         """The part of each of these rows that models are fitted without."""
         return self._rows.parts
 
-    def rounding(self, asked: FloatArray | None = None) -> Rounding:
-        """Rounds counts by chance, in the same way for the same rows and the same query."""
-        base = self.limits.minimum_cell
-        if base < 2:
-            return lambda counts: counts
-        return random_rounding(base, self.study.seed, self._rows.fingerprint, asked)
+    def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
+        """Counts as they may be released, with noise that follows from what was asked."""
+        rng = self.noise_for("counts", *asked)
+        return noisy_counts(counts, self.limits.minimum_cell, rng)
+
+    def noise_for(self, *asked: object) -> np.random.Generator:
+        """Draws for noise on the answer to this question, about these rows."""
+        return self.draws.noise_for(self._rows.fingerprint if self.draws.secret else "", *asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""
@@ -112,9 +121,38 @@ class Workspace:
         return self.n_rows(RowSplit.TRAINING)
 
     def check_rows_for_sums(self) -> None:
-        """Refuse sums of squares where there are too few training rows for any."""
+        """Refuse sums of squares where there are too few training rows, or one dominates them."""
         if self.n_training < self.rows_needed:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+        if self.row_shares and self.row_shares.by_column.max() > self.limits.dominance:
+            raise RefusedError(RefusalCode.DOMINATED)
+
+    @cached_property
+    def row_shares(self) -> RowShares | None:
+        """How much of sums of squares rests on one training row; None where nobody minds."""
+        if self.limits.dominance >= 1 or not self.limits.minimum_cell:
+            return None
+        return self._shares_in(self.unscored_chunks())
+
+    @property
+    def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
+        """The same for outcome sums, which leave out what is rare in a fold and action."""
+        if self.limits.dominance >= 1 or not self.limits.minimum_cell:
+            return None
+        found = self._shares_in(self._rows.chunks_as_summed())
+        return None if found is None else found.by_cell.reshape(self.rows_by_fold_action.shape)
+
+    def _shares_in(self, chunks: Iterable[Chunk]) -> RowShares | None:
+        found: RowShares | None = None
+        for chunk in chunks:
+            rows, data = chunk.training, chunk.data
+            columns = np.column_stack([data.contexts[rows], data.rewards[rows]])
+            if not len(columns):
+                continue
+            # The median of the first chunk will do: a typo does not move it.
+            found = found or RowShares(self.rows_by_fold_action.size, np.median(columns, axis=0))
+            found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
+        return found
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""
@@ -219,8 +257,13 @@ class Workspace:
 
     @cached_property
     def history(self) -> ReleaseHistory:
-        """Answers that were released before."""
-        return ReleaseHistory(self.store, self.key)
+        """Answers that were released before, in this study.
+
+        Where no rows are held out, all studies have the same rows, and one history.
+        """
+        if self.study.evaluation.share:
+            return ReleaseHistory(self.store, self.key)
+        return ReleaseHistory(self.store, f"all {self.key.partition(' ')[2]}")
 
     @property
     def scored(self) -> StudyScores:
@@ -247,6 +290,8 @@ class Workspace:
         study = self.study
         try:
             return fit_propensities(self._rows, study.nuisances.propensity, study.seed)
+        except ImpossiblePropensitiesError:
+            raise RefusedError(RefusalCode.WRONG_PROPENSITIES) from None
         except DataError:
             raise RefusedError(RefusalCode.NO_PROPENSITIES) from None
 

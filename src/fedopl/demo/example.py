@@ -40,7 +40,7 @@ class Example:
                 raise StorageError(f"{path}: is there already, and is another; name a new folder")
         for name, client in self.clients.items():
             home = folder / "clients" / name
-            write_atomically(home / "client.toml", client.settings.encode())
+            write_atomically(home / "client.toml", client.settings.encode(), mode=0o600)
             _write_table(home / client.file_name, client.rows)
         write_atomically(study, self.study.encode())
         return study

@@ -37,12 +37,16 @@ values = true                  # everybody tells what policies are worth on its 
 
 NORTH = """\
 # North: a large hospital that tossed coins. Its table is named as the study names things.
+secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+
 [data]
 file = "discharges.csv"
 """
 
 SOUTH = """\
 # South: gave the new drug mostly to the severely ill, so its raw averages mislead.
+secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+
 [data]
 file = "discharges.parquet"
 
@@ -52,6 +56,8 @@ minimum_cell = 10              # more careful than the default
 
 WEST = """\
 # West: small, with older patients, and with names of its own for everything.
+secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+
 [data]
 file = "export.csv"
 

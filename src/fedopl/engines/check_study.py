@@ -12,7 +12,7 @@ from fedopl.client.client_file import Client, read_clients
 from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
-from fedopl.engines.run import door_of
+from fedopl.engines.run import check_history
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
@@ -99,7 +99,7 @@ def _examined(study: Study, client: Client) -> Examined:
     if found.data is None:
         return found
     try:
-        door_of(study, client, found.data)
+        check_history(study, client, found.data)
     except StorageError as error:
         return replace(found, problems=(*found.problems, str(error)))
     return found

@@ -41,7 +41,9 @@ def open_clients(
         if lacking:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
-    data = {name: client.read(study.table) for name, client in clients.items()}
+    data = {
+        name: client.pinned(study, client.read(study.table)) for name, client in clients.items()
+    }
     return data, {name: door_of(study, clients[name], data[name]) for name in clients}
 
 
@@ -52,20 +54,39 @@ def door_of(
 
     It is an error if the ledger has answers of the study whose history is gone.
     """
+    is_rehearsal = rehearsing is not None
     door = Door(
         client.name,
-        data,
+        client.pinned(study, data, rehearsing=is_rehearsal),
         study,
         limits=client.settings.limits,
-        store=FolderStore(client.store_path) if rehearsing is None else None,
+        store=None if is_rehearsal else FolderStore(client.store_path),
         ledger=FileLedger(client.ledger_path) if rehearsing is None else rehearsing,
-        secret=client.settings.secret,
+        secret=client.secret(rehearsing=is_rehearsal),
     )
+    _check_history(client, door)
+    return door
+
+
+def check_history(study: Study, client: Client, pinned: LoggedData) -> None:
+    """Raise an error if the ledger has answers of the study whose history is gone; keep nothing."""
+    door = Door(
+        client.name,
+        pinned,
+        study,
+        limits=client.settings.limits,
+        store=FolderStore(client.store_path),
+        ledger=FileLedger(client.ledger_path),
+        secret=client.secret(rehearsing=True),
+    )
+    _check_history(client, door)
+
+
+def _check_history(client: Client, door: Door) -> None:
     try:
         door.check_history()
     except StorageError as error:
         raise StorageError(f"{client.path.parent}: {error}") from None
-    return door
 
 
 def run(

@@ -7,7 +7,8 @@ from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Axis
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of

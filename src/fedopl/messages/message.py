@@ -6,15 +6,20 @@ its fields: it gets a successor with a new code, and `VERSION` goes up.
 """
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, dataclass_transform, get_args
 
-from fedopl.base.arrays import FloatArray
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, largest_size
 
 if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
     from fedopl.study.study import Study
 
 VERSION = 1
+# No number in a query is larger: honest ones are not, and sums with larger ones could overflow.
+LARGEST_ASKED = 1e15
 Array = FloatArray
 MessageClass = TypeVar("MessageClass")
 
@@ -105,8 +110,10 @@ class Query(Message, Generic[AnswerType]):
 
     answer: ClassVar[type[Message]]
     asked: ClassVar[Asked]
-    budget: ClassVar[str | None]
+    budget: ClassVar[str | None]  # a limit of the client: how many different ones a study may ask
+    lifetime: ClassVar[str | None]  # another: how much all studies may ask of the same rows
     permission: ClassVar[str | None]
+    is_fixed: ClassVar[bool]  # whether its answer depends on nothing that the server chooses
     title: ClassVar[str]  # what people read in previews and reports
     content: ClassVar[str]  # what its answer holds, in words
 
@@ -116,12 +123,15 @@ class Query(Message, Generic[AnswerType]):
         code: int | None = None,
         asked: Asked = Asked.EACH,
         budget: str | None = None,
+        lifetime: str | None = None,
         permission: str | None = None,
+        fixed: bool = False,
     ) -> None:
         super().__init_subclass__(code=code)
         if code is not None:  # what several queries share has none
             (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
             cls.asked, cls.budget, cls.permission = asked, budget, permission
+            cls.lifetime, cls.is_fixed = lifetime, fixed
 
     @classmethod
     def needed(cls, _study: "Study") -> bool:
@@ -132,6 +142,28 @@ class Query(Message, Generic[AnswerType]):
     def most(cls, _study: "Study") -> int | None:
         """How many different ones this study can need, where that is known."""
         return None
+
+    @property
+    def amount(self) -> int:
+        """How much of the lifetime budget it costs."""
+        return 1
+
+    @classmethod
+    def most_amount(cls, _study: "Study") -> float:
+        """How much all of this study's queries of this kind may cost together."""
+        return math.inf
+
+    def is_plausible(self, _study: "Study") -> bool:
+        """Whether an honest server could ask it; a client looks at this before any row."""
+        return all(largest_size(array) <= LARGEST_ASKED for array in self.arrays())
+
+    def arrays(self) -> list[FloatArray]:
+        """The arrays whose numbers are bounded."""
+        return [held for _, held in self.named_arrays()]
+
+    def named_arrays(self) -> list[tuple[str, FloatArray]]:
+        """All arrays that it holds, by field."""
+        return [(name, held) for name, held in vars(self).items() if isinstance(held, np.ndarray)]
 
     def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""

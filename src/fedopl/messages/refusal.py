@@ -26,6 +26,23 @@ class RefusalCode(enum.Enum):
     NOT_IN_STUDY = 15
     BEYOND_DECLARED = 16
     ROWS_ON_DISK = 17
+    WITHHELD = 18
+    LOCKED = 19
+    DOMINATED = 20
+    WRONG_PROPENSITIES = 21
+
+
+# What depends on the rows and on the numbers in the query together. A server that could tell these
+# apart could search for rows by moving its numbers, so all of them cross as `WITHHELD`.
+PRIVATE_REASONS = frozenset(
+    {
+        RefusalCode.SMALL_CELLS,
+        RefusalCode.NORM_TOO_LARGE,
+        RefusalCode.NOT_FINITE,
+        RefusalCode.NOTHING_TO_SAY,
+        RefusalCode.FAILED,
+    }
+)
 
 
 @message
@@ -115,6 +132,24 @@ REFUSALS: dict[RefusalCode, Refused] = {
     RefusalCode.NOT_IN_STUDY: Refused(
         "this study has no such question",
         "Let both sides install the same version of fedopl.",
+    ),
+    RefusalCode.WITHHELD: Refused(
+        "it withholds this answer, and why is for the client alone to know",
+        "Let it look into its ledger (`fedopl ledger`), which says why and what to do.",
+    ),
+    RefusalCode.LOCKED: Refused(
+        "it withheld too many answers, and its door is locked for this study",
+        "Let its owner look into the ledger, and open the door again with `fedopl unlock`.",
+    ),
+    RefusalCode.WRONG_PROPENSITIES: Refused(
+        "with its known propensities the actions cannot have been taken as they were",
+        "Let it run `fedopl check`, which names the action; each row needs the probability of the "
+        "action that was taken, not that of treatment.",
+    ),
+    RefusalCode.DOMINATED: Refused(
+        "one of its rows has nearly all of a sum of squares, and would be disclosed by it",
+        "Let it run `fedopl check`, which names the column; correct the row, or use a column of "
+        "ranks, logarithms or bounded values.",
     ),
 }
 SILENT = Refused("it did not answer", "Check that it was running and could be reached.")

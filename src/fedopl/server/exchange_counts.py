@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import ceil
 
-from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
 from fedopl.policies.policy import Policy

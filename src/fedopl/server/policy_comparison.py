@@ -8,7 +8,8 @@ import numpy as np
 
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values, most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.kinds import in_message_order, packed

@@ -426,7 +426,7 @@ def test_what_all_actions_have_in_common_does_not_matter(clients, limits):
         name: fedopl.LoggedData(d.contexts, d.actions, d.rewards + 1000, action_names=ACTIONS)
         for name, d in clients.items()
     }
-    cuts = tuple(np.linspace(-2, 2, 17))  # agreed: counts are rounded by chance, row by row
+    cuts = tuple(np.linspace(-2, 2, 17))  # agreed: counts have noise, row by row
     plan = Tree(cuts={"x0": cuts, "x1": cuts, "x2": cuts})
     plain, moved = (fedopl.learn(rows, policy=plan, limits=limits) for rows in (clients, raised))
     assert moved.policy.root == plain.policy.root

@@ -8,7 +8,7 @@ import pytest
 from lies import flipped
 
 import fedopl
-from fedopl.messages.evaluation.policy_values import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.results.run_folder import load_record, save_record

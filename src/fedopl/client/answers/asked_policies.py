@@ -1,25 +1,20 @@
 """The policies that a query asks about, as functions from contexts to actions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.near_identical import Decides
 from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 
-
-def remembered_as(split: RowSplit) -> str:
-    """Under which name released policies are remembered: splits of the training rows overlap."""
-    return "held out" if split is RowSplit.EVALUATION else "training"
+Decides = Callable[[FloatArray], IntArray]
 
 
 def policies_in(query: EstimateValues | Describe) -> list[Arrays]:

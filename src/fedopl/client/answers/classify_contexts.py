@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.noise import count_scale
 from fedopl.client.local.score_means import effective_rows_behind
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
@@ -34,9 +35,10 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     if query.split is RowSplit.TRAINING:
         by_target = [_slopes(features, weights, own, needed) for own in query.parameters]
     else:
-        # One product for each: the bits of several at once would depend on how many there are.
-        taken = [(features @ own > 0).astype(np.float64) for own in query.parameters]
-        by_target = [_share(space, rows, own, weights) for own in taken]
+        if space.limits.minimum_cell:
+            # Once: over many classifiers the noise on shares would be averaged out.
+            space.history.require_first("classifiers", parameters=query.parameters)
+        by_target = [_share(space, features, own, weights) for own in query.parameters]
     width = query.parameters.shape[1]
     nothing: dict[str, Any] = {
         "released": 0.0,
@@ -72,10 +74,15 @@ def _slopes(
     }
 
 
-def _share(space: Workspace, rows: slice, taken: FloatArray, weights: FloatArray) -> dict[str, Any]:
-    """The share of held-out rows that one classifier takes for its target's, rounded by chance."""
+def _share(
+    space: Workspace, features: FloatArray, parameters: FloatArray, weights: FloatArray
+) -> dict[str, Any]:
+    """The share of held-out rows that one classifier takes for its target's, with noise."""
+    # One product for each: the bits of several at once would depend on how many there are.
+    taken = (features @ parameters > 0).astype(np.float64)
     n_rows, minimum_cell = len(taken), space.limits.minimum_cell
-    found = joint_estimate(taken[:, None], weights, space.data.groups_of(rows))
+    groups = space.data.groups_of(space.rows(RowSplit.EVALUATION))
+    found = joint_estimate(taken[:, None], weights, groups)
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     if n_rows < minimum_cell:
@@ -83,12 +90,11 @@ def _share(space: Workspace, rows: slice, taken: FloatArray, weights: FloatArray
     _, _, share, variance = found.first_column
     if minimum_cell > 1:
         effect = _design_effect(share, variance, n_rows)
-        # Draws follow the rows that are taken: classifiers that take the same ones are rounded
-        # alike, so that asking for many of them does not average the rounding out.
-        share = float(space.rounding(taken)(np.array(share * n_rows))) / n_rows
-        # The exact variance would undo the rounding; this has that of rounding in it.
-        step = minimum_cell / n_rows
-        variance = effect * max(share * (1 - share), step / 2) / n_rows + step**2 / 4
+        noisy = space.noisy(np.array(share * n_rows), "share", parameters)
+        share = min(float(noisy), n_rows) / n_rows
+        # The exact variance would undo the noise; this has that of the noise in it.
+        step = count_scale(minimum_cell) / n_rows
+        variance = effect * max(share * (1 - share), step) / n_rows + 2 * step**2
     return {"released": 1.0, "target_share": share, "target_share_variance": variance}
 
 

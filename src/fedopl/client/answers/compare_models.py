@@ -14,7 +14,7 @@ from scipy.special import softmax
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.score_means import effective_rows_behind
+from fedopl.client.local.score_means import effective_rows_behind, without_zeros
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
@@ -39,6 +39,13 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     rows = Rows(space)
     ours = _said(own, rows)
     found = [_compared(rows, ours, _said(others, rows), space.rows_needed) for others in theirs]
+    if space.limits.value_noise:
+        # The signs of models without a part can jump wherever their sender likes, between two rows.
+        influence = space.limits.value_noise / space.n_training
+        rng = space.noise_for("total variation", query.propensities)
+        for one, drawn in zip(found, rng.standard_normal(len(found)), strict=True):
+            one["propensity_tv"] += one["compared"] * influence * drawn
+            one["propensity_tv_variance"] += one["compared"] * influence**2
     fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}
     return ModelShifts(**fields)
 
@@ -126,7 +133,8 @@ def _compared(rows: Rows, own: _Said, theirs: _Said, needed: int) -> dict[str, f
         "propensity_tv_variance": tv_variance,
         **_named("outcome_kl", _without_noise(rows, of_outcomes)),
     }
-    few = effective_rows_behind(behind * rows.weights[:, None]) < needed
+    # Models just like ours, or of no action that we know, differ in no row at all.
+    few = effective_rows_behind(without_zeros(behind * rows.weights[:, None])) < needed
     steep = needed > 1 and rows.steepness(theirs.models.propensities) > STEEPEST
     return dict.fromkeys(found, 0.0) if few or steep else found
 

@@ -1,31 +1,30 @@
 """How one policy's decisions split over groups, and how well the logged actions support it."""
 
+from itertools import chain
+
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.asked_policies import deciders, policies_in, remembered_as
+from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.near_identical import differences
 from fedopl.client.disclosure.small_cells import suppress_small_counts
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.description import Describe, Description
-from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
 ROWS_PER_BLOCK = 1 << 14
 
 
 def answer(space: Workspace, query: Describe) -> Description:
-    """Counts by group and action; every one is rounded, so that none discloses single rows."""
+    """Counts by group and action, with noise: none discloses single rows."""
     space.check_rows_for_sums()
     if query.n_policies != 1 or (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
-    decide = deciders(space, policies_in(query))[0]
-    if space.limits.minimum_cell:
-        _check_differs(space, query)
+    (asked,) = policies_in(query)
+    (decide,) = deciders(space, [asked])
     shape = (len(query.cuts), query.cuts.shape[1] + 1, space.study.n_actions)
 
     def counted(chunk: Chunk) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
@@ -38,31 +37,21 @@ def answer(space: Workspace, query: Describe) -> Description:
         return found
 
     decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
-    # Effective rows would disclose that there are some where the count of rows is suppressed.
+    chances = space.noisy(space.scored.chances, "chances")
+    # A handful of rows is as likely noise, and would be taken for poor overlap.
+    chances[chances < 2 * space.limits.minimum_cell] = 0.0
+    return Description(
+        decided=space.noisy(decided, "decided", query.cuts, *chain(*asked.items())),
+        taken=space.noisy(taken, "taken", query.cuts),
+        chances=chances,
+        effective_rows=_shown_effective_rows(space),
+    )
+
+
+def _shown_effective_rows(space: Workspace) -> FloatArray:  # (n_actions,)
+    """Effective rows of the actions whose count of rows is not suppressed."""
     shown = suppress_small_counts(space.rows_per_action, space.limits.minimum_cell) > 0
-    rounded = space.rounding()
-    return Description(  # in the order in which random numbers are drawn
-        decided=rounded(decided),
-        taken=rounded(taken),
-        chances=rounded(space.scored.chances),
-        effective_rows=rounded(np.where(shown, space.scored.effective_rows, 0.0)),
-    )
-
-
-def _check_differs(space: Workspace, query: Describe) -> None:
-    """Refuse a policy that differs in a few rows from any valued or described before."""
-    minimum_cell = space.limits.minimum_cell
-    what = remembered_as(RowSplit.TRAINING)
-    asked = policies_in(query)
-    parts = (
-        (chunk.data.contexts[chunk.training], np.ones(chunk.training.stop, bool))
-        for chunk in space.unscored_chunks()
-    )
-    earlier = deciders(space, space.history.released(what))
-    differ, _ = differences(earlier, deciders(space, asked), parts, minimum_cell)
-    if ((differ > 0) & (differ < minimum_cell))[: len(earlier)].any():
-        raise RefusedError(RefusalCode.SMALL_CELLS)
-    space.history.add(what, asked)
+    return np.where(shown, space.noisy(space.scored.effective_rows, "effective rows"), 0.0)
 
 
 def _bins(cuts: FloatArray, contexts: FloatArray) -> IntArray:  # (n_features + 1, n_rows)

@@ -1,14 +1,13 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.asked_policies import deciders, policies_in, remembered_as
+from fedopl.base.arrays import FloatArray
+from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.near_identical import Decides, first_near_identical
+from fedopl.client.disclosure.noise import noisy_values
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
@@ -19,47 +18,76 @@ from fedopl.messages.refusal import RefusalCode
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
     """The values of the policies asked about, of the logging policy and of the client's own."""
-    n_values = query.n_policies + N_OWN_CANDIDATES
-    _check_rows(space, n_values, space.n_rows(query.split))
-    found = estimate_candidates(space, query)
-    # Rows without a score were left out: the limits are for those that remain.
-    _check_rows(space, n_values, found.n_rows)
-    return Values(**vars(found))
-
-
-def _check_rows(space: Workspace, n_values: int, n_rows: int) -> None:
+    n_values, n_rows = query.n_policies + N_OWN_CANDIDATES, space.n_rows(query.split)
     if n_rows < space.limits.minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     space.limits.check_parameters(n_values, n_rows)
+    found, spread = estimate_candidates(space, query)
+    policies = [next(iter(one.items())) for one in policies_in(query)]
+    asked = [(query.split.name, name, numbers) for name, numbers in policies]
+    together = [part for one in asked for part in one]
+    n_used = found.n_rows
+    if not spread.all_scored:
+        # How many rows have scores for what policies decide is a count that the server can choose.
+        noisy = space.noisy(np.array([float(n_used)]), *together)
+        n_used = min(max(int(noisy[0]), 1), n_rows)
+    least = max(space.limits.minimum_cell, n_values / space.limits.parameter_share)
+    if min(n_used, found.n_rows) < least:
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    own = [(query.split.name, whose) for whose in ("logging", "local")]
+    draws = [space.noise_for("value", *parts) for parts in (*asked, *own, together)]
+    influence = space.limits.value_noise * spread.usual / found.n_rows
+    means, covariances = noisy_values(found.means, found.covariances, influence, draws)
+    return Values(
+        n_rows=n_used,
+        degrees_of_freedom=max(found.degrees_of_freedom + n_used - found.n_rows, 0),
+        means=means,
+        covariances=covariances,
+    )
 
 
-def estimate_candidates(space: Workspace, query: EstimateValues) -> JointEstimate:
-    """Estimate what was asked about, then the logging policy, then the client's own policy.
+class _Spread:
+    """How far a usual row's scores and reward lie apart, so what it can change a value by.
 
-    Policies that differ in a few rows only, from each other, from any valued before or from the
-    client's own, would disclose those rows' scores: the later one is valued as the earlier.
+    Over all actions: the scores of one policy may be alike in all rows but one.
     """
-    minimum_cell = space.limits.minimum_cell
+
+    def __init__(self) -> None:
+        self.all_scored = True  # so that no row is left out, whatever policies decide
+        self._squares, self._n_rows = 0.0, 0
+
+    def see(self, scores: FloatArray, rewards: FloatArray) -> None:
+        """Take note of these rows."""
+        known = np.isfinite(scores)
+        self.all_scored = self.all_scored and bool(known.all())
+        high = np.maximum(np.where(known, scores, -np.inf).max(axis=1), rewards)
+        low = np.minimum(np.where(known, scores, np.inf).min(axis=1), rewards)
+        self._squares += float(((high - low) ** 2).sum())
+        self._n_rows += len(rewards)
+
+    @property
+    def usual(self) -> float:
+        """The root of the mean square."""
+        return float(np.sqrt(self._squares / max(self._n_rows, 1)))
+
+
+def estimate_candidates(space: Workspace, query: EstimateValues) -> tuple[JointEstimate, _Spread]:
+    """Estimate what was asked about, then the logging policy, then the client's own policy."""
     if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    own = [space.local_policy.decide] if query.split is RowSplit.EVALUATION else []
+    own: list[Decides] = []
+    if query.split is RowSplit.EVALUATION:
+        own = [space.local_policy.decide]
     valued = deciders(space, policies_in(query))
-    places: IntArray = np.arange(len(valued))
-    if minimum_cell:
-        valued, places = _distinct(space, query, own)
-    sums, left_out = JointSums(), _LeftOut()
+    sums, spread = JointSums(), _Spread()
     for chunk in space.chunks():
         rows = chunk.rows(query.split)
-        values = _values(chunk, rows, valued, own)
-        left_out.see(np.asarray(np.isfinite(values).all(axis=1)))
-        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
-    if minimum_cell:
-        left_out.check(space, query.split, minimum_cell)
+        spread.see(chunk.scores[rows], chunk.data.rewards[rows])
+        sums.add(_values(chunk, rows, valued, own), chunk.weights(rows), chunk.data.groups_of(rows))
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    every = [*places, len(valued), len(valued) + 1]  # policies that are alike share a place
-    return replace(found, means=found.means[every], covariances=found.covariances[every][:, every])
+    return found, spread
 
 
 def _values(
@@ -73,60 +101,3 @@ def _values(
     columns.append(rewards)
     columns += [scores[row, decide(contexts)] for decide in own] or [rewards]
     return np.column_stack(columns)
-
-
-def _distinct(
-    space: Workspace, query: EstimateValues, own: Sequence[Decides]
-) -> tuple[list[Decides], IntArray]:
-    """The policies that may be valued, and the place among them of each that was asked about."""
-    what = remembered_as(query.split)
-    asked = policies_in(query)
-    earlier = [*own, *deciders(space, space.history.released(what))]
-    decide = deciders(space, asked)
-    stands_for = first_near_identical(
-        earlier, decide, _compared(space, query.split), space.limits.minimum_cell
-    )
-    new = sorted(set(stands_for[stands_for >= len(earlier)].tolist()))
-    space.history.add(what, [asked[place - len(earlier)] for place in new])
-    used, places = np.unique(stands_for, return_inverse=True)
-    every = [*earlier, *decide]
-    return [every[place] for place in used], places
-
-
-def _compared(space: Workspace, split: RowSplit) -> Iterator[tuple[FloatArray, BoolArray]]:
-    """Rows on which policies have to differ, and which of them they are valued on."""
-    for chunk in space.unscored_chunks():
-        rows = chunk.rows(split)
-        seen = rows if split is RowSplit.EVALUATION else chunk.training
-        valued = np.zeros(seen.stop - seen.start, bool)
-        valued[rows.start - seen.start : rows.stop - seen.start] = True
-        yield chunk.data.contexts[seen], valued
-
-
-class _LeftOut:
-    """Which rows an answer rests on: how many, and a sum of numbers drawn for each."""
-
-    def __init__(self) -> None:
-        self._start = 0
-        self._known = np.zeros(2, np.uint64)
-        self._all = np.zeros(2, np.uint64)
-
-    def see(self, known: BoolArray) -> None:
-        """Take note of these rows, of which those known count."""
-        drawn = np.asarray(np.random.PCG64(self._start).random_raw(len(known)))
-        self._start += len(known)
-        self._all += np.array([len(known), drawn.sum()], np.uint64)
-        self._known += np.array([known.sum(), drawn[known].sum()], np.uint64)
-
-    def check(self, space: Workspace, split: RowSplit, least: int) -> None:
-        """Refuse to leave out a few rows, of all or of those that an earlier answer rests on.
-
-        Rows without a score are left out: two answers about one policy would disclose the few
-        between. Other rows in nearly the same number may differ by a few.
-        """
-        what = f"rows known {split.name}"
-        for earlier in (self._all, *(item["rows"] for item in space.history.released(what))):
-            apart = abs(int(earlier[0]) - int(self._known[0]))
-            if not np.array_equal(earlier, self._known) and apart < least:
-                raise RefusedError(RefusalCode.SMALL_CELLS)
-        space.history.add(what, [{"rows": self._known}])

@@ -8,7 +8,12 @@ from fedopl.client.disclosure.small_cells import (
     releasable_cells,
     suppress_small_counts,
 )
-from fedopl.client.local.score_means import pair_means, score_means, value_slope
+from fedopl.client.local.score_means import (
+    pair_means,
+    rows_behind_pairs,
+    score_means,
+    value_slope,
+)
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
@@ -29,7 +34,10 @@ def enrol(space: Workspace, _query: Enrol) -> Enrolment:
 
 def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:
     """Sums for outcome models of every fold and action with enough rows; the others are zero."""
-    enough = releasable_cells(space.rows_by_fold_action, space.rows_needed)
+    counts, shares = space.rows_by_fold_action, space.row_shares_in_cells
+    if shares is not None:  # what one row dominates counts as that row
+        counts = np.where(shares > space.limits.dominance, np.minimum(counts, 1), counts)
+    enough = releasable_cells(counts, space.rows_needed)
     if not enough.any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
     sums, squared_weights = space.outcome_sums()
@@ -69,6 +77,9 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
 def sum_pairs(space: Workspace, _query: SumPairs) -> PairSums:
     """Means for every pair of actions, rows weighted by what the choice is worth."""
     space.check_rows_for_sums()
+    behind = rows_behind_pairs(space.data, space.scores, space.training)
+    if space.limits.minimum_cell and behind < space.rows_needed:
+        raise RefusedError(RefusalCode.SMALL_CELLS)
     grams, products = pair_means(space.data, space.scores, space.training)
     return PairSums(grams=grams, products=products)
 
@@ -78,12 +89,15 @@ def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
     plan, limits = space.study.linear.training, space.limits
     if not 0 <= query.round < plan.rounds:
         raise RefusedError(RefusalCode.MALFORMED)
+    if limits.minimum_cell:
+        space.history.require_first("scaling", centre=query.centre, scale=query.scale)
+        space.history.require_first(f"round {query.round}", parameters=query.parameters)
     training = space.local_training
     rows = training.examples(space.whole, query.centre, query.scale)
     n_parameters = query.parameters.size if space.mask is None else int(space.mask.sum())
     n_used = min(len(rows.features), plan.batch_size * plan.local_steps)
     limits.check_parameters(n_parameters, n_used)
-    if not training.batches.are_secret:
+    if not space.draws.secret:
         # Whoever can tell what the batches hold could solve for rows, given enough rounds.
         limits.check_parameters(plan.rounds, len(rows.features))
     improved = training.improved(query.parameters, rows, query.round, space.mask)

@@ -25,7 +25,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
 def count_bins(space: Workspace, query: CountBins) -> BinCounts:
-    """Training rows between cuts; every count is rounded, so that none discloses single rows."""
+    """Training rows between cuts, with noise: however narrow a bin is, it tells of nobody."""
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     counts = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))
@@ -35,7 +35,7 @@ def count_bins(space: Workspace, query: CountBins) -> BinCounts:
         for place, (column, cuts) in enumerate(cut):
             bins = np.searchsorted(cuts, column.values(contexts))
             counts[place] += np.bincount(bins, minlength=counts.shape[1])
-    return BinCounts(counts=space.rounding(query.cuts)(counts))
+    return BinCounts(counts=space.noisy(counts, "bins", query.cuts))
 
 
 def sum_cells(space: Workspace, query: SumCells) -> CellSums:
@@ -49,7 +49,7 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     partition = _partition(space, query.partition, grid)
     binning = Binning(columns=space.study.columns, grid=grid, partition=partition)
     if needed > 1:
-        space.history.require_same_grid(query.n_cuts, query.cuts)
+        space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
         _check_parts(space, query.partition, binning, needed)
     sums = released = as_shares(cell_sums(space.scored_rows(), binning), grid)
     if needed > 1:

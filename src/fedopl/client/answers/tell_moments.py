@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.score_means import effective_rows_behind
+from fedopl.client.local.score_means import effective_rows_behind, without_zeros
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
@@ -29,7 +29,7 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
     found = np.zeros((5, len(columns)))
     for place, (column, behind) in enumerate(columns):
         pulls = np.nan_to_num(behind * weights[:, None])
-        if effective_rows_behind(pulls) >= space.rows_needed:
+        if effective_rows_behind(without_zeros(pulls)) >= space.rows_needed:
             moment = joint_estimate(column[:, None], weights, groups)
             found[:, place] = (1.0, *moment.first_column) if moment else 0.0
     names = ("released", "rows", "degrees_of_freedom", "means", "variances")

@@ -1,15 +1,12 @@
 """What each action is worth in each leaf of a finished tree, on held-out rows."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.released_groups import check_groups, tree_of
+from fedopl.client.answers.released_groups import tree_of
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disk.store import Arrays
-from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
@@ -25,6 +22,8 @@ def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
     root = tree_of(space, query.tree, range(study.n_actions))
     if not space.n_rows(RowSplit.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if needed > 1:  # leaves of several trees could be differenced
+        space.history.require_first("leaves", tree=query.tree)
     decided = np.array([leaf.action for leaf in leaves_of(root)])
     found = _Leaves(len(decided), study.n_actions)
     for chunk in space.chunks():
@@ -32,9 +31,7 @@ def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
         leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
         found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.data.groups_of(rows))
     released = _released_leaves(found.counts, decided, needed)
-    if needed > 1:
-        _check_leaves(space, query.tree, released, needed)
-    counts = space.rounding(query.tree)(found.counts.astype(np.float64))
+    counts = space.noisy(found.counts.astype(np.float64), "leaves", query.tree)
     shares = np.where(released, found.weights / found.weights.sum(), 0.0)
     return LeafValues(counts=counts, shares=shares, **found.fields(released, needed))
 
@@ -105,23 +102,3 @@ def _released_leaves(
         alone = [place for place in more if not disclose_few(released & (places != place))]
         released &= places != min(alone or more, key=lambda place: counts[place])
     return released
-
-
-def _check_leaves(space: Workspace, numbers: FloatArray, released: BoolArray, needed: int) -> None:
-    """Refuse leaves from which, with earlier ones, a few rows could be isolated.
-
-    Those that are suppressed are one group together.
-    """
-    study = space.study
-
-    def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
-        root, shown = tree_of(space, item["tree"], range(study.n_actions)), item["told"] > 0
-
-        def of(chunk: ScoredChunk) -> IntArray:
-            contexts = chunk.data.contexts[chunk.rows(RowSplit.EVALUATION)]
-            leaf = leaf_positions(root, study.columns, contexts)
-            return np.where(shown[leaf], leaf, len(shown))
-
-        return of
-
-    check_groups(space, "leaves", {"tree": numbers, "told": released}, labels, needed)

@@ -5,6 +5,7 @@ Budgets of queries are counted from it, so that they last as long as the ledger 
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -18,10 +19,14 @@ from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
 from fedopl.base.files import owner_only
-from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS
-from fedopl.messages.message import Message
+from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.study.study import Study
+
+# An entry that is no answer: the client's owner opened the door again.
+UNLOCK = "unlock"
 
 # How long one process waits while another answers for the same client.
 WAIT_SECONDS = 120.0
@@ -43,6 +48,9 @@ class Entry:
     n_bytes: int
     sha256: str  # of the answer, so that a copy of it can be checked later
     query_sha256: str
+    study_name: str = ""
+    amount: int = 1  # of a budget over the lifetime of the rows that the query cost
+    why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
 
 
 class Ledger(Protocol):
@@ -146,7 +154,7 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
     """The entry for an answer to the query whose SHA-256 is `asked`."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
-        when=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        when=_now(),
         study=_text_of(answer.study),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
@@ -157,7 +165,29 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         query_sha256=asked,
+        amount=query.amount if isinstance(query, Query) else 0,
     )
+
+
+def unlocking(study: str) -> Entry:
+    """The entry by which a client's owner opens the door again for the study of this digest."""
+    return Entry(
+        when=_now(),
+        study=study,
+        exchange=0,
+        query=UNLOCK,
+        answer=UNLOCK,
+        reason="",
+        shapes={},
+        norms={},
+        n_bytes=0,
+        sha256="",
+        query_sha256="",
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @lru_cache(16)
@@ -169,35 +199,59 @@ def _text_of(digest: bytes) -> str:
 class Budgets:
     """How many different queries of a kind are answered; a repeated query is free.
 
-    A refusal for small cells counts, too, as it discloses that there are such cells. What other
-    processes answered, before or since, is in the ledger.
+    An answer that is withheld costs as much as one that is given: where answers begin to be
+    withheld tells about rows, too. After so many of them the door is locked for the study, until
+    its owner unlocks it. Some budgets are for all studies together, over the lifetime of the rows.
+    All is counted from the ledger, which has what other processes answered, before or since.
     """
 
-    def __init__(self, budgets: Mapping[type[Any], int], ledger: Ledger, study: bytes) -> None:
-        self._budgets, self._ledger, self._study = budgets, ledger, study.hex()
-        self._paid: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
+    def __init__(
+        self, study: Study, limits: Limits, budgets: Mapping[type[Any], int], ledger: Ledger
+    ) -> None:
+        self._study, self._limits, self._budgets, self._ledger = study, limits, budgets, ledger
+        # Of this study, and of all: kind of query → SHA-256 of each → its amount.
+        self._paid: dict[str, dict[str, int]] = {}
+        self._lifetime: dict[str, dict[str, int]] = {}
+        self._others: set[str] = set()  # other studies that were answered
+        self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
     def _count_new_entries(self) -> None:
         entries, self._read_to = self._ledger.since(self._read_to)
+        own = self._study.digest.hex()
         for entry in entries:
-            counts = (
-                entry.answer != Refusal.__name__ or entry.reason == RefusalCode.SMALL_CELLS.name
-            )
-            if counts and entry.study == self._study:
-                self._paid.setdefault(entry.query, set()).add(entry.query_sha256)
+            is_own, is_withheld = entry.study == own, entry.reason == RefusalCode.WITHHELD.name
+            if entry.query == UNLOCK:
+                self._n_withheld *= not is_own
+            elif is_withheld or not entry.reason:
+                is_new = entry.query_sha256 not in self._paid.get(entry.query, {})
+                self._n_withheld += is_own and is_withheld and is_new
+                self._count(entry, is_own=is_own)
 
-    def check(self, query: Message, asked: str) -> None:
+    def _count(self, entry: Entry, *, is_own: bool) -> None:
+        self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
+        if is_own:
+            self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
+        else:
+            self._others.add(entry.study)
+
+    def check(self, query: Query[Any], asked: str) -> None:
         """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""
-        budget = self._budgets.get(type(query))
-        if budget is None:
-            return
+        kind, limits = type(query), self._limits
         self._count_new_entries()
-        paid = self._paid.get(type(query).__name__, ())
-        if asked not in paid and len(paid) >= budget:
+        paid = self._paid.get(kind.__name__, {})
+        if asked in paid:
+            return
+        if self._n_withheld >= limits.withheld_answers:
+            raise RefusedError(RefusalCode.LOCKED)
+        if len(self._others) >= limits.studies or len(paid) >= self._budgets.get(kind, math.inf):
             raise RefusedError(RefusalCode.BUDGET_SPENT)
-
-    def pay(self, query: Message, asked: str) -> None:
-        """Count a query whose answer disclosed something."""
-        if type(query) in self._budgets:
-            self._paid.setdefault(type(query).__name__, set()).add(asked)
+        if kind.lifetime:
+            lifetime = self._lifetime.get(kind.__name__, {})
+            study, ever = sum(paid.values()), sum(lifetime.values())
+            most = min(
+                query.most_amount(self._study) - study if limits.value_noise else math.inf,
+                getattr(limits, kind.lifetime) - ever,
+            )
+            if query.amount > most:
+                raise RefusedError(RefusalCode.BUDGET_SPENT)

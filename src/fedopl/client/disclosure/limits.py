@@ -33,6 +33,21 @@ class Limits(Checked):
     )
     values: bool = Field(default=True, description="whether values of policies are reported at all")
     value_queries: int = Field(default=20, ge=0, description="how many different value queries")
+    value_policies: int = Field(
+        default=800, ge=0, description="how many policies are valued, in all studies together"
+    )
+    value_noise: float = Field(
+        default=2.0,
+        ge=0,
+        description="noise on each value: what so many usual rows change it by",
+    )
+    studies: int = Field(default=5, ge=1, description="how many different studies are answered")
+    withheld_answers: int = Field(
+        default=20, ge=1, description="answers withheld in a study until its owner must unlock it"
+    )
+    dominance: float = Field(
+        default=0.8, gt=0, description="the share of a sum of squares that one row may have"
+    )
     score_queries: int = Field(
         default=1, ge=0, description="with how many different outcome models rows are scored"
     )
@@ -66,6 +81,11 @@ class Limits(Checked):
             minimum_rows=1,
             minimum_cell=0,
             parameter_share=math.inf,
+            value_policies=1_000_000_000,
+            value_noise=0.0,
+            studies=1_000_000_000,
+            withheld_answers=1_000_000_000,
+            dominance=1.0,
             norm_cap=math.inf,
             **dict.fromkeys(budgets, 1_000_000_000),
         )

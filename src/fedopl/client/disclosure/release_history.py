@@ -43,11 +43,14 @@ class ReleaseHistory:
             {f"{n:06d} {name}": a for n, item in enumerate(every) for name, a in item.items()},
         )
 
-    def require_same_grid(self, n_cuts: FloatArray, cuts: FloatArray) -> None:
-        """Refuse every grid but the first: sums over two grids give those between their cuts."""
-        grid = {"n_cuts": n_cuts, "cuts": cuts}
-        kept = self._kept("grid")
-        if set(kept) != set(grid):
-            self._store.put(f"{self._key} grid", grid)
-        elif not all(np.array_equal(kept[name], grid[name]) for name in grid):
+    def require_first(self, kind: str, **asked: FloatArray) -> None:
+        """Refuse whatever differs from the first of its kind that was asked for.
+
+        Sums over two grids give those between their cuts; two steps from two starts give the rows
+        of a batch.
+        """
+        first = self._kept(kind)
+        if set(first) != set(asked):
+            self._store.put(f"{self._key} {kind}", asked)
+        elif not all(np.array_equal(first[name], asked[name]) for name in asked):
             raise RefusedError(RefusalCode.BUDGET_SPENT)

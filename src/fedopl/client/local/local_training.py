@@ -6,7 +6,7 @@ The rows that a round takes are drawn by a secret of the client.
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.base.seeds import generator_for
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
 from fedopl.client.local.vowpal import Vowpal
 from fedopl.client.rows.chunks import ScoredChunk
@@ -23,14 +23,9 @@ class Batches:
     are none or as many as a round takes; where that cannot be, batches are independent draws.
     """
 
-    def __init__(self, seed: int, client: str = "", secret: str = "") -> None:
-        self._seed, self._client, self._secret = seed, client, secret
+    def __init__(self, draws: PrivateDraws) -> None:
+        self.draws = draws
         self._epoch: tuple[tuple[int, int], IntArray] | None = None
-
-    @property
-    def are_secret(self) -> bool:
-        """Whether nobody else can draw the same batches."""
-        return bool(self._secret)
 
     def of_round(self, turn: int, n_rows: int, plan: TrainingPlan) -> IntArray | None:
         """The rows of each step, (n_steps, n_batch_rows); None where every step takes all."""
@@ -40,20 +35,15 @@ class Batches:
         n_draws = plan.local_steps * plan.batch_size
         n_rounds = rounds_per_epoch(n_rows, n_draws)
         if not n_rounds:
-            return self.generator(f"steps {turn}").integers(0, n_rows, shape)
+            return self.draws.generator(f"steps {turn}").integers(0, n_rows, shape)
         number, place = divmod(turn, n_rounds)
         epoch = self._shuffled(number, n_rows)
         return epoch[place * n_draws : (place + 1) * n_draws].reshape(shape)
 
-    def generator(self, purpose: str) -> np.random.Generator:
-        """Draws that only this client can repeat."""
-        purpose = f"{purpose} {self._secret}"
-        return generator_for(self._seed, client=self._client, purpose=purpose)
-
     def _shuffled(self, number: int, n_rows: int) -> IntArray:
         key = (number, n_rows)
         if self._epoch is None or self._epoch[0] != key:
-            self._epoch = (key, self.generator(f"pack {number}").permutation(n_rows))
+            self._epoch = (key, self.draws.generator(f"pack {number}").permutation(n_rows))
         return self._epoch[1]
 
 
@@ -89,7 +79,7 @@ class LocalTraining:
         return improve(parameters, rows, self._linear.training, this, mask)
 
     def _vowpal_steps(self, parameters: FloatArray, rows: Examples, turn: int) -> FloatArray:
-        plan, rng = self._linear.training, self.batches.generator(f"steps {turn}")
+        plan, rng = self._linear.training, self.batches.draws.generator(f"steps {turn}")
         # Its labels have no room for row weights: heavier rows are drawn more often instead.
         shares = None if rows.weights is None else rows.weights / rows.weights.sum()
         drawn = rng.choice(len(rows.features), (plan.local_steps, plan.batch_size), p=shares)

@@ -170,6 +170,22 @@ def pair_means(data: LoggedData, scores: FloatArray, rows: slice) -> tuple[Float
     return grams / total, products / total
 
 
+def rows_behind_pairs(data: LoggedData, scores: FloatArray, rows: slice) -> float:
+    """How many rows the sums for pairs effectively rest on, at the least.
+
+    Sums of |gain| less those of the gain are those of the rows where the second action is better,
+    and sums by action are known besides: so each of these groups has no row, or enough.
+    """
+    taken, known = data.actions[rows], np.nan_to_num(scores[rows])
+    fewest = np.inf
+    for first, second in action_pairs(data.n_actions):
+        gain = known[:, first] - known[:, second]
+        for better in (np.maximum(gain, 0.0), np.maximum(-gain, 0.0)):
+            by_action = better[:, None] * (taken[:, None] == np.arange(data.n_actions))
+            fewest = min(fewest, effective_rows_behind(without_zeros(by_action)))
+    return fewest
+
+
 def value_slope(
     data: LoggedData,
     scores: FloatArray,
@@ -195,20 +211,30 @@ def value_slope(
         slope += pull.T @ features / temperature
         pulls[start : start + len(pull)] = pull
         start += len(pull)
-    return slope / total, effective_rows_behind(pulls)
+    # An action without any score has no pull, whatever the parameters are.
+    scored = np.isfinite(scores[rows]).any(axis=0)
+    return slope / total, effective_rows_behind(pulls[:, scored])
 
 
 def effective_rows_behind(pulls: FloatArray) -> float:
-    """(Σ|u|)²/Σu² of the column (n_rows, n_columns) that rests on the fewest rows."""
+    """(Σ|u|)²/Σu² of the column (n_rows, n_columns) that rests on the fewest rows.
+
+    A column of zeros rests on none: a model that is sure of every row divides them as sharply as
+    its sender likes, and says in its zeros that it has done so.
+    """
     sizes = np.abs(pulls)
     largest = sizes.max(axis=0)
-    moved = largest > 0
-    if not moved.any():
-        return float(len(pulls))
+    if not largest.all():
+        return 0.0
     # Divided before they are squared, so that tiny pulls do not vanish.
-    shares = sizes[:, moved] / largest[moved]
+    shares = sizes / largest
     effective: FloatArray = shares.sum(axis=0) ** 2 / (shares**2).sum(axis=0)
-    return float(effective.min())
+    return float(effective.min(initial=np.inf))
+
+
+def without_zeros(columns: FloatArray) -> FloatArray:  # (n_rows, n_moved)
+    """The columns that are not zero in every row, where zeros are the client's own doing."""
+    return columns[:, columns.any(axis=0)]
 
 
 def _blocks(

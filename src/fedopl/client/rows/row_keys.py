@@ -1,6 +1,6 @@
 """Keys of rows: seeded hashes, by which rows are assigned to folds whatever their order."""
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def scramble(keys: SortKeys) -> SortKeys:
     return keys ^ (keys >> np.uint64(31))
 
 
-@cache
+@lru_cache(64)  # clients with a secret have seeds of their own
 def _multipliers(how_many: int, seed: int, purposes: tuple[str, ...]) -> SortKeys:
     """Odd numbers (n_purposes, how_many): multiplying by one loses no bit of a number."""
     drawn = [

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
@@ -25,8 +26,11 @@ from fedopl.study.study import Study
 class StudyRows:
     """The rows of a study: one chunk where they are in memory, many where they are on disk."""
 
-    def __init__(self, given: LoggedData, study: Study, minimum_cell: int) -> None:
+    def __init__(
+        self, given: LoggedData, study: Study, minimum_cell: int, draws: PrivateDraws | None = None
+    ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
+        self._draws = draws or PrivateDraws(study.seed)
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
@@ -86,17 +90,18 @@ class StudyRows:
     @cached_property
     def folds_as_given(self) -> Folds:
         """The fold of each row in the order of the table; the seed decides, not that order."""
-        study = self._study
-        return assign_folds_and_hold_out(
-            self.given, study.nuisances.folds, study.evaluation.share, study.seed
-        )
+        return self._assigned(self._study.nuisances.folds)
 
     @cached_property
     def parts(self) -> Folds:
         """The training rows in `N_PARTS` parts, for models to be fitted without each of them."""
-        study = self._study
-        parts = assign_folds_and_hold_out(self.given, N_PARTS, study.evaluation.share, study.seed)
-        return parts.taken(self.order)
+        return self._assigned(N_PARTS).taken(self.order)
+
+    def _assigned(self, n_folds: int) -> Folds:
+        share, draws = self._study.evaluation.share, self._draws
+        rows = self.fingerprint if draws.secret else ""
+        seed = draws.split_seed(self._study.digest, rows)
+        return assign_folds_and_hold_out(self.given, n_folds, share, seed)
 
     # --- counting them -------------------------------------------------------------------------
 
@@ -165,16 +170,27 @@ class StudyRows:
 
     # --- summing them --------------------------------------------------------------------------
 
-    def outcome_sums(self) -> FoldSums:
-        """Sums without what is rare in a fold and action, to be released: they may be changed."""
+    @cached_property
+    def _rare_in_cells(self) -> tuple[RareValues, ...]:
+        """What few training rows of a fold and action have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in self.chunks():
                 training = chunk.training
                 yield chunk.data.contexts[training], chunk.fold_actions[training]
 
-        n_cells = self.rows_by_fold_action[:-1].size
-        found = self.fold_sums(rare_values(parts, n_cells, self._minimum_cell))
+        return rare_values(parts, self.rows_by_fold_action[:-1].size, self._minimum_cell)
+
+    def chunks_as_summed(self) -> Iterator[Chunk]:
+        """The rows, without what is rare in a fold and action: as outcome sums have them."""
+        for chunk in self.chunks():
+            cells = chunk.fold_actions[chunk.training]
+            data = with_rare_masked(chunk.data, chunk.training, self._rare_in_cells, cells)
+            yield chunk if data is chunk.data else replace(chunk, data=data)
+
+    def outcome_sums(self) -> FoldSums:
+        """Sums without what is rare in a fold and action, to be released: they may be changed."""
+        found = self.fold_sums(self._rare_in_cells)
         # Whoever releases sums writes over them; those that are kept must stay.
         return replace(found, sums=found.sums.copy()) if found is self._kept else found
 

@@ -11,6 +11,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
+from fedopl.client.scoring.known_propensities import contradiction
 from fedopl.solvers.least_squares import sums_of_others
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
@@ -28,6 +29,10 @@ MOST_FITTED = 200_000
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
 # The rows that propensities are fitted to: one chunk, or all chunks of a study.
 Rows: TypeAlias = "Chunk | StudyRows"
+
+
+class ImpossiblePropensitiesError(DataError):
+    """Known propensities with which the actions cannot have been taken."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +68,8 @@ def _known(rows: Rows) -> Propensities:
             "propensities: propensity='known' was asked for and the data have none; pass them to "
             "LoggedData, or name their column in the schema"
         )
+    if against := contradiction(rows.given):
+        raise ImpossiblePropensitiesError(against)
     reason = "given with the data" + ("" if known.ndim == 2 else " for the logged action")
     return Propensities(of=_given, chosen="known", reason=reason)
 

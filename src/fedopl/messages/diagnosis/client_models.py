@@ -23,7 +23,7 @@ class Models(Message, code=77):
 
 
 @message
-class TellModels(Query[Models], code=13, asked=Asked.EACH, budget="model_queries"):
+class TellModels(Query[Models], code=13, asked=Asked.EACH, budget="model_queries", fixed=True):
     """Ask how the actions were chosen and what came of them, as the client's own models say."""
 
     title = "What clients' models say"

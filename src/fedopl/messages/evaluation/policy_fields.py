@@ -2,8 +2,13 @@
 
 from typing import Annotated
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
+from fedopl.study.study import Study
+
+# Policies that one query may at least ask about in a study that diagnoses.
+MOST_DIAGNOSED = 128
 
 
 @message
@@ -21,9 +26,26 @@ class AsksAboutPolicies(Query[AnswerType]):
         """How many policies it asks about."""
         return sum(len(getattr(self, field)) for field in POLICY_FIELDS)
 
+    def arrays(self) -> list[FloatArray]:
+        """All but the policies: whatever their numbers are, they come to actions and no more."""
+        return [held for name, held in self.named_arrays() if name not in POLICY_FIELDS]
+
+    def is_plausible(self, study: Study) -> bool:
+        """Of all kinds together, no more policies than the study can need."""
+        return self.n_policies <= most_candidates(study) and super().is_plausible(study)
+
 
 @message
 class AsksAboutSplit(Query[AnswerType]):
     """The rows that an answer is about; as the last base of a query, its field is sent first."""
 
     split: RowSplit
+
+
+def most_candidates(study: Study) -> int:
+    """How many policies one query may ask about: constant arms, the study's own, and two more.
+
+    Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
+    """
+    own = study.n_actions + len(study.candidates) + 2
+    return max(own, MOST_DIAGNOSED) if study.joining.diagnose else own

@@ -4,15 +4,21 @@ import math
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, AsksAboutSplit
+from fedopl.messages.evaluation.policy_fields import (
+    AsksAboutPolicies,
+    AsksAboutSplit,
+    most_candidates,
+)
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
 from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, SLACK, fault_in_moments
+from fedopl.study.mixture import FOUND
 from fedopl.study.study import Study
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
-# Policies that one query may at least ask about in a study that diagnoses.
-MOST_DIAGNOSED = 128
+# Policies that all queries of a study may ask about where a mixture is found by trying many, and
+# where clients are compared.
+MOST_TRIED, MOST_COMPARED = 256, 600
 # Values may be reported with noise, as if so many rows were others.
 NOISY_ROWS = 30
 NOISE = 0.05
@@ -37,12 +43,26 @@ class EstimateValues(
     code=8,
     asked=Asked.EACH,
     budget="value_queries",
+    lifetime="value_policies",
     permission="values",
 ):
     """Ask what these policies are worth on rows of this split."""
 
     title = "What policies are worth"
     content = "means of values, and how precise they are"
+
+    @property
+    def amount(self) -> int:
+        """A policy each: noise on values is averaged out over policies, not over queries."""
+        return self.n_policies
+
+    @classmethod
+    def most_amount(cls, study: Study) -> float:
+        """Each policy on two splits; more where mixtures are tried, or clients compared."""
+        if study.joining.diagnose:
+            return MOST_COMPARED
+        usual = 2 * most_candidates(study)
+        return max(usual, MOST_TRIED) if study.mixture.kind in FOUND else usual
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
@@ -74,12 +94,3 @@ def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:
     held_out = n_rows * study.evaluation.share / (1 - study.evaluation.share)
     without_groups = study.table is not None and study.table.group is None
     return held_out * (1 if without_groups else MOST_BY_GROUPS) + SLACK * study.n_actions
-
-
-def most_candidates(study: Study) -> int:
-    """How many policies one query may ask about: constant arms, the study's own, and two more.
-
-    Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
-    """
-    own = study.n_actions + len(study.candidates) + 2
-    return max(own, MOST_DIAGNOSED) if study.joining.diagnose else own

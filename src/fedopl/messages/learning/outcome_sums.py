@@ -42,7 +42,7 @@ class OutcomeSums(Message, code=66):
 
 
 @message
-class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL):
+class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL, fixed=True):
     """The sums that outcome models are made from, apart for each fold and action."""
 
     title = "Sums for outcome models"

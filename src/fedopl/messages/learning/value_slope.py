@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
+from fedopl.base.arrays import largest_size
 from fedopl.messages.combining import WeightedMean
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, Query, message
+from fedopl.policies.linear import NEVER
 from fedopl.study.study import Study
 
 
@@ -31,3 +33,11 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
     def step(self, answer: Slope) -> Array:
         """Where the climb would go by this client alone."""
         return answer.gradient
+
+    def is_plausible(self, _study: Study) -> bool:
+        """Logits cannot overflow; an action that nobody has scores for is never taken."""
+        taken = self.parameters[self.parameters[:, -1] != NEVER]
+        return (
+            largest_size(taken) <= LARGEST_ASKED
+            and 1 / LARGEST_ASKED <= self.temperature <= LARGEST_ASKED
+        )

@@ -78,7 +78,7 @@ def _table(found: list[ActionSupport]) -> Part:
         for s in found
     ]
     table = Table(
-        caption="Support of each action at each client (rows that took it are rounded)",
+        caption="Support of each action at each client (noise is added to its counts)",
         headers=("Client", "Action", "Took it", "Effective rows", "Chance below 5 %", "In words"),
         rows=tuple(rows),
         text_columns=(1, 5),

@@ -27,6 +27,8 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
         "in turn. Nobody was asked again: what the others would have learned follows from their "
         "sums, and was valued together with the learned policy, on the others' held-out rows."
     )
+    if not all(one.difference for one in found.left_out):
+        intro += " A dash is what was not valued, as a query has room for few policies."
     return (Text(intro), _table(record, found), Text(_verdict(record, found)))
 
 
@@ -63,7 +65,9 @@ def _verdict(record: Record, found: Reliance) -> str:
     changes = {one.client: changed_without(record, one) for one in found.left_out}
     said = [f"Without {client}, {change}." for client, change in changes.items() if change]
     if not said:
-        return "None of them decides by itself what is recommended."
+        known = all(one.difference for one in found.left_out)
+        as_far = "" if known else ", as far as this was valued,"
+        return f"None of them{as_far} decides by itself what is recommended."
     return " ".join(said)
 
 

@@ -94,8 +94,8 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
     note = Text(
         "Values are means over held-out rows of a leaf, with their standard errors. Shares of "
         "people are weighed by the mixture; what a client hid because it was small is divided "
-        f"by rounded counts. {_NO_VALUE} stands where nobody could tell a value, and ? where rows "
-        "are too few, or too alike, to tell its error.",
+        f"by counts with noise. {_NO_VALUE} stands where nobody could tell a value, and ? where "
+        "rows are too few, or too alike, to tell its error.",
         quiet=True,
     )
     return (*parts, note)

@@ -43,7 +43,9 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
         parts.append(f"{plural(sum(levels), 'level')} of {plural(len(levels), 'column')} of labels")
     agreed = ""
     if study.cut_columns:
-        agreed = " Thresholds were agreed from rounded counts; none of them is anybody's value."
+        agreed = (
+            " Thresholds were agreed from counts in public bins, to which every client added noise."
+        )
     return f"The grid has {listed(parts) or 'nothing to ask about'}.{agreed}"
 
 

@@ -1,4 +1,4 @@
-"""Thresholds of a tree, from rounded counts in public bins, so that none is anybody's value."""
+"""Thresholds of a tree, from counts with noise in public bins."""
 
 import math
 

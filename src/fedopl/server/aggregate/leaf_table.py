@@ -39,7 +39,7 @@ def leaf_rows(
 
 
 def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
-    """Shares of rows; what is left is divided between suppressed leaves by their rounded counts."""
+    """Shares of rows; what is left is divided between suppressed leaves by noisy counts."""
     suppressed = answer.shares <= 0
     rest = max(1 - float(answer.shares.sum()), 0.0)
     likely = np.where(suppressed, answer.counts, 0.0)

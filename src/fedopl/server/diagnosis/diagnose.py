@@ -12,7 +12,8 @@ from fedopl.base.errors import FedoplError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift, SecondMoments
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, most_candidates
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.any_mixture import Solved

@@ -1,0 +1,49 @@
+"""The dominance rule: no released sum of squares may rest, for more than a share, on one row.
+
+Where one row has nearly all of Σ x_j², the sums of products Σ x_j·x_k are that row's other values
+times a known number: a typo by three digits would disclose the row it is in. Whoever has the sums
+can measure columns from wherever it likes, so squares are about the middle of each column.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+
+
+class RowShares:
+    """The largest share that one row has of any column's sum of squares, by cell and over all."""
+
+    def __init__(self, n_cells: int, centre: FloatArray) -> None:
+        self._centre = centre  # (n_columns,)
+        self._largest = np.zeros((n_cells, len(centre)))
+        self._sums = np.zeros((n_cells, len(centre)))
+
+    def add(self, cells: IntArray, columns: FloatArray, weights: FloatArray | None) -> None:
+        """Take note of rows (n_rows, n_columns) that come cell after cell."""
+        if not len(cells):
+            return
+        squares = np.square(columns - self._centre)
+        if weights is not None:
+            squares *= weights[:, None]
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        own = cells[starts]
+        self._largest[own] = np.maximum(
+            self._largest[own], np.maximum.reduceat(squares, starts, axis=0)
+        )
+        self._sums[own] += np.add.reduceat(squares, starts, axis=0)
+
+    @property
+    def by_cell(self) -> FloatArray:  # (n_cells,)
+        """Of the column in which it is largest."""
+        largest: FloatArray = _shares(self._largest, self._sums).max(axis=1)
+        return largest
+
+    @property
+    def by_column(self) -> FloatArray:  # (n_columns,)
+        """Of the sums over all cells."""
+        return _shares(self._largest.max(axis=0), self._sums.sum(axis=0))
+
+
+def _shares(largest: FloatArray, sums: FloatArray) -> FloatArray:
+    """Zero where there is nothing to have a share of."""
+    return np.divide(largest, sums, out=np.zeros_like(sums), where=sums > 0)

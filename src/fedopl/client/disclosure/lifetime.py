@@ -1,0 +1,65 @@
+"""What a client has released over the lifetime of its rows, study by study, from its ledger."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fedopl.client.disclosure.ledger import UNLOCK, Entry
+from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.vocabulary import QUERIES
+
+
+@dataclass(kw_only=True)
+class StudySummary:
+    """One study's answers."""
+
+    study: str  # its digest
+    name: str = ""
+    first: str = ""
+    last: str = ""
+    answers: dict[str, int] = field(default_factory=dict)  # different ones, by query
+    refusals: int = 0
+    withheld: int = 0  # since the door was last unlocked
+    n_bytes: int = 0
+    spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
+
+    def is_locked(self, limits: Limits) -> bool:
+        """Whether its owner has to unlock the door before the study goes on."""
+        return self.withheld >= limits.withheld_answers
+
+
+def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
+    """Every study that is in the ledger, in the order in which it was first answered."""
+    amounts = {query.__name__: query.lifetime for query in QUERIES if query.lifetime}
+    found: dict[str, StudySummary] = {}
+    seen: set[tuple[str, str]] = set()
+    for entry in entries:
+        own = found.setdefault(entry.study, StudySummary(study=entry.study, first=entry.when))
+        if entry.query == UNLOCK:
+            own.withheld = 0
+            continue
+        own.name, own.last = entry.study_name or own.name, entry.when
+        own.n_bytes += entry.n_bytes
+        own.refusals += bool(entry.reason)
+        if entry.reason not in ("", RefusalCode.WITHHELD.name):
+            continue
+        if (entry.study, entry.query_sha256) in seen:
+            continue  # asked again, which tells nothing new and costs nothing
+        seen.add((entry.study, entry.query_sha256))
+        own.withheld += bool(entry.reason)
+        if not entry.reason:
+            own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
+        if limit := amounts.get(entry.query):
+            own.spent[limit] = own.spent.get(limit, 0) + entry.amount
+    return list(found.values())
+
+
+def spent_in_all(studies: Iterable[StudySummary]) -> Mapping[str, int]:
+    """How much of each lifetime budget is spent."""
+    total = {query.lifetime: 0 for query in QUERIES if query.lifetime}
+    total["studies"] = 0
+    for study in studies:
+        total["studies"] += bool(study.answers)
+        for limit, amount in study.spent.items():
+            total[limit] += amount
+    return total

@@ -1,0 +1,53 @@
+"""Noise on counts and values: as much as a few rows change them, so far below their own errors.
+
+Without it a server could add and subtract what is released about overlapping groups of rows until a
+single row is left. Noise is drawn by the client's secret from the question, so the same question
+has the same answer, and other questions, even about the same rows, have other noise.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.random import Generator
+
+from fedopl.base.arrays import FloatArray
+
+
+def noisy_counts(
+    counts: FloatArray, minimum_cell: int, rng: Generator
+) -> FloatArray:  # shaped as counts
+    """Counts with two-sided geometric noise, empty ones too; none is below zero.
+
+    One row more or less makes no outcome more than e^(2/minimum_cell) times as likely.
+    """
+    if minimum_cell < 2:
+        return counts
+    stop = -np.expm1(-1 / count_scale(minimum_cell))
+    noise = rng.geometric(stop, counts.shape) - rng.geometric(stop, counts.shape)
+    noisy: FloatArray = np.maximum(np.rint(counts) + noise, 0.0)
+    return noisy
+
+
+def count_scale(minimum_cell: int) -> float:
+    """How far noise moves a count, in rows."""
+    return minimum_cell / 2
+
+
+def noisy_values(
+    means: FloatArray, covariances: FloatArray, influence: float, draws: Sequence[Generator]
+) -> tuple[FloatArray, FloatArray]:
+    """Means and their covariances, with noise of this influence on a mean.
+
+    Its square is the noise on covariances, which include the noise on the means as well, so that
+    intervals do. There are draws for each mean, and in the end for all covariances.
+    """
+    if not influence:
+        return means, covariances
+    *own, all_together = draws
+    drawn = np.array([rng.standard_normal() for rng in own])
+    crossed = all_together.standard_normal(covariances.shape)
+    symmetric = np.tril(crossed) + np.tril(crossed, -1).T
+    # No contrast may seem surer than it is: what noise made negative is zero.
+    sizes, axes = np.linalg.eigh(covariances + influence**2 * symmetric)
+    possible = (axes * np.maximum(sizes, 0.0)) @ axes.T
+    return means + influence * drawn, possible + influence**2 * np.eye(len(means))

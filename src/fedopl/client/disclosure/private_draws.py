@@ -1,0 +1,69 @@
+"""Randomness that only the client can repeat: keyed by its secret.
+
+A secret decides which rows are held out, which rows a batch takes, and the noise on what is
+released. Without one, where the caller holds all rows anyway, the study's seed alone decides.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedopl.base.errors import StorageError
+from fedopl.base.files import owner_only, write_atomically
+from fedopl.base.seeds import generator_for
+
+
+@dataclass(frozen=True)
+class PrivateDraws:
+    """One client's draws in one study."""
+
+    seed: int
+    client: str = ""
+    secret: str = ""
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Draws for one purpose: the same whenever they are asked for."""
+        return generator_for(self.seed, client=self.client, purpose=f"{purpose} {self.secret}")
+
+    def noise_for(self, *asked: object) -> np.random.Generator:
+        """Draws for noise on the answer to this question: asked again, it has the same answer.
+
+        They follow from the question, not from what comes of it: answers that are the same only if
+        nobody is between two questions would tell whether somebody is.
+        """
+        digest = hashlib.sha256()
+        for part in asked:
+            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+            digest.update(b"\x1f")
+        return self.generator(f"noise {digest.hexdigest()}")
+
+    def split_seed(self, study: bytes, fingerprint: str) -> int:
+        """The seed by which rows are held out and assigned to folds.
+
+        With a secret it depends on the whole study and on the rows: two studies, whatever they
+        differ in, and rows of which one is new, share no split that could be differenced.
+        """
+        if not self.secret:
+            return self.seed
+        about = f"{self.seed}\x1f{study.hex()}\x1f{fingerprint}\x1f{self.secret}"
+        return int.from_bytes(hashlib.sha256(about.encode()).digest()[:7], "little")
+
+
+def kept_secret(path: Path) -> str:
+    """The secret in this file, which only its owner can read; it is made if there is none."""
+    if not path.exists():
+        write_atomically(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
+    try:
+        with open(path, opener=owner_only, encoding="utf-8") as file:
+            found = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}") from None
+    if not found:
+        raise StorageError(
+            f"{path}: is empty, and was the secret that held-out rows and noise follow from; "
+            "restore it, or delete it to have another made, with which no run can be resumed"
+        )
+    return found

@@ -1,0 +1,85 @@
+"""Whether known propensities can be those with which the logged actions were taken.
+
+Σ 1{A = a}/p over the rows is, on average, how many rows there are, for every action. The usual
+mistake is to give the probability of treatment also for those who were not treated.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.table.logged_data import LoggedData
+
+# Standard errors, and the share of all rows, by which a sum must be off to be called impossible.
+SURELY, AT_LEAST = 6.0, 0.05
+
+
+def contradiction(data: LoggedData) -> str:
+    """In words, the action whose propensities contradict how often it was taken; or nothing."""
+    if data.propensities is None:
+        return ""
+    found = _Sums(data.n_actions, _n_groups(data))
+    for rows in data.slices():
+        found.add(data.part(rows))
+    ratios, errors = found.ratios(data.n_rows)
+    off = np.abs(ratios - 1) / np.maximum(errors, 1e-12)
+    off[np.abs(ratios - 1) < AT_LEAST] = 0.0
+    worst = int(off.argmax())
+    if off[worst] <= SURELY:
+        return ""
+    return (
+        f"propensities: by those of '{data.action_names[worst]}', it was taken "
+        f"{_often(ratios[worst])} as it could have been; 1/propensity over its "
+        f"{found.taken[worst]:,} rows adds up to {ratios[worst] * data.n_rows:,.0f}, and there are "
+        f"{data.n_rows:,} rows in all. Give each row the probability of the action that was taken, "
+        "not that of treatment"
+    )
+
+
+def _often(ratio: float) -> str:
+    return f"{ratio:.1f} times as often" if ratio > 1 else f"only {ratio:.0%} as often"
+
+
+def _n_groups(data: LoggedData) -> int:
+    if data.groups is None:
+        return 0
+    return 1 + max(int(data.groups[rows].max()) for rows in data.slices())
+
+
+class _Sums:
+    """Σ 1{A = a}/p by action, and how far it may be from the number of rows by chance."""
+
+    def __init__(self, n_actions: int, n_groups: int) -> None:
+        self.taken: IntArray = np.zeros(n_actions, np.int64)
+        self._sums, self._squares = np.zeros(n_actions), np.zeros(n_actions)
+        self._least = np.ones(n_actions)
+        self._by_group = np.zeros((n_groups, n_actions))
+        self._n_rows = 0
+
+    def add(self, data: LoggedData) -> None:
+        known = data.propensities
+        assert known is not None  # noqa: S101
+        of_taken = known if known.ndim == 1 else known[np.arange(data.n_rows), data.actions]
+        inverse = 1 / of_taken
+        n_actions = len(self.taken)
+        self.taken += np.bincount(data.actions, minlength=n_actions)
+        self._sums += np.bincount(data.actions, inverse, n_actions)
+        # Σ (1{A = a}/p − 1)² over all rows, of which those who did not take it add one each.
+        self._squares += np.bincount(data.actions, inverse * (inverse - 2), n_actions)
+        np.minimum.at(self._least, data.actions, of_taken)
+        self._n_rows += data.n_rows
+        if data.groups is not None:
+            np.add.at(self._by_group, (data.groups, data.actions), inverse)
+            np.add.at(self._by_group, data.groups, -1.0)
+
+    def ratios(self, n_rows: int) -> tuple[FloatArray, FloatArray]:
+        """By action, what the sum is of the rows, and its standard error.
+
+        Rows with small propensities that did not take the action show in neither: so the error is
+        at least what the least propensity of those who took it allows.
+        """
+        squares = self._squares + self._n_rows
+        if len(self._by_group):
+            squares = np.maximum(squares, (self._by_group**2).sum(axis=0))
+        least = np.maximum(squares, n_rows / self._least)
+        ratios = np.where(self.taken > 0, self._sums / n_rows, 1.0)
+        return ratios, np.sqrt(least) / n_rows

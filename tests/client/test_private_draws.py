@@ -1,0 +1,49 @@
+"""The secret of a client, and what follows from it."""
+
+import stat
+
+import pytest
+
+import fedopl
+from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
+
+
+def test_a_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path):
+    path = tmp_path / "secret"
+    made = kept_secret(path)
+    assert len(made) == 64
+    assert kept_secret(path) == made
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert kept_secret(tmp_path / "other") != made
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
+def test_a_secret_that_is_lost_is_an_error_in_words(tmp_path, content):
+    path = tmp_path / "secret"
+    path.write_bytes(content)
+    with pytest.raises(fedopl.StorageError, match=r"secret: (is empty|cannot be read)"):
+        kept_secret(path)
+
+
+def test_a_link_in_the_place_of_a_secret_is_refused(tmp_path):
+    (tmp_path / "elsewhere").write_text("known to others")
+    (tmp_path / "secret").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(fedopl.StorageError, match="symbolic link"):
+        kept_secret(tmp_path / "secret")
+
+
+def test_splits_follow_from_the_seed_alone_without_a_secret():
+    assert PrivateDraws(7, "north").split_seed(b"study", "rows") == 7
+
+
+def test_with_a_secret_splits_follow_from_the_study_and_the_rows_too():
+    draws = PrivateDraws(7, "north", "secret")
+    seeds = {
+        draws.split_seed(b"study", "rows"),
+        draws.split_seed(b"other", "rows"),
+        draws.split_seed(b"study", "others"),
+        PrivateDraws(8, "north", "secret").split_seed(b"study", "rows"),
+        PrivateDraws(7, "north", "another").split_seed(b"study", "rows"),
+    }
+    assert len(seeds) == 5
+    assert draws.split_seed(b"study", "rows") in seeds
