@@ -113,7 +113,7 @@ class Door:
         except (Exception, SystemExit) as error:
             code = _reason(error)
             # Which of the private reasons it is depends on rows and on numbers of the server's
-            # choice: told apart, they would answer whatever it likes to know.
+            # choice: distinguished, they would answer whatever it likes to know.
             withheld = code in PRIVATE_REASONS and not getattr(query, "is_fixed", False)
             why = code.name if withheld else ""
             answer = self._refusal(RefusalCode.WITHHELD if withheld else code, query)

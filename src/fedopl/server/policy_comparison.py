@@ -129,9 +129,9 @@ class Candidates:
         places = self.places()
         kept = [places[name] for name in (*self.names(), LOGGING, LOCAL)]
         shown: Answers[Values] = Answers(answers.exchange)
-        for client, told in answers.items():
-            covariances = told.covariances[np.ix_(kept, kept)]
-            shown[client] = replace(told, means=told.means[kept], covariances=covariances)
+        for client, reported in answers.items():
+            covariances = reported.covariances[np.ix_(kept, kept)]
+            shown[client] = replace(reported, means=reported.means[kept], covariances=covariances)
         return shown
 
     def _fields(

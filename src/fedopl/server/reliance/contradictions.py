@@ -36,19 +36,17 @@ def contradictions(
     outcomes: Mapping[str, Moments],
 ) -> Iterator[Contradiction]:
     """Everything a client reported that its own sums, or its mean outcome before, speak against."""
-    for client, told in sorted(answers.items()):
+    for client, values in sorted(answers.items()):
+        n_training = setting.rows[client]
         sums = setting.statistics.sums[client]
         for action, name in enumerate(setting.study.actions):
             place = places.get(arm_name(name))
             if place is not None and sums.shares[action] > 0:
-                about = f"the value of giving everybody '{name}'"
-                moments = _of_scores(sums, action)
-                yield from _apart(client, about, told, place, moments, setting.rows[client])
+                what = (client, f"the value of giving everybody '{name}'")
+                yield from _apart(what, values, place, _of_scores(sums, action), n_training)
         if client in outcomes:
-            place, moments = places[LOGGING], outcomes[client]
-            yield from _apart(
-                client, "its mean outcome", told, place, moments, setting.rows[client]
-            )
+            what, place = (client, "its mean outcome"), places[LOGGING]
+            yield from _apart(what, values, place, outcomes[client], n_training)
 
 
 def _of_scores(sums: ScoreSums, action: int) -> Moments:
@@ -57,20 +55,20 @@ def _of_scores(sums: ScoreSums, action: int) -> Moments:
 
 
 def _apart(
-    client: str, about: str, told: Values, place: int, expected: Moments, n_training: int
+    what: tuple[str, str], values: Values, place: int, expected: Moments, n_training: int
 ) -> Iterator[Contradiction]:
     """Means further apart than chance allows; else variances that differ by far too much."""
-    mean, variance = expected
-    reported, own = float(told.means[place]), float(told.covariances[place, place]) * told.n_rows
+    (client, about), (mean, variance), n_rows = what, expected, values.n_rows
+    reported, own = float(values.means[place]), float(values.covariances[place, place]) * n_rows
     # Whoever reports too small a variance must not look the more exact for it, nor too large a one.
     usual = variance if own > MOST_VARIANCE * variance else max(variance, own)
-    error = math.sqrt(usual / told.n_rows + usual / n_training)
+    error = math.sqrt(usual / n_rows + usual / n_training)
     if abs(reported - mean) > MOST_ERRORS * error + 1e-9 * (1 + abs(mean)):
         errors = abs(reported - mean) / error if error else math.inf
         yield Contradiction(
             client=client, about=about, reported=reported, implied=mean, deviations=errors
         )
-    elif told.n_rows >= ENOUGH_ROWS and variance > 0:
+    elif n_rows >= ENOUGH_ROWS and variance > 0:
         ratio = own / variance
         if not LEAST_VARIANCE < ratio < MOST_VARIANCE:
             yield Contradiction(

@@ -27,7 +27,7 @@ class WithoutOne:
     def judged(self, client: str, solved: Solved | None) -> LeftOut | None:
         """What would have come out without this client; None if no other reported values."""
         setting, chosen = self._learned.setting, self._learned.chosen
-        others = {name: told for name, told in self._answers.items() if name != client}
+        others = {name: reported for name, reported in self._answers.items() if name != client}
         if not others or not any(setting.weights[name] > 0 for name in others):
             return None
         best = best_arm_without(setting, client)
@@ -39,7 +39,7 @@ class WithoutOne:
         after = (
             self._contrast(instead, then if then in self._places else now) if is_valued else None
         )
-        better_off = [name for name, told in others.items() if _is_better(told, changed)]
+        better_off = [name for name, reported in others.items() if _is_better(reported, changed)]
         return LeftOut(
             client=client,
             weight=setting.weights[client],
@@ -62,8 +62,8 @@ class WithoutOne:
         return contrast
 
 
-def _is_better(told: Values, contrast: FloatArray | None) -> bool:
-    return contrast is not None and float(told.means @ contrast) > 0
+def _is_better(reported: Values, contrast: FloatArray | None) -> bool:
+    return contrast is not None and float(reported.means @ contrast) > 0
 
 
 def _estimate(
