@@ -314,6 +314,7 @@ PASSES = (
         times="l + 1",
         when="tree alone",
     ),
+    Pass(query="SumScores", what="the largest share a row has of any sum", when="guarded"),
     Pass(query="SumScores", what="scores"),
     Pass(query="SumScores", what="sums of scores"),
     Pass(query="CountBins", what="counts in bins"),

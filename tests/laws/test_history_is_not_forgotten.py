@@ -2,9 +2,13 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from racing_client import ask_for_values, door_in, score_rows
 
+from fedopl.base.errors import StorageError
+from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disk.store import FolderStore
 from tiny_study import fedopl, write_tiny
 
 GONE = "has none for these rows and limits"
@@ -26,21 +30,19 @@ def test_a_client_whose_store_was_deleted_answers_no_more_in_this_study(tmp_path
     assert (score_rows(door), ask_for_values(door, 1)) == ("ScoreSums", "Values")
     shutil.move(tmp_path / "scores", tmp_path / "elsewhere")
     again = door_in(tmp_path)
-    assert (score_rows(again), ask_for_values(again, 2)) == ("FAILED", "FAILED")
+    assert (score_rows(again), ask_for_values(again, 2)) == ("WITHHELD", "WITHHELD")
     shutil.move(tmp_path / "elsewhere", tmp_path / "scores")
     assert ask_for_values(again, 2) == "Values"
 
 
 def test_damaged_history_is_not_taken_for_none(tmp_path):
-    door = door_in(tmp_path)
-    assert score_rows(door) == "ScoreSums"
-    before = set((tmp_path / "scores").iterdir())
-    assert ask_for_values(door, 1) == "Values"
-    history = set((tmp_path / "scores").iterdir()) - before
-    assert history
-    for path in history:
-        path.write_bytes(path.read_bytes()[:-20])
-    assert ask_for_values(door_in(tmp_path), 2) == "FAILED"
+    store = FolderStore(tmp_path / "scores")
+    history = ReleaseHistory(store, "study")
+    history.add("parts", [{"tree": np.ones(3)}])
+    (path,) = (tmp_path / "scores").iterdir()
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(StorageError, match="damaged"):
+        history.released("parts")
 
 
 def test_what_was_not_released_can_be_forgotten(tmp_path):
@@ -65,7 +67,7 @@ def test_other_rows_under_the_same_study_are_noticed_too(tiny):
     tiny.table().write_text("".join(lines[:-1]))
     done = tiny.run("--resume")
     assert done.code == 1
-    assert GONE in said(done)
+    assert "its rows are not those it has answered this study for" in said(done)
 
 
 def test_a_check_names_it_as_a_problem_of_that_client(tiny):

@@ -42,8 +42,8 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     if space.limits.value_noise:
         # The signs of models without a part can jump wherever their sender likes, between two rows.
         influence = space.limits.value_noise / space.n_training
-        rng = space.noise_for("total variation", query.propensities)
-        for one, drawn in zip(found, rng.standard_normal(len(found)), strict=True):
+        for one, others in zip(found, query.propensities, strict=True):
+            drawn = space.noise_for("total variation", others).standard_normal()
             one["propensity_tv"] += one["compared"] * influence * drawn
             one["propensity_tv_variance"] += one["compared"] * influence**2
     fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}

@@ -39,7 +39,7 @@ def answer(space: Workspace, query: Describe) -> Description:
     decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
     chances = space.noisy(space.scored.chances, "chances")
     # A handful of rows is as likely noise, and would be taken for poor overlap.
-    chances[chances < 2 * space.limits.minimum_cell] = 0.0
+    chances[chances < 4 * space.limits.minimum_cell] = 0.0
     return Description(
         decided=space.noisy(decided, "decided", query.cuts, *chain(*asked.items())),
         taken=space.noisy(taken, "taken", query.cuts),

@@ -18,8 +18,9 @@ def contradiction(data: LoggedData) -> str:
     if data.propensities is None:
         return ""
     found = _Sums(data.n_actions, _n_groups(data))
-    for rows in data.slices():
-        found.add(data.part(rows))
+    for rows in data.slices():  # no context is read
+        groups = data.groups_of(rows)
+        found.add(data.actions[rows].astype(np.int64), data.propensities[rows], groups)
     ratios, errors = found.ratios(data.n_rows)
     off = np.abs(ratios - 1) / np.maximum(errors, 1e-12)
     off[np.abs(ratios - 1) < AT_LEAST] = 0.0
@@ -55,21 +56,20 @@ class _Sums:
         self._by_group = np.zeros((n_groups, n_actions))
         self._n_rows = 0
 
-    def add(self, data: LoggedData) -> None:
-        known = data.propensities
-        assert known is not None  # noqa: S101
-        of_taken = known if known.ndim == 1 else known[np.arange(data.n_rows), data.actions]
+    def add(self, actions: IntArray, known: FloatArray, groups: IntArray | None) -> None:
+        """Take note of these rows."""
+        of_taken = known if known.ndim == 1 else known[np.arange(len(actions)), actions]
         inverse = 1 / of_taken
         n_actions = len(self.taken)
-        self.taken += np.bincount(data.actions, minlength=n_actions)
-        self._sums += np.bincount(data.actions, inverse, n_actions)
+        self.taken += np.bincount(actions, minlength=n_actions)
+        self._sums += np.bincount(actions, inverse, n_actions)
         # Σ (1{A = a}/p − 1)² over all rows, of which those who did not take it add one each.
-        self._squares += np.bincount(data.actions, inverse * (inverse - 2), n_actions)
-        np.minimum.at(self._least, data.actions, of_taken)
-        self._n_rows += data.n_rows
-        if data.groups is not None:
-            np.add.at(self._by_group, (data.groups, data.actions), inverse)
-            np.add.at(self._by_group, data.groups, -1.0)
+        self._squares += np.bincount(actions, inverse * (inverse - 2), n_actions)
+        np.minimum.at(self._least, actions, of_taken)
+        self._n_rows += len(actions)
+        if groups is not None:
+            np.add.at(self._by_group, (groups, actions), inverse)
+            np.add.at(self._by_group, groups, -1.0)
 
     def ratios(self, n_rows: int) -> tuple[FloatArray, FloatArray]:
         """By action, what the sum is of the rows, and its standard error.

@@ -58,10 +58,10 @@ class EstimateValues(
 
     @classmethod
     def most_amount(cls, study: Study) -> float:
-        """Each policy on two splits; more where mixtures are tried, or clients compared."""
+        """A few queries; more where mixtures are tried, or clients compared."""
         if study.joining.diagnose:
             return MOST_COMPARED
-        usual = 2 * most_candidates(study)
+        usual = 3 * most_candidates(study)
         return max(usual, MOST_TRIED) if study.mixture.kind in FOUND else usual
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
