@@ -9,6 +9,8 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with, wit
 import fedopl
 from fedopl.client.disk.store import MemoryStore
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
+from fedopl.messages.diagnosis.client_models import TellModels
+from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
@@ -235,6 +237,33 @@ def test_leaves_of_one_tree_alone_are_valued():
     one, other = (as_array(Branch(0, cut, Leaf(0), Leaf(1))) for cut in (0.0, 0.5))
     assert not isinstance(server.ask(ValueLeaves, tree=one), Refusal)
     assert server.ask(ValueLeaves, tree=other).reason.name == "BUDGET_SPENT"
+
+
+def test_models_whose_signs_jump_at_one_person_do_not_tell_who_is_there():
+    """Total variation takes the signs of models without a part, which jump where one likes."""
+    rng = np.random.default_rng(5)
+    server = LyingServer(rows(600), study_with(joining=True)).score()
+    own, space = server.ask(TellModels), server.door._space
+    people = np.vstack([space.data.contexts[:15], rng.standard_normal((15, N_FEATURES))])
+    asked = []
+    for person in people:
+        direction = rng.standard_normal(N_FEATURES)
+        for side in (-1e-7, 1e-7):
+            propensities = own.propensities.copy()
+            propensities[:-1, 0] += 1e-3 * np.append(direction, side - direction @ person)
+            propensities[-1, 0, -1] += 1.0  # which many rows are behind
+            asked.append(propensities)
+    many = (len(asked), *[1] * own.propensities.ndim)
+    answer = server.ask(
+        CompareModels,
+        propensities=np.array(asked),
+        outcomes=np.tile(own.outcomes, many) + 0.1,
+        variances=np.tile(own.variances, many[:-1]),
+        supported=np.tile(own.supported, (len(asked), 1)),
+    )
+    jumps = np.abs(np.diff(answer.propensity_tv.reshape(-1, 2), axis=1))[:, 0]
+    there, absent = jumps[:15], jumps[15:]
+    assert 0.3 < (there[:, None] > absent).mean() < 0.7  # without noise, always
 
 
 # --- rounds of local steps ------------------------------------------------------------------------
