@@ -792,7 +792,7 @@ def arms(n_policies, turn=0):
 
 
 def test_a_study_values_so_many_policies_in_however_many_queries(draw):
-    door = scored(door_to(draw(400)))
+    door = scored(door_to(draw(400), limits=Limits()))
     assert EstimateValues.most_amount(door.study) == 15
     for turn, n_policies in enumerate((5, 5, 4)):
         assert not isinstance(ask(door, EstimateValues, turn, **arms(n_policies, turn)), Refusal)
