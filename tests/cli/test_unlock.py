@@ -50,7 +50,10 @@ def test_after_so_many_withheld_answers_nothing_new_is_answered(locked):
 
 def test_the_ledger_says_why_answers_were_withheld_and_that_the_door_is_locked(locked):
     north = locked.clients / "north"
-    assert fedopl("ledger", north).out.count("WITHHELD SMALL_CELLS") == 3
+    shown = fedopl("ledger", north).out
+    assert shown.count("WITHHELD SMALL_CELLS") == 3
+    assert "Withheld (SMALL_CELLS): the answer would have disclosed" in shown
+    assert "minimum_cell" in shown  # what to do about it
     lifetime = fedopl("ledger", "--lifetime", north).out
     assert "locked" in lifetime
     assert "studies: 1 of 5 spent" in lifetime

@@ -98,15 +98,19 @@ def averaged_value(data, person, rng):
 def test_values_of_policies_that_overlap_in_one_person_do_not_tell_of_them():
     data, rng = rows(1_000), np.random.default_rng(1)
     space = LyingServer(data).score().door._space
-    held_out = np.arange(space.n_training, 1_000)[:60]
+    held_out = np.arange(space.n_training, 1_000)
+    held_out = held_out[space.data.actions[held_out] < 2][:150]  # whose effect is not zero
     effects = space.scores[held_out, 1] - space.scores[held_out, 0]
     people = space.data.contexts[held_out]
     found = [averaged_value(data, person, rng) for person in people]
     absent = [averaged_value(data, person + 0.5, rng) for person in people]
+    explained = np.corrcoef(found, effects)[0, 1] ** 2
+    right = (np.abs(found)[:, None] > np.abs(absent)).mean()
+    print(f"r² = {explained:.2f} with the effect; {right:.0%} right about who is there")
     # Without noise, what is found is the effect, and zero for those who are absent.
-    assert np.corrcoef(found, effects)[0, 1] ** 2 < 0.5
+    assert explained < 0.3
     # Nor do the answers say who is there: sorted by size, the two kinds are mixed up.
-    assert (np.abs(found)[:, None] > np.abs(absent)).mean() < 0.7
+    assert right < 0.6
 
 
 def moved_by_a_needle(data, person):

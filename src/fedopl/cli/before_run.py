@@ -125,7 +125,8 @@ def preview(
     here = read_client(client)
     if agreed.table is None:
         raise StudyError(f"{study}: says nothing about tables")
-    leaving = rehearse(agreed, here, here.read(agreed.table))
+    rows = here.pinned(agreed, here.read(agreed.table), rehearsing=True)
+    leaving = rehearse(agreed, here, rows)
     if as_json:
         say_json([_leaving_as_json(left) for left in leaving])
         return

@@ -280,4 +280,12 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
     total = sum(entry.n_bytes for entry in entries)
     refused = sum(bool(entry.reason) for entry in entries)
     counts = f"{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
-    return f"{text_table(headers, rows)}\n\n{counts}"
+    return "\n".join([text_table(headers, rows), "", counts, *_why_withheld(entries)])
+
+
+def _why_withheld(entries: "list[Entry]") -> list[str]:
+    """Each private reason in words, with a remedy: the server is not told, so it is said here."""
+    from fedopl.messages.refusal import in_words
+
+    found = {entry.why: in_words(entry.why) for entry in entries if entry.why}
+    return [f"Withheld ({why}): {reason.why}. {reason.remedy}" for why, reason in found.items()]

@@ -18,7 +18,7 @@ from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.study.plans import Declared
+from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
 # Rows in memory are all inspected; of rows on disk the first so many.
@@ -130,7 +130,9 @@ def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]
 
 def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """Columns whose sums of squares are nearly one row's, for which no sums are released."""
-    space = Workspace(data, study, limits)
+    # Of all rows: which of them are held out follows from a secret that may not be made yet.
+    everybody = study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
+    space = Workspace(data, everybody, limits)
     is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
     shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
     if shares is None:

@@ -82,7 +82,7 @@ def _door(context: Context) -> Door:
     study, _ = read_study(str(_setting(context.node_config, "study")))
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
-    return door_of(study, client, client.read(study.table))
+    return door_of(study, client, client.pinned(study, client.read(study.table)))
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:

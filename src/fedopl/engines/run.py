@@ -50,14 +50,15 @@ def open_clients(
 def door_of(
     study: Study, client: Client, data: LoggedData, rehearsing: MemoryLedger | None = None
 ) -> Door:
-    """The client's door for this study; ledger and scores lie in its folder, but in a rehearsal.
+    """The client's door for this study and the rows that are pinned for it.
 
-    It is an error if the ledger has answers of the study whose history is gone.
+    Ledger and scores lie in its folder, but in a rehearsal. It is an error if the ledger has
+    answers of the study whose history is gone.
     """
     is_rehearsal = rehearsing is not None
     door = Door(
         client.name,
-        client.pinned(study, data, rehearsing=is_rehearsal),
+        data,
         study,
         limits=client.settings.limits,
         store=None if is_rehearsal else FolderStore(client.store_path),

@@ -21,6 +21,7 @@ class StudySummary:
     refusals: int = 0
     withheld: int = 0  # since the door was last unlocked
     n_bytes: int = 0
+    counts: bool = False  # as one of the studies that are ever answered
     spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
 
     def is_locked(self, limits: Limits) -> bool:
@@ -46,6 +47,7 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
         if (entry.study, entry.query_sha256) in seen:
             continue  # asked again, which tells nothing new and costs nothing
         seen.add((entry.study, entry.query_sha256))
+        own.counts = True
         own.withheld += bool(entry.reason)
         if not entry.reason:
             own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
@@ -59,7 +61,7 @@ def spent_in_all(studies: Iterable[StudySummary]) -> Mapping[str, int]:
     total = {query.lifetime: 0 for query in QUERIES if query.lifetime}
     total["studies"] = 0
     for study in studies:
-        total["studies"] += bool(study.answers)
+        total["studies"] += study.counts
         for limit, amount in study.spent.items():
             total[limit] += amount
     return total
