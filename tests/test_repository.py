@@ -1,7 +1,9 @@
 """Repository files: workflows and hooks call make targets that exist, versions agree."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import coverage_by_room
@@ -58,3 +60,32 @@ def test_coverage_is_added_up_by_room():
 def test_missing_branches_of_missing_lines_are_not_named_twice():
     found = _file(10, 8, 4, 1, missing=[3, 4], jumps=[[3, 5], [7, 9], [8, -1]])
     assert coverage_by_room.missing(found) == "3, 4, 7→9, 8→end"
+
+
+# Modules of one kind offer the same function: a client's answers, a server's oracles. A verb of the
+# command line is called as the library's function that does its work.
+SHARED_NAMES = {"answer", "learn", "exchanges", "check", "diagnose", "evaluate", "run"}
+
+
+def public_names(path):
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_a_public_name_has_one_home():
+    homes = defaultdict(set)
+    for path in (ROOT / "src").rglob("*.py"):
+        for name in public_names(path):
+            if not name.startswith("_"):
+                homes[name].add(path.name)
+    several = {name: found for name, found in homes.items() if len(found) > 1}
+    assert several.keys() <= SHARED_NAMES, several
+
+
+def test_a_file_name_is_found_in_one_folder():
+    names = [path.name for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
+    assert len(names) == len(set(names))

@@ -55,7 +55,7 @@ def test_sums_equal_refitting_when_columns_are_collinear(draw, outcome):
 def test_many_blocks_of_rows_add_up(draw, monkeypatch):
     data = draw(1000)
     at_once = fit(data).outcome_means
-    monkeypatch.setattr("fedopl.client.rows.fold_sums.ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr("fedopl.client.rows.fold_sums.ROWS_SUMMED_AT_ONCE", 64)
     np.testing.assert_allclose(fit(data).outcome_means, at_once, rtol=1e-9, atol=1e-12)
 
 

@@ -60,7 +60,7 @@ def plainly(data, split, origin, columns=None):
 @pytest.mark.parametrize("ordered", [False, True], ids=["as logged", "ordered"])
 def test_sums_are_those_of_single_rows(monkeypatch, ordered, at_once, weighted, far, blocks):
     """Sorted by cell within blocks, or, where a block has few rows of a cell, in the whole."""
-    monkeypatch.setattr(sums, "ROWS_PER_BLOCK", at_once)
+    monkeypatch.setattr(sums, "ROWS_SUMMED_AT_ONCE", at_once)
     data, split = logged(weighted, far), folds()
     if ordered:
         chunk = in_order(data, split)[1]
@@ -73,7 +73,7 @@ def test_sums_are_those_of_single_rows(monkeypatch, ordered, at_once, weighted, 
 
 def test_many_cells_are_summed_one_after_the_other(monkeypatch):
     """So that a cell's sum is added to once and not once for every block."""
-    monkeypatch.setattr(sums, "ROWS_PER_BLOCK", 40)
+    monkeypatch.setattr(sums, "ROWS_SUMMED_AT_ONCE", 40)
     blocks = list(sums._augmented(logged(False), np.zeros(7), np.arange(300) % 9, 8))
     parts = [np.flatnonzero(np.diff(edges)) for _, edges in blocks]
     assert sum(map(len, parts)) <= 8 + len(blocks) - 1
@@ -121,7 +121,7 @@ def test_sums_can_be_measured_from_zero(far):
 def test_score_means_are_those_of_the_rows_that_have_a_score(
     monkeypatch, missing, weighted, blocks
 ):
-    monkeypatch.setattr(means, "ROWS_PER_BLOCK", 64)
+    monkeypatch.setattr(means, "ROWS_VALUED_AT_ONCE", 64)
     data, rng = logged(weighted), np.random.default_rng(2)
     scores, rows = rng.standard_normal((N_ROWS, N_ACTIONS)), np.arange(N_ROWS) >= 30
     some = rng.random(N_ROWS) < 0.5

@@ -51,7 +51,7 @@ def plainly(parameters, rows, plan, mask, picks, decay):
 def test_steps_are_those_of_the_formula(
     monkeypatch, at_once, weighted, missing, masked, proximal, average
 ):
-    monkeypatch.setattr(local_steps, "ROWS_PER_BLOCK", at_once)
+    monkeypatch.setattr(local_steps, "ROWS_STEPPED_AT_ONCE", at_once)
     contexts, scores, weights = drawn(60)
     if missing:
         scores[::3, 1] = np.nan
@@ -94,7 +94,7 @@ def test_the_start_is_as_it_was():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("at_once", [7, 10_000])
 def test_examples_are_the_rows_with_a_score_standardised(monkeypatch, at_once, weighted):
-    monkeypatch.setattr(local_steps, "ROWS_PER_BLOCK", at_once)
+    monkeypatch.setattr(local_steps, "ROWS_STEPPED_AT_ONCE", at_once)
     contexts, scores, weights = drawn(100)
     scores[5, 0] = np.nan
     centre, scale = np.array([1.0, 2, 3, 4, 0]), np.array([2.0, 3, 4, 5, 1])

@@ -40,7 +40,7 @@ def sleeper():
 def watch(monkeypatch, said):
     monkeypatch.setattr(sys, "argv", ["watcher", TOKEN])
     monkeypatch.setattr(sys, "stdin", io.StringIO(said))
-    federation_watcher.main()
+    federation_watcher.watch()
 
 
 def test_a_command_that_is_gone_leaves_no_marked_process(monkeypatch, sleeper):

@@ -302,7 +302,7 @@ def test_a_faulty_reply_is_named_for_each_question_and_counts_as_none(
 
 def raw_bundle(messages):
     """A bundle of any number of messages, also of numbers that may not be."""
-    parts = [struct.pack("<4sI", bundle.MAGIC, len(messages))]
+    parts = [struct.pack("<4sI", bundle.BUNDLE_MAGIC, len(messages))]
     parts += [struct.pack("<I", len(message)) + message for message in messages]
     return b"".join(parts)
 
@@ -320,7 +320,7 @@ BUNDLES = {
     "cut off": (lambda parts: bundled(parts)[:-1], "rejected"),
     "cut off after a part": (lambda parts: bundled(parts)[: 12 + len(parts[0])], "rejected"),
     "cut off in its header": (lambda parts: bundled(parts)[:6], "rejected"),
-    "nothing but its magic": (lambda parts: bundle.MAGIC, "rejected"),
+    "nothing but its magic": (lambda parts: bundle.BUNDLE_MAGIC, "rejected"),
     "too long": (lambda parts: bundled(parts) + b"\0", "rejected"),
     "no part": (lambda parts: raw_bundle([]), "rejected"),
     "a part too few": (lambda parts: raw_bundle(parts[:-1]), "rejected"),

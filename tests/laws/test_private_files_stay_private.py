@@ -8,7 +8,7 @@ from racing_client import ask_for_values, door_in, score_rows
 
 import fedopl
 from fedopl.base.errors import StorageError
-from fedopl.base.files import EVERYBODY
+from fedopl.base.files import ANYBODY_HERE
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disk.store import FolderStore
 from fedopl.engines.run import run
@@ -95,7 +95,7 @@ def loosened(tiny, mode):
 
 
 @pytest.mark.usefixtures("open_folders")
-@pytest.mark.parametrize(("mode", "who"), [(0o644, EVERYBODY), (0o640, "its group")])
+@pytest.mark.parametrize(("mode", "who"), [(0o644, ANYBODY_HERE), (0o640, "its group")])
 def test_a_secret_that_others_can_read_is_named_with_the_remedy(tiny, mode, who):
     said = f"{loosened(tiny, mode)} {who}; chmod 600 {tiny.settings()}"
     assert said in " ".join(tiny.check().out.split())

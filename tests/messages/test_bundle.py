@@ -9,7 +9,7 @@ from fedopl.base.errors import WireError
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages import codec
-from fedopl.messages.bundle import MAGIC, MOST_TOGETHER, bundled, unbundled
+from fedopl.messages.bundle import BUNDLE_MAGIC, MOST_TOGETHER, bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
@@ -50,7 +50,7 @@ def test_messages_come_back_as_they_went_and_in_order(messages):
     assert unbundled(bundled(messages)) == messages
 
 
-@given(st.binary().filter(lambda content: not content.startswith(MAGIC)))
+@given(st.binary().filter(lambda content: not content.startswith(BUNDLE_MAGIC)))
 def test_a_single_message_travels_as_it_is(message):
     assert bundled([message]) == message
     assert unbundled(message) == [message]
@@ -59,7 +59,7 @@ def test_a_single_message_travels_as_it_is(message):
 @given(TOGETHER, st.data())
 def test_a_bundle_that_was_cut_anywhere_is_refused(messages, data):
     content = bundled(messages)
-    end = data.draw(st.integers(len(MAGIC), len(content) - 1))
+    end = data.draw(st.integers(len(BUNDLE_MAGIC), len(content) - 1))
     with pytest.raises(WireError):
         unbundled(content[:end])
 
@@ -85,7 +85,7 @@ def test_tampering_gives_messages_or_a_wire_error_and_nothing_else(messages, dat
 @pytest.mark.parametrize("count", [0, 1, MOST_TOGETHER + 1, 2**32 - 1])
 def test_a_bundle_of_none_of_one_or_of_too_many_is_refused(count):
     few = min(count, MOST_TOGETHER + 1)
-    content = struct.pack("<4sI", MAGIC, count) + struct.pack("<I", 1) * few + b"x" * few
+    content = struct.pack("<4sI", BUNDLE_MAGIC, count) + struct.pack("<I", 1) * few + b"x" * few
     with pytest.raises(WireError, match="messages together"):
         unbundled(content)
 
@@ -110,9 +110,9 @@ def test_a_bad_query_among_good_ones_is_refused_alone():
         bundled([query(), query()])[:-1],
         bundled([query(), query()]) + b"x",
         bundled([query()] * (MOST_TOGETHER + 1)),
-        MAGIC,
-        struct.pack("<4sI", MAGIC, 0),
-        struct.pack("<4sII", MAGIC, 2, 2**32 - 1),
+        BUNDLE_MAGIC,
+        struct.pack("<4sI", BUNDLE_MAGIC, 0),
+        struct.pack("<4sII", BUNDLE_MAGIC, 2, 2**32 - 1),
     ],
     ids=["cut off", "left over", "too many", "magic alone", "empty", "longer than it is"],
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from fedopl.base.errors import StorageError
 from fedopl.base.files import owner_only
 
-POLL_SECONDS = 0.02
+RETRY_SECONDS = 0.02
 MOST_BYTES_OF_HOLDER = 400
 
 if sys.platform == "win32":
@@ -90,7 +90,7 @@ def _taken(handle: int, path: Path, seconds: float) -> bool:
         except (BlockingIOError, PermissionError):  # what Unix says, and Windows
             if time.monotonic() >= end:
                 return False
-            time.sleep(POLL_SECONDS)
+            time.sleep(RETRY_SECONDS)
         except OSError as error:
             raise StorageError(f"{path}: cannot be locked: {error.strerror}") from None
         else:

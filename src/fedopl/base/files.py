@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from fedopl.base.errors import StorageError
 
-EVERYBODY = "everybody on this machine"
+ANYBODY_HERE = "everybody on this machine"
 
 
 def refuse_link(path: Path) -> None:
@@ -37,7 +37,7 @@ def who_else_reads(path: Path) -> str:
     mode = path.stat().st_mode
     folders = [folder.stat().st_mode for folder in path.parents]
     if mode & stat.S_IROTH and all(folder & stat.S_IXOTH for folder in folders):
-        return EVERYBODY
+        return ANYBODY_HERE
     if mode & stat.S_IRGRP and all(folder & (stat.S_IXGRP | stat.S_IXOTH) for folder in folders):
         return "its group"
     return ""

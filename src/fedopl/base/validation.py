@@ -24,7 +24,7 @@ class _SaysInWords(ModelMetaclass):
         try:
             return super().__call__(*args, **fields)
         except ValidationError as error:
-            raise cls.error(in_words(error, cls.__name__.lower())) from None
+            raise cls.error(error_in_words(error, cls.__name__.lower())) from None
 
 
 class Checked(BaseModel, metaclass=_SaysInWords):
@@ -57,7 +57,7 @@ def same_as(model: type[BaseModel], name: str) -> Any:
     return model.model_fields[name]
 
 
-def in_words(error: ValidationError, what: str) -> str:
+def error_in_words(error: ValidationError, what: str) -> str:
     """One line per mistake: the field, what was wrong, and what came."""
     lines = []
     for mistake in error.errors(include_url=False):

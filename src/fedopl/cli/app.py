@@ -31,7 +31,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
 for panel, verbs in PANELS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
-app.add_typer(flower_verbs.app, name="flower", rich_help_panel="Learn")
+app.add_typer(flower_verbs.flower, name="flower", rich_help_panel="Learn")
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from fedopl.cli.printing import note, say_json, say_paths
 if TYPE_CHECKING:
     from fedopl.client.inspect_table import Examined
     from fedopl.engines.check_study import Readiness
-    from fedopl.engines.preview import Leaving, Part
+    from fedopl.engines.preview import FieldInWords, Leaving
 
 
 # Where `init` writes the commented examples.
@@ -167,7 +167,7 @@ def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _numbers_as_text(part: "Part") -> str:
+def _numbers_as_text(part: "FieldInWords") -> str:
     """Tables of the last two axes, one for each place on the others, with the axes' labels."""
     import numpy as np
 

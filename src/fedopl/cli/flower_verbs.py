@@ -14,7 +14,7 @@ from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, Stu
 from fedopl.cli.printing import note, say_paths
 from fedopl.cli.run_summary import say_run
 
-app = typer.Typer(
+flower = typer.Typer(
     help="A real federation over Flower: prepared for many machines, or tried on this one.",
     no_args_is_help=True,
 )
@@ -22,7 +22,7 @@ Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients
 Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
 
 
-@app.command("app")
+@flower.command("app")
 def write_app(
     folder: Annotated[Path, typer.Argument(help="where to write; made if it is not there")],
     *,
@@ -41,7 +41,7 @@ def write_app(
     say_paths(write_flower_app(folder, study, names, out=out, wait=wait), as_json=as_json)
 
 
-@app.command()
+@flower.command()
 def certs(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
     *,
@@ -65,7 +65,7 @@ def certs(
     say_paths(written, as_json=as_json)
 
 
-@app.command()
+@flower.command()
 def up(
     study: StudyPath = Path("study.toml"),
     *,

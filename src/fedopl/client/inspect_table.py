@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError
-from fedopl.base.files import EVERYBODY, who_else_reads
+from fedopl.base.files import ANYBODY_HERE, who_else_reads
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -113,9 +113,9 @@ def _readable_data(client: Client) -> list[str]:
     """A hint where everybody on the machine can read the rows."""
     name = client.settings.data.file
     path = client.path.parent / name if name else None
-    if path is None or who_else_reads(path) != EVERYBODY:
+    if path is None or who_else_reads(path) != ANYBODY_HERE:
         return []
-    return [f"its rows can be read by {EVERYBODY}; if they should not be: chmod o-r {path}"]
+    return [f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r {path}"]
 
 
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "FEDOPL_FEDERATION"  # in the environment of every process that we start, and of theirs
-SWEEP_SECONDS, POLL_SECONDS = 15.0, 0.2
-DONE = "done"
+SWEEP_SECONDS, WATCH_SECONDS = 15.0, 0.2
+FINISHED = "done"
 
 
 def marked(token: str) -> list[int]:
@@ -39,14 +39,14 @@ def end_marked(token: str, seconds: float) -> None:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_SECONDS)
+        time.sleep(WATCH_SECONDS)
 
 
-def main() -> None:
+def watch() -> None:
     """Read until the pipe is closed; then, unless all was done, end what is left."""
     token, parts = sys.argv[1], set[int]()
     for line in map(str.strip, sys.stdin):
-        if line == DONE:
+        if line == FINISHED:
             return
         (parts.add if line.startswith("+") else parts.discard)(int(line[1:]))
     if not marks_are_seen():
@@ -57,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    watch()

@@ -34,7 +34,7 @@ from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
 
 RECORD, PAYLOAD = "fedopl", "bytes"
-POLL_SECONDS = 0.3
+REPLY_POLL_SECONDS = 0.3
 MOST_TRIES = 3  # of a node that answers with an error
 TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer
 ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
@@ -168,7 +168,7 @@ class FlowerTransport:
         """Wait until all clients are connected, or until the deadline."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and {node.name for node in self._online()} < set(self.names):
-            time.sleep(POLL_SECONDS)
+            time.sleep(REPLY_POLL_SECONDS)
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Send each client its query; yield the answers as they come, until the deadline."""
@@ -189,7 +189,7 @@ class FlowerTransport:
             for node, reply in self._replies(waiting):
                 open_.discard(node.name)
                 yield node.name, _unpacked(reply)
-            time.sleep(POLL_SECONDS)
+            time.sleep(REPLY_POLL_SECONDS)
         self._missed = (self._missed - queries.keys()) | open_
 
     def _online(self) -> list[_Node]:

@@ -21,7 +21,7 @@ from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
 from fedopl.engines import federation_watcher
 from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.federation_watcher import DONE, MARK, end_marked
+from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
@@ -177,7 +177,7 @@ class LocalFederation:
             process.kill()
             process.wait()
         self._processes.clear()
-        self._tell_watcher(DONE)
+        self._tell_watcher(FINISHED)
         if self._watcher is not None:
             self._watcher.communicate()
             self._watcher = None

@@ -30,7 +30,7 @@ from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class FieldInWords:
     """One field of an answer."""
 
     name: str
@@ -46,7 +46,7 @@ class Leaving:
     query: str
     answer: str
     refusal: str  # its code, or empty
-    parts: tuple[Part, ...]
+    parts: tuple[FieldInWords, ...]
     scalars: dict[str, float]
     n_bytes: int
 
@@ -135,14 +135,14 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
 
 def _part(
     labels: dict[Axis, tuple[str, ...]], name: str, axes: tuple[Axis, ...], numbers: FloatArray
-) -> Part:
+) -> FieldInWords:
     named = []
     for axis, size in zip(axes, numbers.shape, strict=True):
         known = labels.get(axis, ())
         fits = len(known) >= size and (axis is Axis.CELL_NUMBERS or len(known) == size)
         named.append(known[:size] if fits else tuple(f"{axis.value} {k + 1}" for k in range(size)))
     values = tuple(axis.value for axis in axes)
-    return Part(name=name, axes=values, labels=tuple(named), numbers=numbers)
+    return FieldInWords(name=name, axes=values, labels=tuple(named), numbers=numbers)
 
 
 def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import struct
 
 from fedopl.base.errors import WireError
 
-MAGIC = b"fopb"
+BUNDLE_MAGIC = b"fopb"
 MOST_TOGETHER = 16
 # Of a message that is too large; with its length, they are what the ledger's hash of it is of.
 FIRST_BYTES = 1024
@@ -21,7 +21,7 @@ def bundled(messages: list[bytes]) -> bytes:
     """The messages as one."""
     if len(messages) == 1:
         return messages[0]
-    parts = [_HEADER.pack(MAGIC, len(messages))]
+    parts = [_HEADER.pack(BUNDLE_MAGIC, len(messages))]
     for message in messages:
         parts += [_LENGTH.pack(len(message)), message]
     return b"".join(parts)
@@ -29,7 +29,7 @@ def bundled(messages: list[bytes]) -> bytes:
 
 def unbundled(content: bytes) -> list[bytes]:
     """The messages in it; what is no bundle is one message."""
-    if content[: len(MAGIC)] != MAGIC:
+    if content[: len(BUNDLE_MAGIC)] != BUNDLE_MAGIC:
         return [content]
     try:
         _, count = _HEADER.unpack_from(content)
@@ -56,7 +56,7 @@ def received(content: bytes, largest: int) -> list[bytes]:
     A message can be of gigabytes: it is neither copied nor hashed before its size is known to be
     one that a query can have.
     """
-    if len(content) <= largest and not content.startswith(MAGIC):
+    if len(content) <= largest and not content.startswith(BUNDLE_MAGIC):
         return [content]  # the usual case, a million times a run
     if len(content) > _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest):
         return [_stand_in(content)]

@@ -30,7 +30,7 @@ def reliance_cautions(record: Record) -> Iterator[Caution]:
 def _contradicts(record: Record) -> Iterator[Caution]:
     found = record.reliance.contradictions if record.reliance else ()
     for client in dict.fromkeys(one.client for one in found):
-        own = [in_words(one) for one in found if one.client == client]
+        own = [contradiction_in_words(one) for one in found if one.client == client]
         yield Caution(
             "Answers that do not fit",
             f"{client} stands apart from its own other answers, or from all other clients: "
@@ -39,7 +39,7 @@ def _contradicts(record: Record) -> Iterator[Caution]:
         )
 
 
-def in_words(found: Contradiction) -> str:
+def contradiction_in_words(found: Contradiction) -> str:
     """What was reported, and what was to be expected."""
     reported, implied = plain(found.reported, 3), plain(found.implied, 3)
     return f"{found.about} ({reported}, where {implied} was to be expected)"

@@ -63,7 +63,7 @@ class Action(Checked):
     propensity: str | dict[Label, str] | None = same_as(Schema, "propensity")
 
 
-class Rows(Checked):
+class RowsPlan(Checked):
     """What rows are like."""
 
     missing: MissingRule = same_as(Schema, "missing")
@@ -108,7 +108,7 @@ class StudyFile(Checked):
     features: dict[str, Feature] = Field(
         min_length=1, description='each feature: "number", or the list of all its levels'
     )
-    rows: Rows = Rows()
+    rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
     plan: TrainingPlan = same_as(Linear, "training")

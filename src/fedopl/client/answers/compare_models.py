@@ -36,7 +36,7 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     own = own_models(space)
     theirs = _models_of(query)
     space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
-    rows = Rows(space)
+    rows = ComparedRows(space)
     ours = _said(own, rows)
     found = [_compared(rows, ours, _said(others, rows), space.rows_needed) for others in theirs]
     if space.limits.value_noise:
@@ -50,7 +50,7 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     return ModelShifts(**fields)
 
 
-class Rows:
+class ComparedRows:
     """The training rows, as what models say of them is averaged."""
 
     def __init__(self, space: Workspace) -> None:
@@ -103,11 +103,11 @@ class _Said:
     means: FloatArray  # (n_repeats, n_rows, n_actions)
 
 
-def _said(models: OwnModels, rows: Rows) -> _Said:
+def _said(models: OwnModels, rows: ComparedRows) -> _Said:
     return _Said(models, rows.chances(models.propensities), rows.means(models.outcomes))
 
 
-def _compared(rows: Rows, own: _Said, theirs: _Said, needed: int) -> dict[str, float]:
+def _compared(rows: ComparedRows, own: _Said, theirs: _Said, needed: int) -> dict[str, float]:
     """One client's models against ours."""
     both = own.models.supported & theirs.models.supported
 
@@ -143,7 +143,7 @@ def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:
     return dict(zip((name, f"{name}_noise", f"{name}_variance"), found, strict=True))
 
 
-def _without_noise(rows: Rows, divergence: Divergence) -> tuple[float, float, float]:
+def _without_noise(rows: ComparedRows, divergence: Divergence) -> tuple[float, float, float]:
     """The mean divergence less its noise, the noise, and the variance of what is left.
 
     Divergences are about quadratic in the models, so noise raises them by what is inversely
@@ -161,7 +161,9 @@ def _without_noise(rows: Rows, divergence: Divergence) -> tuple[float, float, fl
     return whole - float(noise), float(noise), float(variance)
 
 
-def _total_variation(rows: Rows, ours: FloatArray, theirs: FloatArray) -> tuple[float, float]:
+def _total_variation(
+    rows: ComparedRows, ours: FloatArray, theirs: FloatArray
+) -> tuple[float, float]:
     """A lower bound on the mean total variation of propensities, and its variance.
 
     ½ Σ_a s·(e_c − e_k), the signs s from models without a part, the differences from that part

@@ -15,7 +15,7 @@ from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.description import Describe, Description
 from fedopl.messages.refusal import RefusalCode
 
-ROWS_PER_BLOCK = 1 << 14
+ROWS_COUNTED_AT_ONCE = 1 << 14
 
 
 def answer(space: Workspace, query: Describe) -> Description:
@@ -29,7 +29,7 @@ def answer(space: Workspace, query: Describe) -> Description:
 
     def counted(chunk: Chunk) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
         found = np.zeros((2, *shape))
-        for rows in slices(chunk.training.stop, ROWS_PER_BLOCK):
+        for rows in slices(chunk.training.stop, ROWS_COUNTED_AT_ONCE):
             contexts = chunk.data.contexts[rows]
             bins = _bins(query.cuts, contexts)
             found[0] += _counts(bins, decide(contexts), shape[1:])

@@ -24,7 +24,7 @@ from fedopl.policies.trees.growing import DONE, EVERYBODY
 from fedopl.policies.trees.nodes import Leaf, Node, leaf_positions, nodes_of
 from fedopl.policies.trees.tree_plan import MOST_BINS
 
-ROWS_PER_BLOCK = 1 << 16
+ROWS_BINNED_AT_ONCE = 1 << 16
 # Fewer rows than this are not worth a thread.
 ROWS_PER_THREAD = 1 << 14
 
@@ -115,12 +115,12 @@ def _sums_of(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_c
     sums = np.zeros((binning.n_parts, binning.grid.n_cells, n_numbers))
     n_threads = max(1, min(os.cpu_count() or 1, int(usable.sum()) // ROWS_PER_THREAD))
     with ThreadPoolExecutor(n_threads) as threads:
-        for start in range(0, len(usable), ROWS_PER_BLOCK):
-            own = start + np.flatnonzero(usable[start : start + ROWS_PER_BLOCK])
+        for start in range(0, len(usable), ROWS_BINNED_AT_ONCE):
+            own = start + np.flatnonzero(usable[start : start + ROWS_BINNED_AT_ONCE])
             if len(own):
                 weights = None if rows.weights is None else rows.weights[own]
                 numbers = row_numbers(scores[own], weights, complete=complete)
-                whole = len(own) == len(rows.contexts[start : start + ROWS_PER_BLOCK])
+                whole = len(own) == len(rows.contexts[start : start + ROWS_BINNED_AT_ONCE])
                 contexts = rows.contexts[start : start + len(own)] if whole else rows.contexts[own]
                 _add_block(sums, contexts, numbers, binning, threads)
     return sums

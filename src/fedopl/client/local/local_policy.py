@@ -16,11 +16,11 @@ from fedopl.solvers.linear_solvers import solve_scores
 from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.
-Parts = Callable[[], Iterator[ScoredChunk]]
+ScoredChunks = Callable[[], Iterator[ScoredChunk]]
 
 
 def learn_local_policy(
-    rows: StudyRows, study: Study, parts: Parts, blocks: list[IntArray] | None
+    rows: StudyRows, study: Study, parts: ScoredChunks, blocks: list[IntArray] | None
 ) -> FloatArray:  # the numbers of a policy of the local kind
     """By the exact oracle or search, on scores that rest on nobody else."""
     if study.policy.local_kind == TreePolicy.kind:
@@ -32,7 +32,7 @@ def learn_local_policy(
     return least_squares.widen(parameters, blocks, len(study.features))
 
 
-def _tree(rows: StudyRows, study: Study, parts: Parts) -> FloatArray:  # (n_nodes, 4)
+def _tree(rows: StudyRows, study: Study, parts: ScoredChunks) -> FloatArray:  # (n_nodes, 4)
     if rows.given.is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 

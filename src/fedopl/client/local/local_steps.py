@@ -11,7 +11,7 @@ from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.policy_plans import TrainingPlan
 
 # Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
-ROWS_PER_BLOCK = 8192
+ROWS_STEPPED_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,8 +48,8 @@ def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Example
     features = np.ones((len(usable), rows.contexts.shape[1] + 1))
     gram = np.zeros((features.shape[1], features.shape[1]))
     # A block at a time, so that nothing else is as large as the features.
-    for first in range(0, len(usable), ROWS_PER_BLOCK):
-        block = slice(first, first + ROWS_PER_BLOCK)
+    for first in range(0, len(usable), ROWS_STEPPED_AT_ONCE):
+        block = slice(first, first + ROWS_STEPPED_AT_ONCE)
         chosen = rows.contexts.take(usable[block], axis=0)
         chosen -= centre[:-1]
         own = features[block]
@@ -120,7 +120,7 @@ def _batches(rows: Examples, n_steps: int, picks: IntArray | None) -> Iterator[B
     if picks is None:
         yield from repeat(_gathered(rows, np.arange(len(rows.features))), n_steps)
         return
-    at_once = max(1, ROWS_PER_BLOCK // picks.shape[1])
+    at_once = max(1, ROWS_STEPPED_AT_ONCE // picks.shape[1])
     for first in range(0, n_steps, at_once):
         features, scores, emphasis = _gathered(rows, picks[first : first + at_once])
         each = repeat(None, len(features)) if emphasis is None else emphasis

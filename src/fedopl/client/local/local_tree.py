@@ -23,7 +23,7 @@ from fedopl.policies.trees.search import WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
 # The rows, some at a time; called once for every pass.
-Parts = Callable[[], Iterable[ScoredRows]]
+ScoredParts = Callable[[], Iterable[ScoredRows]]
 # Of rows that come in parts, quantiles are taken of one in so many.
 SPREAD = 16
 
@@ -92,7 +92,7 @@ def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | No
 
 
 def best_local_tree(
-    parts: Parts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
+    parts: ScoredParts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
 ) -> Node:
     """The best tree on these rows, on a grid of their own quantiles or on all they have."""
     if plan.thresholds == "observed":
@@ -102,7 +102,7 @@ def best_local_tree(
 
 
 def _on_grid(
-    parts: Parts,
+    parts: ScoredParts,
     grid: Grid,
     plan: TreePlan,
     columns: tuple[Column, ...],
@@ -126,7 +126,7 @@ def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
     return sums
 
 
-def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
+def _own_grid(parts: ScoredParts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
     """Quantiles of the rows, or of some that are spread evenly where they come in parts."""
     levels, contexts = np.arange(1, plan.bins) / plan.bins, _some_contexts(parts)
     proposed = {
@@ -137,7 +137,7 @@ def _own_grid(parts: Parts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid
     return agreed_grid(plan, columns, proposed)
 
 
-def _some_contexts(parts: Parts) -> FloatArray:  # (n_rows, n_features)
+def _some_contexts(parts: ScoredParts) -> FloatArray:  # (n_rows, n_features)
     """Of rows with a score: of all in a single part, of one in `SPREAD` in each of several."""
 
     def usable(rows: ScoredRows) -> FloatArray:

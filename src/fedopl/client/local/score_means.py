@@ -12,7 +12,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.pairwise import action_pairs
 
 # Enough that calls do not count, few enough that a block stays in a core's cache.
-ROWS_PER_BLOCK = 8192
+ROWS_VALUED_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,8 +59,8 @@ class ScoreTotals:
         """Add these rows, whose Σ w·φφᵀ is known already; nothing of them is copied."""
         self._grams[0] += squares
         self._total += squares[-1, -1]
-        for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
-            block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+        for start in range(rows.start, rows.stop, ROWS_VALUED_AT_ONCE):
+            block = slice(start, min(start + ROWS_VALUED_AT_ONCE, rows.stop))
             weight = None if data.weights is None else data.weights[block]
             self._add_products(data.contexts[block], scores[block], weight)
 
@@ -241,8 +241,8 @@ def _blocks(
     data: LoggedData, scores: FloatArray, rows: slice
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Blocks of (x, 1), of scores and of weights, of the rows asked for that have any score."""
-    for start in range(rows.start, rows.stop, ROWS_PER_BLOCK):
-        block = slice(start, min(start + ROWS_PER_BLOCK, rows.stop))
+    for start in range(rows.start, rows.stop, ROWS_VALUED_AT_ONCE):
+        block = slice(start, min(start + ROWS_VALUED_AT_ONCE, rows.stop))
         scored = np.isfinite(scores[block]).any(axis=1)
         n_wanted = int(np.count_nonzero(scored))
         if not n_wanted:

@@ -16,7 +16,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.least_squares import LinearModels
 
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
-ROWS_PER_BLOCK = 8192
+ROWS_SUMMED_AT_ONCE = 8192
 # Sums of more bytes are neither kept nor shifted all at once.
 MANY_BYTES = 1 << 24
 ROWS_FOR_MIDDLE = 100
@@ -111,7 +111,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
             np.dot(data.contexts[own], models.coefficients[part].T, out=predicted)
             predicted += models.intercepts[part]
         return means
-    buffer = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features))
+    buffer = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features))
     for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
         block = slice(start, start + len(order))
         # With mode="raise", numpy would fill a buffer of its own first.
@@ -149,7 +149,7 @@ def _augmented(
     if ascends(places):
         return _blocks_of_sorted(data, origin, places, n_places)
     # With many places a block has so few rows of each that adding squares up would take longest.
-    if n_places * data.n_features > ROWS_PER_BLOCK:
+    if n_places * data.n_features > ROWS_SUMMED_AT_ONCE:
         order = np.argsort(places, kind="stable")
         return _blocks_of_sorted(data, origin, places[order], n_places, order)
     return _augmented_blocks(data, origin, places, n_places)
@@ -166,10 +166,10 @@ def _blocks_of_sorted(
 
     The latter reads from all over the table, which is slower, but gathers the rows of a place.
     """
-    sorted_rows = np.empty((min(ROWS_PER_BLOCK, data.n_rows), data.n_features + 2))
+    sorted_rows = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features + 2))
     bounds = np.searchsorted(places, np.arange(n_places + 1))
-    for start in range(0, bounds[-1], ROWS_PER_BLOCK):
-        stop = min(start + ROWS_PER_BLOCK, bounds[-1])
+    for start in range(0, bounds[-1], ROWS_SUMMED_AT_ONCE):
+        stop = min(start + ROWS_SUMMED_AT_ONCE, bounds[-1])
         own = slice(start, stop) if order is None else order[start:stop]
         z = sorted_rows[: stop - start]
         z[:, :-2] = data.contexts[own]
@@ -193,7 +193,7 @@ def _augmented_blocks(
 ) -> Iterator[tuple[FloatArray, IntArray]]:
     """Blocks of rows in any order, each sorted for itself."""
     width = data.n_features + 2
-    as_logged = np.empty((min(ROWS_PER_BLOCK, data.n_rows), width))
+    as_logged = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), width))
     sorted_rows = np.empty_like(as_logged)
     for start, order, edges in _sorted_blocks(places, n_places):
         block = slice(start, start + len(order))
@@ -210,7 +210,7 @@ def _sorted_blocks(
     if n_places < 2**16:  # numpy sorts 16-bit numbers by counting them
         places = places.astype(np.uint16, copy=False)
     bounds = np.arange(n_places + 1)
-    for start in range(0, len(places), ROWS_PER_BLOCK):
-        block = places[start : start + ROWS_PER_BLOCK]
+    for start in range(0, len(places), ROWS_SUMMED_AT_ONCE):
+        block = places[start : start + ROWS_SUMMED_AT_ONCE]
         order = np.argsort(block, kind="stable")
         yield start, order, np.searchsorted(block[order], bounds)

@@ -10,7 +10,7 @@ from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
 
 # Contexts that stay in a processor's cache while each of several keys is computed.
-ROWS_PER_BLOCK = 4096
+ROWS_HASHED_AT_ONCE = 4096
 
 
 def row_keys(
@@ -20,7 +20,7 @@ def row_keys(
     multipliers = _multipliers(contexts.shape[1], seed, purposes)
     keys = np.empty((len(purposes), len(contexts)), np.uint64)
     half = np.uint64(32)
-    for rows in slices(len(contexts), ROWS_PER_BLOCK):
+    for rows in slices(len(contexts), ROWS_HASHED_AT_ONCE):
         # The shift brings a float's sign, exponent and leading digits, all that small whole
         # numbers have, down to where a product can spread them upwards.
         bits = contexts[rows].view(np.uint64)

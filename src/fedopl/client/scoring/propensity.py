@@ -28,7 +28,7 @@ MOST_FITTED = 200_000
 
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
 # The rows that propensities are fitted to: one chunk, or all chunks of a study.
-Rows: TypeAlias = "Chunk | StudyRows"
+LoggedRows: TypeAlias = "Chunk | StudyRows"
 
 
 class ImpossiblePropensitiesError(DataError):
@@ -44,7 +44,7 @@ class Propensities:
     reason: str
 
 
-def fit_propensities(rows: Rows, propensity: object, seed: int) -> Propensities:
+def fit_propensities(rows: LoggedRows, propensity: object, seed: int) -> Propensities:
     """Use the propensities that are known, or cross-fit a model of them."""
     if isinstance(propensity, str):
         if propensity not in PROPENSITIES:
@@ -61,7 +61,7 @@ def fit_propensities(rows: Rows, propensity: object, seed: int) -> Propensities:
     return Propensities(of=predict, chosen=chosen, reason=f"{chosen}, as asked")
 
 
-def _known(rows: Rows) -> Propensities:
+def _known(rows: LoggedRows) -> Propensities:
     known = rows.given.propensities
     if known is None:
         raise DataError(
@@ -84,7 +84,7 @@ def _given(chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
     return values
 
 
-def _marginal(rows: Rows) -> Propensities:
+def _marginal(rows: LoggedRows) -> Propensities:
     """The share of each action in the rows of all other folds; in all folds for held-out rows."""
     others = sums_of_others(rows.weight_by_fold_action[:-1], and_of_all=True)
     total = others.sum(axis=1, keepdims=True)
@@ -96,13 +96,13 @@ def _marginal(rows: Rows) -> Propensities:
     )
 
 
-def _logistic(rows: Rows) -> Propensities:
+def _logistic(rows: LoggedRows) -> Propensities:
     predict = _fitted(rows.sample(MOST_FITTED), rows, logistic_classifier(1.0), seed=0)
     reason = "multinomial logistic regression on standardised features, C = 1"
     return Propensities(of=predict, chosen="logistic", reason=reason)
 
 
-def _auto(rows: Rows) -> Propensities:
+def _auto(rows: LoggedRows) -> Propensities:
     """Known propensities, or the model whose out-of-fold log loss is the least."""
     if rows.given.propensities is not None:
         return _known(rows)
@@ -127,7 +127,7 @@ def _auto(rows: Rows) -> Propensities:
     )
 
 
-PROPENSITIES: dict[str, Callable[[Rows], Propensities]] = {
+PROPENSITIES: dict[str, Callable[[LoggedRows], Propensities]] = {
     "auto": _auto,
     "marginal": _marginal,
     "logistic": _logistic,
@@ -156,7 +156,7 @@ def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
     return make_pipeline(StandardScaler(), regression)
 
 
-def _fitted(sample: Chunk, rows: Rows, classifier: object, seed: int) -> Predict:
+def _fitted(sample: Chunk, rows: LoggedRows, classifier: object, seed: int) -> Predict:
     """Class probabilities by classifiers that are fitted to a sample of the rows, or to all."""
     predict = partial(_predicted, _fold_classifiers(sample, classifier, seed))
     are_all = sample.data.n_rows == rows.given.n_rows and not rows.given.is_on_disk

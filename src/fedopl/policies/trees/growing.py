@@ -22,8 +22,8 @@ NO_TREE = (
     "everybody that a leaf may hold"
 )
 
-Answer = tuple[int, float, bool]  # column, cut, whether yes
-Path = tuple[Answer, ...]
+AnswerOnPath = tuple[int, float, bool]  # column, cut, whether yes
+Path = tuple[AnswerOnPath, ...]
 CellsOf = Callable[[Node], list[FloatArray] | None]
 
 

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedopl.report.figures.colours import INK, LINE, QUIET
-from fedopl.report.figures.colours import SOURCES as SOURCE_COLOURS
+from fedopl.report.figures.colours import INK, LINE, QUIET, SOURCE_COLOURS
 from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span

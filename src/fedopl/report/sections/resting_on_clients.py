@@ -2,7 +2,7 @@
 
 from fedopl.base.estimates import Estimate
 from fedopl.report.parts import Heading, Part, Points, Section, Table, Text
-from fedopl.report.reliance_cautions import changed_without, in_words
+from fedopl.report.reliance_cautions import changed_without, contradiction_in_words
 from fedopl.report.words.numbers import Span, percent, plural
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
@@ -79,5 +79,5 @@ def _fitting(found: Reliance) -> tuple[Part, ...]:
     )
     if not found.contradictions:
         return (Text("No client's answers contradict each other by more than chance."), caveat)
-    items = tuple(f"{one.client}: {in_words(one)}." for one in found.contradictions)
+    items = tuple(f"{one.client}: {contradiction_in_words(one)}." for one in found.contradictions)
     return (Heading("Answers that do not fit"), Points(items), caveat)

@@ -18,7 +18,7 @@ from fedopl.study.mixture import AnyMixture, Weights, agreed_weights, capped, re
 FEWEST_CLIENTS = 5
 TRIMMED = 0.2  # of clients, those furthest from the others
 STEPS, CLOSE_ENOUGH = 200, 1e-9  # of Weiszfeld's algorithm
-MOST_BY_ROWS = 3.0  # by which rows make a distance count for more or for less
+MOST_DISTANCE_BY_ROWS = 3.0  # by which rows make a distance count for more or for less
 
 
 def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, rows: dict[str, int]) -> Weights:
@@ -72,7 +72,9 @@ def _scaled(numbers: FloatArray) -> FloatArray:  # (n_clients, n_numbers)
 def _far(numbers: FloatArray, rows: FloatArray) -> BoolArray:  # (n_clients,)
     """The clients furthest from the middle; small ones are allowed to be further by chance."""
     centre = _geometric_median(numbers)[0]
-    expected = np.sqrt(rows / np.median(rows)).clip(1 / MOST_BY_ROWS, MOST_BY_ROWS)
+    expected = np.sqrt(rows / np.median(rows)).clip(
+        1 / MOST_DISTANCE_BY_ROWS, MOST_DISTANCE_BY_ROWS
+    )
     distances = np.linalg.norm(numbers - centre, axis=1) * expected
     furthest = np.argsort(distances, kind="stable")[
         len(distances) - int(TRIMMED * len(distances)) :

@@ -15,7 +15,7 @@ from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate without any noise.
 _BOUNDLESS = 1_000_000
-ROUNDING = 1e-13  # of a sum of squares
+ROUNDING_OF_SQUARES = 1e-13  # of a sum of squares
 
 
 def mixture_estimate(
@@ -67,7 +67,7 @@ def _variance(covariances: FloatArray, contrast: FloatArray) -> float:
     """The variance of a contrast; policies that decide alike differ by nothing but rounding."""
     found = float(contrast @ covariances @ contrast)
     size = float(np.abs(contrast) @ np.abs(covariances) @ np.abs(contrast))
-    return found if found > ROUNDING * size else 0.0
+    return found if found > ROUNDING_OF_SQUARES * size else 0.0
 
 
 def value_table(

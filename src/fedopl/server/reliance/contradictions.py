@@ -17,7 +17,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.outlying_steps import BY_MEDIAN_DEVIATION, outlying_lengths
 from fedopl.server.reliance.influential import gaps_to_solution, screened
 
-Moments = tuple[float, float]  # mean and variance
+MeanAndVariance = tuple[float, float]  # mean and variance
 
 # Two means of the same client apart by more standard errors than this are no chance.
 MOST_ERRORS = 6.0
@@ -25,7 +25,7 @@ MOST_ERRORS = 6.0
 LEAST_VARIANCE, MOST_VARIANCE = 1 / 30, 100.0
 ENOUGH_ROWS = 20  # to speak of their variance
 # A gain so many robust standard deviations from the other clients', where enough are compared.
-MOST_DEVIATIONS = 6.0
+MOST_ERRORS = 6.0
 ENOUGH_CLIENTS = 5
 
 
@@ -33,7 +33,7 @@ def contradictions(
     setting: Setting,
     answers: Mapping[str, Values],
     places: Mapping[str, int],
-    outcomes: Mapping[str, Moments],
+    outcomes: Mapping[str, MeanAndVariance],
 ) -> Iterator[Contradiction]:
     """Everything a client reported that its own sums, or its mean outcome before, speak against."""
     for client, values in sorted(answers.items()):
@@ -49,13 +49,13 @@ def contradictions(
             yield from _apart(what, values, place, outcomes[client], n_training)
 
 
-def _of_scores(sums: ScoreSums, action: int) -> Moments:
+def _of_scores(sums: ScoreSums, action: int) -> MeanAndVariance:
     mean = float(sums.products[action, -1])
     return mean, max(float(sums.squares[action]) - mean**2, 0.0)
 
 
 def _apart(
-    what: tuple[str, str], values: Values, place: int, expected: Moments, n_training: int
+    what: tuple[str, str], values: Values, place: int, expected: MeanAndVariance, n_training: int
 ) -> Iterator[Contradiction]:
     """Means further apart than chance allows; else variances that differ by far too much."""
     (client, about), (mean, variance), n_rows = what, expected, values.n_rows
@@ -97,7 +97,7 @@ def outlying_gains(
     for name, gain, variance in zip(names, gains.tolist(), variances.tolist(), strict=True):
         # A client's own precision is believed as far as that of the others goes.
         error = math.sqrt(min(max(variance, usual), MOST_VARIANCE * usual) + spread**2)
-        if abs(gain - middle) > MOST_DEVIATIONS * error > 0:
+        if abs(gain - middle) > MOST_ERRORS * error > 0:
             yield Contradiction(
                 client=name,
                 about="what the learned policy gains there over the best single action",

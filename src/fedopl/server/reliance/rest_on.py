@@ -8,7 +8,7 @@ from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import arm_name
 from fedopl.server.learn_policy import Learned
 from fedopl.server.reliance.contradictions import (
-    Moments,
+    MeanAndVariance,
     contradictions,
     outlying_gains,
     outlying_sums,
@@ -25,7 +25,7 @@ def what_rests_on_whom(
     solved: Mapping[str, Solved],
     answers: Mapping[str, Values],
     places: Mapping[str, int],
-    outcomes: Mapping[str, Moments],
+    outcomes: Mapping[str, MeanAndVariance],
 ) -> Reliance | None:
     """What would come out without each influential client, and who contradicts itself."""
     setting = learned.setting
