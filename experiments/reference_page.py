@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
-from fedopl.base.schema import Label
+from fedopl.base.schema import KnownPropensity, Label
 from fedopl.cli.app import app
 from fedopl.client.client_file import ClientFile
 from fedopl.study.study_file import Feature, StudyFile
@@ -97,6 +97,8 @@ def _words(annotation: Any) -> str:
         return '`"number"` or a list of levels'
     if annotation == Label:
         return "a label"
+    if annotation == KnownPropensity:
+        return "text, a number, or a table"
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _words(parts[0])

@@ -37,7 +37,7 @@ BAD = {
     "a level twice": ({"categorical": {"site": ["1", 1]}}, "'site': named more than once: '1'"),
     "the reward as a feature": ({"numeric": ["y"]}, "y is the action or the reward"),
     "the action as a feature": ({"numeric": ["arm"]}, "arm is the action or the reward"),
-    "half the propensities": ({"propensity": {"a": "pa"}}, "a column for each of a, b"),
+    "half the propensities": ({"propensity": {"a": "pa"}}, "a column or a number for each of a, b"),
     "another rule": ({"missing": "impute"}, "missing: .*'drop' or 'indicator', came 'impute'"),
     "an unknown field": ({"rewards": "y"}, "schema: rewards: Extra inputs are not permitted"),
     "a number for a column": ({"reward": 3}, "schema: reward: .* valid string, came 3"),

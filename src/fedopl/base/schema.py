@@ -1,11 +1,21 @@
 """The schema: what the columns of a table mean, agreed before anybody reads one."""
 
+from dataclasses import asdict
 from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 from fedopl.base.errors import FedoplError, SchemaError
+from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, shares_in
 from fedopl.base.labels import label_text, quoted
 from fedopl.base.validation import Checked, PlacedError
 
@@ -21,6 +31,33 @@ def _label(value: object) -> str:
 
 Label = Annotated[
     str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+
+
+_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+_SHARES = {"anyOf": [_PROBABILITY, {"type": "object", "additionalProperties": _PROBABILITY}]}
+KnownPropensity = Annotated[
+    Stated,
+    PlainValidator(as_stated),
+    PlainSerializer(lambda stated: asdict(stated) if isinstance(stated, Strata) else stated),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "additionalProperties": {"type": "string"}},
+                *_SHARES["anyOf"],
+                {
+                    "type": "object",
+                    "required": ["stratum", "shares"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "stratum": {"type": "string"},
+                        "shares": {"type": "object", "additionalProperties": _SHARES},
+                    },
+                },
+            ]
+        }
+    ),
 ]
 
 
@@ -79,10 +116,11 @@ class Schema(Encoding):
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
     reward: str = Field(description="the column with the outcome, a number")
     direction: Direction = Field(description="whether a higher or a lower outcome is better")
-    propensity: str | dict[Label, str] | None = Field(
+    propensity: KnownPropensity | None = Field(
         default=None,
-        description="if known: the column with the probability of what was done, "
-        "or one column for each action",
+        description="if known: the column with the probability of what was done, or one column "
+        "for each action; or the probabilities themselves, of all actions or of each, perhaps by "
+        "stratum",
     )
     weight: str | None = Field(default=None, description="the column with row weights")
     group: str | None = Field(default=None, description="the column that says what goes together")
@@ -94,12 +132,19 @@ class Schema(Encoding):
             raise PlacedError("actions", "a decision needs at least two", ("actions",))
         if isinstance(self.propensity, dict) and set(self.propensity) != set(self.actions):
             message = (
-                "name one column for the logged action, or a column for each of "
+                "name one column for the logged action, or a column or a number for each of "
                 f"{', '.join(self.actions)}"
             )
             raise PlacedError("propensity", message, ("propensity",))
         single = [c for c in (self.action, self.reward, self.weight, self.group) if c]
         _distinct((*single, *self.propensity_columns), "roles of columns", ("action",))
+        if self.stratum in {self.action, self.reward, self.weight, *self.numeric} - {None}:
+            message = f"'{self.stratum}' cannot be the stratum: it is read as something else"
+            raise PlacedError("propensity", message, ("propensity",))
+        try:
+            self.known_shares  # noqa: B018
+        except ValueError as error:
+            raise PlacedError("propensity", str(error), ("propensity",)) from None
         leaks = {self.action, self.reward} & set(self.feature_columns)
         if leaks:
             message = (
@@ -117,20 +162,36 @@ class Schema(Encoding):
     @property
     def propensity_columns(self) -> tuple[str, ...]:
         """The columns of propensities: none, the logged action's, or one for each action."""
-        if isinstance(self.propensity, dict):
-            return tuple(self.propensity[action] for action in self.actions)
-        return (self.propensity,) if self.propensity else ()
+        return columns_in(self.propensity, self.actions)
+
+    @cached_property
+    def known_shares(self) -> dict[str, tuple[float, ...]]:
+        """Each action's probability, by stratum, where the schema itself states them."""
+        return shares_in(self.propensity, self.actions)
+
+    @property
+    def stratum(self) -> str | None:
+        """The column of strata, if propensities differ by them."""
+        return self.propensity.stratum if isinstance(self.propensity, Strata) else None
+
+    @property
+    def propensity_shape(self) -> tuple[int, ...]:
+        """Of one row's propensities: of the logged action alone, or of every action."""
+        return () if isinstance(self.propensity, str) else (len(self.actions),)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column the schema reads, each once, in a fixed order."""
         wanted = [*self.feature_columns, self.action, self.reward, *self.propensity_columns]
-        return tuple(dict.fromkeys([*wanted, *filter(None, (self.weight, self.group))]))
+        return tuple(
+            dict.fromkeys([*wanted, *filter(None, (self.weight, self.group, self.stratum))])
+        )
 
     @property
     def label_columns(self) -> tuple[str, ...]:
         """The columns whose values are labels, even where they look like numbers."""
-        return (self.action, *self.categorical, *filter(None, [self.group]))
+        named = (self.action, *self.categorical, *filter(None, (self.group, self.stratum)))
+        return tuple(dict.fromkeys(named))
 
 
 def _distinct(names: tuple[str, ...], subject: str, place: tuple[str, ...]) -> None:

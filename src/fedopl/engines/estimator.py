@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fedopl.base.known_shares import Chances
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn, refuse_moved
 from fedopl.policies.policy import Policy
@@ -42,7 +43,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         A: ArrayLike,  # noqa: N803
         Y: ArrayLike,  # noqa: N803
         *,
-        propensity: ArrayLike | None = None,
+        propensity: ArrayLike | Chances | None = None,
         weights: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:

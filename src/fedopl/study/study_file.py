@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from fedopl.base.errors import OptionError
-from fedopl.base.schema import Direction, Label, MissingRule, Schema
+from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
 from fedopl.policies.kinds import load_policy, misfit
@@ -60,7 +60,7 @@ class Action(Checked):
 
     column: str = same_as(Schema, "action")
     levels: tuple[Label, ...] = same_as(Schema, "actions")
-    propensity: str | dict[Label, str] | None = same_as(Schema, "propensity")
+    propensity: KnownPropensity | None = same_as(Schema, "propensity")
 
 
 class RowsPlan(Checked):

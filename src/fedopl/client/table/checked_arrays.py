@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray, check_finite, check_length, float_array
 from fedopl.base.errors import DataError
+from fedopl.base.known_shares import Chances, as_chances, in_full
 from fedopl.base.labels import factorise, quoted, unique_names
 
 # How far a row of propensities may be from adding up to one.
@@ -91,6 +92,17 @@ def checked_actions(
             f"{len(names)} named ({quoted(names)}); unknown: {quoted(unknown)}"
         )
     return np.array([positions[label] for label in labels], np.int64)[codes], names
+
+
+def stated_propensities(
+    shares: Chances, n_rows: int, names: tuple[str, ...]
+) -> FloatArray:  # (n_rows, n_actions)
+    """The same probabilities of actions in every row."""
+    try:
+        stated = in_full(as_chances(shares), names)
+    except ValueError as error:
+        raise DataError(f"propensities: {error}") from None
+    return np.tile(np.array(stated), (n_rows, 1))
 
 
 def propensity_array(propensities: ArrayLike, n_rows: int) -> FloatArray:

@@ -23,6 +23,7 @@ class Encoded:
     categorical: dict[str, IntArray]
     numbers: dict[str, FloatArray]  # reward, propensities, weight
     labels: dict[str, IntArray]  # action, group
+    strata: IntArray | None  # (n_rows,)  of known propensities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,12 @@ class Encoder:
             },
             numbers={column: self._numbers(table, column) for column in needed},
             labels=labels,
+            strata=self._strata(table),
         )
+
+    def _strata(self, table: Columns) -> IntArray | None:
+        stratum = self.schema.stratum
+        return self._codes(table, stratum, tuple(self.schema.known_shares)) if stratum else None
 
     def _numbers(self, table: Columns, column: str) -> FloatArray:
         values = columns.numbers(table[column], self._column(column))
@@ -94,6 +100,8 @@ class Encoder:
     def usable(self, encoded: Encoded) -> tuple[BoolArray | slice, Gaps]:
         """The rows without a gap that matters, and how many have one."""
         needed = _missing(encoded.numbers, encoded.labels)
+        if self.schema.stratum and encoded.strata is not None:
+            needed[self.schema.stratum] = encoded.strata < 0
         features = _missing(encoded.numeric, encoded.categorical)
         missing = needed if self.schema.missing == "indicator" else needed | features
         counts = {column: int(mask.sum()) for column, mask in missing.items()}
@@ -162,13 +170,27 @@ class Encoder:
     def _propensities(
         self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray
     ) -> FloatArray | None:
-        columns = [encoded.numbers[column][kept] for column in self.schema.propensity_columns]
+        known = self._known(encoded, kept, len(actions))
+        if known is not None:
+            check_propensities(known, actions, self.schema.actions)
+        return known
+
+    def _known(
+        self, encoded: Encoded, kept: BoolArray | slice, n_rows: int
+    ) -> FloatArray | None:  # (n_rows,) or (n_rows, n_actions)
+        schema = self.schema
+        if schema.known_shares:
+            by_stratum = np.array(list(schema.known_shares.values()))
+            strata = np.zeros(n_rows, np.int64) if encoded.strata is None else encoded.strata[kept]
+            return by_stratum.take(strata, axis=0)
+        columns = [encoded.numbers[column][kept] for column in schema.propensity_columns]
         if not columns:
             return None
-        every_action = isinstance(self.schema.propensity, dict)
-        known = np.ascontiguousarray(np.column_stack(columns)) if every_action else columns[0]
-        check_propensities(known, actions, self.schema.actions)
-        return known
+        return (
+            np.ascontiguousarray(np.column_stack(columns))
+            if schema.propensity_shape
+            else columns[0]
+        )
 
 
 def _counted(gaps: Gaps) -> str:

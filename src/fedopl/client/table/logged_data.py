@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_length, frozen
 from fedopl.base.errors import DataError, refuse_to_leave
+from fedopl.base.known_shares import Chances
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.table.checked_arrays import (
     check_propensities,
@@ -20,6 +21,7 @@ from fedopl.client.table.checked_arrays import (
     checked_weights,
     named_contexts,
     propensity_array,
+    stated_propensities,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class LoggedData:
         actions: what was done, as labels or as codes 0 … n_actions − 1, shape (n_rows,).
         rewards: what was gained, shape (n_rows,).
         propensities: if known, the probability with which the logging policy took the logged
-            action, shape (n_rows,), or each action, shape (n_rows, n_actions).
+            action, shape (n_rows,), or each action, shape (n_rows, n_actions). Where it is the same
+            in every row, 0.5 for every action or a number for each, {"drug": 0.4, "placebo": 0.6}.
         action_names: every action there is, in the order of their codes. Without it the actions
             are those that occur, in sorted order, so name them if one may not occur here.
         feature_names: one for each column of the contexts.
@@ -71,7 +74,7 @@ class LoggedData:
         contexts: ArrayLike,
         actions: ArrayLike,
         rewards: ArrayLike,
-        propensities: ArrayLike | None = None,
+        propensities: ArrayLike | Chances | None = None,
         *,
         action_names: Sequence[object] | None = None,
         feature_names: Sequence[str] | None = None,
@@ -81,9 +84,14 @@ class LoggedData:
     ) -> None:
         features, column_names = named_contexts(contexts, feature_names)
         n_rows = len(features)
-        known = None if propensities is None else propensity_array(propensities, n_rows)
+        # A trial's own numbers wait for the names of actions, which an array may tell.
+        stated = propensities if isinstance(propensities, int | float | dict) else None
+        is_array = propensities is not None and stated is None
+        known = propensity_array(cast("ArrayLike", propensities), n_rows) if is_array else None
         codes, names = checked_actions(actions, action_names, known)
         check_length(codes, "actions", n_rows)
+        if stated is not None:
+            known = stated_propensities(stated, n_rows, names)
         if known is not None:
             check_propensities(known, codes, names)
         fields = {

@@ -48,8 +48,7 @@ class _Job:
             "rewards": ((), real),
         }
         if schema.propensity is not None:
-            width = (len(schema.actions),) if isinstance(schema.propensity, dict) else ()
-            columns["propensities"] = (width, real)
+            columns["propensities"] = (schema.propensity_shape, real)
         if schema.weight:
             columns["weights"] = ((), real)
         if schema.group:
