@@ -33,15 +33,26 @@ def combinations_of(answer: type[Message]) -> dict[str, type[Combination]]:
 
 
 def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) -> AnswerType:
-    """The total of these answers, in which every field is combined as it declares."""
-    kind = type(next(iter(answers.values())))
+    """The total of these answers, in which every field is combined as it declares.
+
+    Answers are taken one at a time and by name: they need not be in memory together, and float
+    sums depend on order, which arrival must not.
+    """
     total: dict[str, Any] = {}
-    for name, combination in combinations_of(kind).items():
-        arrays = {client: getattr(answer, name) for client, answer in answers.items()}
-        if combination is PerClient:
-            raise TypeError(f"{kind.__name__}.{name} has no total")
-        total[name] = plain_sum(arrays) if combination is Sum else weighted_sum(weights, arrays)
-    return kind(**total)
+    ways: dict[str, type[Combination]] = {}
+    for client in sorted(answers):
+        answer = answers[client]
+        ways = ways or combinations_of(type(answer))
+        for name, combination in ways.items():
+            if combination is PerClient:
+                raise TypeError(f"{type(answer).__name__}.{name} has no total")
+            part = getattr(answer, name)
+            part = weights[client] * part if combination is WeightedMean else part
+            if name in total:
+                total[name] += part  # in place: sums of squares may take a gigabyte each
+            else:
+                total[name] = 0.0 + part
+    return type(answer)(**total)
 
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:

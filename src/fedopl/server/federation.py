@@ -23,7 +23,8 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes, without_models
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
-from fedopl.server.exchange.conversation import Answers, Conversation
+from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy

@@ -22,7 +22,8 @@ from fedopl.server.aggregate.evaluation import gain_table, value_table
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Answers, Conversation
+from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.study import Study
 
 
@@ -128,11 +129,12 @@ class Candidates:
             return answers
         places = self.places()
         kept = [places[name] for name in (*self.names(), LOGGING, LOCAL)]
-        shown: Answers[Values] = Answers(answers.exchange)
-        for client, reported in answers.items():
-            covariances = reported.covariances[np.ix_(kept, kept)]
-            shown[client] = replace(reported, means=reported.means[kept], covariances=covariances)
-        return shown
+        square = np.ix_(kept, kept)
+        shown = {
+            client: replace(own, means=own.means[kept], covariances=own.covariances[square])
+            for client, own in answers.items()
+        }
+        return Answers(answers.exchange, shown)
 
     def _fields(
         self, names: list[str], beside: Mapping[str, Policy] | None = None

@@ -1,4 +1,11 @@
-"""A query says whether each client's own answer is needed, and is asked in no other way."""
+"""A query says whether each client's own answer is needed, and is asked in no other way.
+
+Totals are taken answer by answer, whatever the order of arrival and however many clients there are.
+"""
+
+import tracemalloc
+from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -8,6 +15,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.server.exchange import replies
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study import Study
@@ -41,3 +49,56 @@ def test_what_is_each_clients_own_is_not_added_up(conversation):
     with pytest.raises(TypeError, match="Enrol asks for each client's own answer"):
         conversation.total(Enrol(), WEIGHTS)
     assert not conversation.rounds
+
+
+@dataclass
+class Arriving:
+    """Clients who answer in this order; several may speak through one door."""
+
+    doors: dict[str, Door]
+
+    @property
+    def clients(self):
+        return tuple(self.doors)
+
+    def exchange(self, queries):
+        return ((name, door.handle(queries[name])) for name, door in self.doors.items())
+
+
+def conversation_of(data, names):
+    first = data[0]
+    study = Study(actions=first.action_names, features=first.feature_names)
+    doors = [Door("a client", own, study, limits=Limits.open()) for own in data]
+    return Conversation(study, Arriving(dict(zip(names, cycle(doors), strict=False))), Journal())
+
+
+def test_the_order_of_arrival_changes_no_bit(draw):
+    data = [draw(120, seed=seed) for seed in range(5)]
+    names = "abcde"
+    weights = dict.fromkeys(names, 0.2)
+    expected = conversation_of(data, names).total(SumOutcomes(), weights).sums
+    for order in ("edcba", "cabed"):
+        shuffled = [data[names.index(name)] for name in order]
+        total = conversation_of(shuffled, order).total(SumOutcomes(), weights).sums
+        np.testing.assert_array_equal(total, expected)
+        by_arrival = sum(each.sums for each in answers_of(shuffled, order))
+        assert (by_arrival != expected).any()  # or the order would not matter anyway
+
+
+def answers_of(data, names):
+    (answers,) = conversation_of(data, names).together(names, SumOutcomes())
+    return [answers[name] for name in names]
+
+
+def test_a_total_takes_no_more_memory_with_more_clients(draw, monkeypatch):
+    monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1 << 16)
+    data, peaks = draw(400, n_features=30), []
+    for n_clients in (10, 200):
+        names = [f"c{number:03d}" for number in range(n_clients)]
+        asking = conversation_of([data], names)
+        asking.total(SumOutcomes(), dict.fromkeys(names, 1.0))  # what a door keeps is its own
+        tracemalloc.start()
+        total = asking.total(SumOutcomes(), dict.fromkeys(names, 1.0))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 5 * total.sums.nbytes

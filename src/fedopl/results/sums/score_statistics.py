@@ -28,7 +28,7 @@ class ScoreStatistics:
     """Every client's mean squares and products, by name."""
 
     study: Study
-    sums: dict[str, ScoreSums]
+    sums: Mapping[str, ScoreSums]
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -8,7 +8,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.description import N_CUTS, Description
 from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.exchange.conversation import Answers
+from fedopl.server.exchange.answers import Answers
 
 # A feature is cut at its mean and one standard deviation to either side, unless it is 0 or 1.
 _CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)

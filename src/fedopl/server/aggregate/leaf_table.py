@@ -12,7 +12,7 @@ from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.value_tables import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
-from fedopl.server.exchange.conversation import Answers
+from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights, renormalised
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.server.exchange.conversation import Answers
+from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights
 from fedopl.study.study import Study
 

@@ -14,7 +14,8 @@ from fedopl.base.errors import OptionError
 from fedopl.messages.diagnosis.client_models import Models, TellModels
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS, CompareModels, ModelShifts
 from fedopl.results.diagnosis import ModelShift, PairTable, Shift
-from fedopl.server.exchange.conversation import Answers, Conversation
+from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.conversation import Conversation
 
 
 def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:

@@ -1,9 +1,10 @@
 """Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, cast
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import FederationError, WireError
@@ -14,9 +15,11 @@ from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Asked, Message, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
+from fedopl.server.exchange.answers import Answer, Answers
 from fedopl.server.exchange.cross_checks import CrossChecks
-from fedopl.server.exchange.journal import Journal, Replies
+from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.outlying_steps import outlying_steps
+from fedopl.server.exchange.replies import Place, Replies
 from fedopl.server.exchange.transport import Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -26,16 +29,7 @@ LARGEST_NUMBER = 1e100
 # How many clients' reasons an error tells.
 MOST_REASONS = 10
 
-Answer = TypeVar("Answer", bound=Message)
 Progress = Callable[["Round"], None]
-
-
-class Answers(dict[str, Answer]):
-    """Answers by client, in sorted order, and the exchange they belong to."""
-
-    def __init__(self, exchange: int) -> None:
-        super().__init__()
-        self.exchange = exchange
 
 
 @dataclass
@@ -61,7 +55,8 @@ class Conversation:
     def total(self, query: Query[Answer], weights: Weights) -> Answer:
         """The total of the answers, combined as their fields declare; a quorum must answer.
 
-        The weights are the agreed ones of those who are asked, and nothing by client is kept.
+        The weights are the agreed ones of those who are asked. Answers are added up one at a time
+        and by name: nothing by client stays in memory, and the order of arrival changes no bit.
         """
         _check_asked(query, Asked.TOTAL)
         answers: Answers[Answer] = self.together(weights, query)[0]
@@ -78,9 +73,10 @@ class Conversation:
         ]
         encoded = [codec.encode(query) for query in stamped]
         asked = tuple(sorted(clients))
-        replies = _apart(self._replies(trip, dict.fromkeys(asked, bundled(encoded))), len(queries))
+        replies = self._replies(trip, dict.fromkeys(asked, bundled(encoded)))
         found = []
-        for query, content, own in zip(stamped, encoded, replies, strict=True):
+        for place, (query, content) in enumerate(zip(stamped, encoded, strict=True)):
+            own = _Part(replies, place, len(queries))
             answers, latest = self._sort_out(query, asked, own, len(content))
             self.rounds.append(replace(latest, trip=trip))
             found.append(self._without_faults(query, answers))
@@ -98,24 +94,22 @@ class Conversation:
         replayed = self.journal.replay(trip, queries)
         if replayed is not None:
             return replayed
-        # Sorted: what is journalled must not depend on the order in which answers arrive.
-        replies = sorted(self.transport.exchange(queries))
+        replies = Replies.arriving(self.transport.exchange(queries))
         self.journal.keep(trip, queries, replies)
         return replies
 
     def _sort_out(
-        self,
-        query: Query[Answer],
-        asked: tuple[str, ...],
-        replies: Replies,
-        query_bytes: int,
+        self, query: Query[Answer], asked: tuple[str, ...], replies: "_Part", query_bytes: int
     ) -> tuple[Answers[Answer], Round]:
-        answers: Answers[Answer] = Answers(query.exchange)
+        held: dict[str, Answer | Callable[[], Answer]] = {}
         refused: dict[str, str] = {}
         rejected: dict[str, str] = {}
-        times = Counter(name for name, _ in replies)
+        received: Counter[str] = Counter()
+        times = replies.whole.times()
         expecting = set(asked)
-        for name, content in replies:
+        for place, content in replies:
+            name = place.name
+            received[name] += len(content)
             if name not in expecting:
                 rejected[name] = "was not asked"
             elif times[name] > 1:  # which of them is the client's, nobody can know
@@ -128,21 +122,27 @@ class Conversation:
                     continue
                 if isinstance(message, Refusal):
                     refused[name] = message.reason.name
+                elif query.asked is Asked.EACH:
+                    held[name] = message
                 else:
-                    answers[name] = message
+                    held[name] = partial(self._again, replies, place)
         latest = Round(
             exchange=query.exchange,
             trip=0,
             query=type(query).__name__,
             asked=asked,
-            answered=tuple(answers),
+            answered=tuple(held),
             refused=refused,
             rejected=rejected,
             silent=tuple(name for name in asked if name not in times),
             bytes_sent=query_bytes * len(asked),
-            received=_sizes(replies),
+            received=dict(received),
         )
-        return answers, latest
+        return Answers(query.exchange, held), latest
+
+    def _again(self, replies: "_Part", place: Place) -> Any:
+        """An answer that was checked before and not kept."""
+        return self._decoder.decode(replies.read(place))
 
     def _checked(self, query: Query[Answer], content: bytes) -> Answer | Refusal:
         message = self._decoder.decode(content)
@@ -169,21 +169,15 @@ class Conversation:
         self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
     ) -> Answers[Answer]:
         """The answers without fault, which may depend on whose they are; others are rejected."""
-        kept: Answers[Answer] = Answers(answers.exchange)
-        faults: dict[str, str] = {}
-        for name, answer in answers.items():
-            fault = fault_in(name, answer)
-            if fault:
-                faults[name] = fault
-            else:
-                kept[name] = answer
+        found = {name: fault_in(name, answer) for name, answer in answers.items()}
+        faults = {name: fault for name, fault in found.items() if fault}
         known = self.rounds[answers.exchange]
         self.rounds[answers.exchange] = replace(
             known,
             answered=tuple(name for name in known.answered if name not in faults),
             rejected={**known.rejected, **faults},
         )
-        return kept
+        return answers.without(faults)
 
     def has_quorum(self, answers: Answers[Answer]) -> bool:
         """Whether the study's share of all clients gave an answer."""
@@ -221,26 +215,27 @@ def _check_asked(query: Query[Any], how: Asked) -> None:
         raise TypeError(f"{type(query).__name__} asks for {query.asked.value}, not {how.value}")
 
 
-def _apart(replies: Replies, n_questions: int) -> list[Replies]:
-    """The replies to each question; what cannot be taken apart is an answer to none of them."""
-    apart: list[Replies] = [[] for _ in range(n_questions)]
-    for name, content in replies:
+@dataclass(frozen=True)
+class _Part:
+    """The replies to one of the questions that were asked together."""
+
+    whole: Replies
+    place: int
+    n_questions: int
+
+    def read(self, place: Place) -> bytes:
+        return self._of(self.whole.read(place))
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        return ((place, self._of(content)) for place, content in self.whole)
+
+    def _of(self, content: bytes) -> bytes:
+        """What cannot be taken apart answers none of the questions."""
         try:
             parts = unbundled(content)
         except WireError:
-            parts = []
-        if len(parts) != n_questions:
-            parts = [b""] * n_questions
-        for place, part in enumerate(parts):
-            apart[place].append((name, part))
-    return apart
-
-
-def _sizes(replies: Replies) -> dict[str, int]:
-    sizes: Counter[str] = Counter()
-    for name, content in replies:
-        sizes[name] += len(content)
-    return dict(sizes)
+            return b""
+        return parts[self.place] if len(parts) == self.n_questions else b""
 
 
 def _check_size(message: Message) -> None:

@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from fedopl.base.errors import StorageError
-from fedopl.base.files import write_atomically
+from fedopl.base.files import replacing
+from fedopl.server.exchange.replies import Place, Replies
 
-Replies = list[tuple[str, bytes]]
 FORMAT = "fedopl-trip-1"
 
 
@@ -51,13 +52,18 @@ class Journal:
             "previous": self._previous,
             "queries": _digest_of(queries),
             "rows": self.rows,
-            "replies": [[name, len(content)] for name, content in replies],
+            "replies": [[place.name, place.size] for place in replies.places],
         }
-        body = json.dumps(header).encode() + b"\n" + b"".join(content for _, content in replies)
-        digest = hashlib.sha256(body).hexdigest()
+        first = json.dumps(header).encode() + b"\n"
+        digest = hashlib.sha256(first)
+        for _, content in replies:
+            digest.update(content)
         # Clients answered this server alone, so nobody else on its machine may read it.
-        write_atomically(self._path(trip), digest.encode() + b"\n" + body, mode=0o600)
-        self._previous = digest
+        with replacing(self._path(trip), 0o600) as file:
+            file.write(digest.hexdigest().encode() + b"\n" + first)
+            for _, content in replies:
+                file.write(content)
+        self._previous = digest.hexdigest()
 
     def forget(self, trip: int) -> None:
         """Drop a trip that the run failed at, so that going on means asking again."""
@@ -80,26 +86,30 @@ def _digest_of(queries: Mapping[str, bytes]) -> str:
 
 def _read(path: Path) -> tuple[dict[str, object], Replies, str]:
     try:
-        return _parsed(path.read_bytes())
+        file = path.open("rb")
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return _parsed(file)
     except (ValueError, KeyError, TypeError):
+        file.close()
         raise StorageError(
             f"{path}: was changed or cut off since it was written; delete it and all later ones "
             "in its folder to resume from the trip before"
         ) from None
 
 
-def _parsed(file: bytes) -> tuple[dict[str, object], Replies, str]:
-    digest, body = file.split(b"\n", 1)
-    if hashlib.sha256(body).hexdigest() != digest.decode():
+def _parsed(file: IO[bytes]) -> tuple[dict[str, object], Replies, str]:
+    digest = file.readline().rstrip(b"\n").decode()
+    body = file.tell()
+    if hashlib.file_digest(file, "sha256").hexdigest() != digest:  # type: ignore[arg-type]
         raise ValueError("the content does not match its hash")
-    first, content = body.split(b"\n", 1)
-    header = json.loads(first)
+    file.seek(body)
+    header = json.loads(file.readline())
     if header["format"] != FORMAT:
         raise ValueError("another format")
-    replies, start = [], 0
+    places, start = [], file.tell()
     for name, size in header["replies"]:
-        replies.append((name, content[start : start + size]))
+        places.append(Place(name, start, size))
         start += size
-    return header, replies, digest.decode()
+    return header, Replies(file, tuple(places)), digest

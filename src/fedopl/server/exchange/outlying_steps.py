@@ -30,8 +30,13 @@ def outlying_steps(
     query: Query[AnswerType], answers: Mapping[str, AnswerType], rows: Mapping[str, int]
 ) -> dict[str, str]:
     """Why some clients' answers would move the policy too far, by name."""
-    steps = {name: query.step(answer) for name, answer in sorted(answers.items())}
-    lengths = {n: float(np.linalg.norm(step)) for n, step in steps.items() if step is not None}
+    if type(query).step is Query.step:  # moves no policy
+        return {}
+    lengths = {}
+    for name, answer in sorted(answers.items()):
+        step = query.step(answer)
+        if step is not None:
+            lengths[name] = float(np.linalg.norm(step))
     return {
         name: f"its step is {times:.1f} times as long as the others'"
         for name, times in outlying_lengths(lengths, rows).items()

@@ -1,0 +1,34 @@
+"""The clients' answers to one query, in memory only where each client's own is needed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from fedopl.messages.message import Message
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Answers(Mapping[str, Answer]):
+    """Answers by client, in sorted order, and the exchange they belong to.
+
+    Where a total is all that is wanted, answers stay in the file of replies and are read from it
+    when they are looked at, so memory does not grow with clients.
+    """
+
+    def __init__(self, exchange: int, held: Mapping[str, Answer | Callable[[], Answer]]) -> None:
+        self.exchange, self._held = exchange, dict(held)
+
+    def __getitem__(self, name: str) -> Answer:
+        held = self._held[name]
+        return held if isinstance(held, Message) else held()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def without(self, names: Mapping[str, str]) -> "Answers[Answer]":
+        """The answers of all but these clients."""
+        kept = {name: held for name, held in self._held.items() if name not in names}
+        return Answers(self.exchange, kept)

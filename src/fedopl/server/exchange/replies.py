@@ -1,0 +1,63 @@
+"""What clients replied on one trip: a file, since a hundred thousand may not fit in memory."""
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from typing import IO, NamedTuple
+
+# Smaller trips never touch the disk.
+MOST_IN_MEMORY = 1 << 26
+
+
+class Place(NamedTuple):
+    """Where a client's reply is in the file."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Replies:
+    """A file of replies, read one at a time; by name, so the order of arrival changes nothing."""
+
+    file: IO[bytes]
+    places: tuple[Place, ...]
+
+    @classmethod
+    def arriving(cls, replies: Iterable[tuple[str, bytes]]) -> "Replies":
+        """Put replies away as they come."""
+        file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
+        places, start = [], 0
+        for name, content in replies:
+            file.write(content)
+            places.append(Place(name, start, len(content)))
+            start += len(content)
+        times = Counter(place.name for place in places)
+        # Several replies under one name have no order but that of their bytes.
+        ordered = sorted(
+            places,
+            key=lambda place: (place.name, _read(file, place) if times[place.name] > 1 else b""),
+        )
+        return cls(file, tuple(ordered))
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)
+
+    def times(self) -> Counter[str]:
+        """How often each client replied."""
+        return Counter(place.name for place in self.places)
+
+    def read(self, place: Place) -> bytes:
+        """One reply."""
+        return _read(self.file, place)
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        return ((place, self.read(place)) for place in self.places)
+
+
+def _read(file: IO[bytes], place: Place) -> bytes:
+    file.seek(place.start)
+    return file.read(place.size)
