@@ -11,6 +11,7 @@ from harness import Column, Options, Row, Table, in_turns, options, spread, writ
 import fedopl
 from fedopl import Linear
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -54,7 +55,7 @@ class Federation:
             evaluation=0,
         )
         doors = {
-            name: Door(name, data, self.study, limits=Limits.open())
+            name: Door(name, data, self.study, limits=Limits.open(), secret=SEED_ALONE)
             for name, data in self.data.items()
         }
         self.conversation = Conversation(self.study, InProcess(doors), Journal())

@@ -12,6 +12,7 @@ import numpy as np
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
@@ -74,7 +75,10 @@ def run_with(lie: Lie, clients: Mapping[str, LoggedData], liar: str, **options: 
     settings = {**options, **lie.options}
     study = Study(actions=first.action_names, features=first.feature_names, **settings)
     data = {name: lie.rows(rows) if name == liar else rows for name, rows in clients.items()}
-    doors = {name: Door(name, rows, study, limits=Limits()) for name, rows in data.items()}
+    doors = {
+        name: Door(name, rows, study, limits=Limits(), secret=SEED_ALONE)
+        for name, rows in data.items()
+    }
     return run_study(Conversation(study, Lying(doors, study, liar, lie.edit)))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_fields import most_candidates
@@ -61,7 +62,10 @@ def run_federation(data, *, evaluation=0.25, **options):
     first = next(iter(data.values()))
     options["evaluation"] = EvaluationPlan(share=evaluation, describe=False)
     study = Study(actions=first.action_names, features=first.feature_names, **options)
-    doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
+    doors = {
+        name: Door(name, rows, study, limits=Limits.open(), secret=SEED_ALONE)
+        for name, rows in data.items()
+    }
     return Joined(study, data, doors, run_study(Conversation(study, InProcess(doors))))
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
+from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
@@ -68,7 +69,7 @@ def test_counts_and_squares_are_those_of_training_rows(draw, weighted):
     weights = np.random.default_rng(5).uniform(0.5, 2, 300) if weighted else None
     data = draw(300, weights=weights)
     study = Study(actions=data.action_names, features=data.feature_names)
-    rows = StudyRows(data, study, minimum_cell=0)
+    rows = StudyRows(data, study, 0, PrivateDraws(study.seed, "", SEED_ALONE))
     counts = np.zeros((study.nuisances.folds + 1, 3))
     weighed = np.zeros_like(counts)
     squares = np.zeros((data.n_features + 1,) * 2)
@@ -90,5 +91,9 @@ def test_alone_with_own_models_is_what_the_server_finds_for_one_client(draw, cli
     data = draw(400, known=True, confounded=True)
     plan = NuisancePlan(kind="local", propensity="known", clip=clip)
     run = fedopl.learn({"only": data}, nuisances=plan)
-    alone = Door("only", data, run.study)._space.scored_with(np.empty((0, 3, 7))).local
+    alone = (
+        Door("only", data, run.study, secret=SEED_ALONE)
+        ._space.scored_with(np.empty((0, 3, 7)))
+        .local
+    )
     assert np.allclose(run.policy.parameters, alone, rtol=1e-12) == (clip is None)

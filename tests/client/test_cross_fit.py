@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fedopl
+from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.client.rows.study_rows import StudyRows
@@ -425,7 +426,8 @@ def test_rows_in_memory_are_classified_once(draw, monkeypatch):
 @pytest.mark.parametrize("most", [300, 100, 37])
 def test_a_sample_is_spread_evenly_and_keeps_all_of_its_rows(draw, most):
     data = draw(300, weights=np.arange(1.0, 301.0))
-    rows = StudyRows(data, Study(actions=data.action_names, features=data.feature_names), 0)
+    study = Study(actions=data.action_names, features=data.feature_names)
+    rows = StudyRows(data, study, 0, PrivateDraws(study.seed, "", SEED_ALONE))
     sample = rows.sample(most)
     step = -(-300 // most)
     taken = rows.whole.taken(np.arange(0, 300, step))

@@ -17,6 +17,7 @@ import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger, unlocking
 from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
@@ -80,8 +81,9 @@ def finite_study_with(oracle):
     return Study.model_validate_json(json.dumps({**flat, "oracle": oracle}))
 
 
-def door_to(data, study=None, *, limits=None, **options):
-    return Door("north", data, study or study_of(), limits=limits or Limits.open(), **options)
+def door_to(data, study=None, *, limits=None, secret=SEED_ALONE, **options):
+    options |= {"limits": limits or Limits.open(), "secret": secret}
+    return Door("north", data, study or study_of(), **options)
 
 
 def query_of(kind, agreed, exchange=1, **changes):

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 import fedopl
-from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
+from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
 
 
 def test_a_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path):
@@ -33,7 +33,7 @@ def test_a_link_in_the_place_of_a_secret_is_refused(tmp_path):
 
 
 def test_splits_follow_from_the_seed_alone_without_a_secret():
-    assert PrivateDraws(7, "north").split_seed(b"study", "rows") == 7
+    assert PrivateDraws(7, "north", SEED_ALONE).split_seed(b"study", "rows") == 7
 
 
 def test_with_a_secret_splits_follow_from_the_study_and_the_rows_too():

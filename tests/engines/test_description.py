@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.description import Description
@@ -120,7 +121,9 @@ def doors(clients):
 
     def _doors(**limits):
         return {
-            name: Door(name, data, study, limits=limits.get(name, fedopl.Limits.open()))
+            name: Door(
+                name, data, study, limits=limits.get(name, fedopl.Limits.open()), secret=SEED_ALONE
+            )
             for name, data in clients.items()
         }
 

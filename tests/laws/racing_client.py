@@ -11,6 +11,7 @@ import numpy as np
 
 import fedopl
 from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.messages import codec
@@ -44,6 +45,7 @@ def door_in(folder, **limits):
         limits=fedopl.Limits(**limits),
         store=FolderStore(folder / "scores"),
         ledger=FileLedger(folder / "ledger.jsonl"),
+        secret=SEED_ALONE,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import fedopl
 from fedopl.cli.app import main as command_line
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
@@ -68,7 +69,9 @@ def finished(how, oracle, folder):
         nuisances=NUISANCES,
     )
     doors = {
-        name: Door(name, data, study, store=FolderStore(folder / "stores" / name))
+        name: Door(
+            name, data, study, store=FolderStore(folder / "stores" / name), secret=SEED_ALONE
+        )
         for name, data in clients.items()
     }
     return run_study(Conversation(study, InProcess(doors), Journal(journal)))

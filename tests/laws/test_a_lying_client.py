@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import Values
@@ -163,7 +164,10 @@ def test_an_honest_client_is_never_rejected(options, seed, sizes, kind, limits):
     study = fedopl.Study(
         actions=("a", "b", "c"), features=rows["c0"].feature_names, quorum=0.01, **options
     )
-    doors = {name: Door(name, data, study, limits=limits) for name, data in rows.items()}
+    doors = {
+        name: Door(name, data, study, limits=limits, secret=SEED_ALONE)
+        for name, data in rows.items()
+    }
     rounds = []
     with suppress(fedopl.FederationError):  # refusing is every client's own right
         run_study(Conversation(study, InProcess(doors), progress=rounds.append))

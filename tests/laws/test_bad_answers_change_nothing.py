@@ -8,6 +8,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import bundle, codec
@@ -55,7 +56,9 @@ def doors(draw):
 
     def _doors(study, limits=None):
         limits = limits or Limits.open()
-        return {name: Door(name, data[name], study, limits=limits) for name in NAMES}
+        return {
+            name: Door(name, data[name], study, limits=limits, secret=SEED_ALONE) for name in NAMES
+        }
 
     return _doors
 

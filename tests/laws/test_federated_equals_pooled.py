@@ -5,6 +5,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.rows.chunks import Chunk, ScoredRows
@@ -36,7 +37,8 @@ def federation(draw):
         first = clients["north"]
         study = Study(actions=first.action_names, features=first.feature_names, **options)
         doors = {
-            name: Door(name, data, study, limits=Limits.open()) for name, data in clients.items()
+            name: Door(name, data, study, limits=Limits.open(), secret=SEED_ALONE)
+            for name, data in clients.items()
         }
         return clients, doors, run_study(Conversation(study, InProcess(doors)))
 
@@ -86,7 +88,9 @@ def test_blocks_are_pooled_least_squares_on_each_actions_own_features(draw):
         features=clients["north"].feature_names,
         policy=fedopl.Linear(features="blocks"),
     )
-    doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
+    doors = {
+        n: Door(n, d, study, limits=Limits.open(), secret=SEED_ALONE) for n, d in clients.items()
+    }
     record = run_study(Conversation(study, InProcess(doors)))
     spaces = [doors[name]._space for name in sorted(doors)]
     contexts = np.vstack([space.data.contexts[space.training] for space in spaces])
@@ -139,7 +143,7 @@ def test_resolving_for_another_mixture_is_learning_with_it(draw):
 def test_one_client_is_ordinary_policy_learning(draw):
     data = draw(300, known=True)
     run = fedopl.learn({"all": data}, evaluation=0, nuisances="local")
-    space = Door("all", data, run.study)._space
+    space = Door("all", data, run.study, secret=SEED_ALONE)._space
     means = space.score_means(space.scored_with(np.empty((0, 3, 6))))
     expected = solve_scores(
         means.grams, means.products, means.squares, means.shares, intercept=True
@@ -202,7 +206,9 @@ def test_a_tree_is_grown_again_for_any_mixture_without_asking(federation):
     clients, _, record = federation(policy=fedopl.Tree(bins=8))
     shares = {"north": 0.1, "south": 0.2, "west": 0.7}
     study = record.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
-    again = {n: Door(n, clients[n], study, limits=Limits.open()) for n in clients}
+    again = {
+        n: Door(n, clients[n], study, limits=Limits.open(), secret=SEED_ALONE) for n in clients
+    }
     asked = run_study(Conversation(study, InProcess(again)))
     assert record.resolve(shares).root == asked.policy.root
     assert record.resolve(shares).root != record.policy.root

@@ -11,6 +11,7 @@ import fedopl
 from fedopl.base.errors import FederationError, StorageError
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.policies.policy import policy_json
@@ -55,6 +56,7 @@ def transport(draw, tmp_path):
                 limits=(limits or {}).get(name, Limits.open()),
                 store=FolderStore(tmp_path / "stores" / name),
                 ledger=FileLedger(tmp_path / "ledgers" / name),
+                secret=SEED_ALONE,
             )
             for turn, name in enumerate(NAMES)
         }

@@ -10,6 +10,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.combining import Combination, PerClient, combinations_of
@@ -172,6 +173,7 @@ def door_to(data, *, rules=None, oracle="wap", **options):
         policy=fedopl.Finite(candidates=tuple(rules)) if rules else fedopl.Linear(oracle=oracle),
     )
     limits = Limits(minimum_rows=1, minimum_cell=0, parameter_share=10)
+    options = {"secret": SEED_ALONE, **options}
     return Door("north", data, study, limits=limits, rules=rules, **options), study
 
 

@@ -4,6 +4,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
@@ -57,7 +58,14 @@ def test_a_client_that_restarts_before_every_message_changes_nothing(clients, op
         def exchange(self, queries):
             for name, query in queries.items():
                 store = FolderStore(tmp_path / name)
-                door = Door(name, clients[name], once.study, limits=Limits.open(), store=store)
+                door = Door(
+                    name,
+                    clients[name],
+                    once.study,
+                    limits=Limits.open(),
+                    store=store,
+                    secret=SEED_ALONE,
+                )
                 yield name, door.handle(query)
 
     again = run_study(Conversation(once.study, Restarting(dict.fromkeys(clients))))

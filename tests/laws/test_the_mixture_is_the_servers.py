@@ -11,6 +11,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.evaluation.policy_values import Values
@@ -31,7 +32,10 @@ def run(draw):
 
     def _run(edit, **options):
         study = fedopl.Study(actions=first.action_names, features=first.feature_names, **options)
-        doors = {n: Door(n, d, study, limits=Limits.open()) for n, d in clients.items()}
+        doors = {
+            n: Door(n, d, study, limits=Limits.open(), secret=SEED_ALONE)
+            for n, d in clients.items()
+        }
         return run_study(Conversation(study, Edited(doors, study, "west", edit)))
 
     return _run

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedopl.base.errors import WireError
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages import codec
@@ -28,7 +29,7 @@ def new_door():
     contexts, actions = rng.standard_normal((120, 2)), np.arange(120) % 2
     rewards = rng.standard_normal(120)
     data = LoggedData(contexts, actions, rewards, np.full((120, 2), 0.5), action_names=["a", "b"])
-    return Door("north", data, STUDY)
+    return Door("north", data, STUDY, secret=SEED_ALONE)
 
 
 def query(kind=Enrol, exchange=0):

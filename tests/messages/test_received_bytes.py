@@ -7,6 +7,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import WireError
 from fedopl.client import door as door_module
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.bundle import FIRST_BYTES, MOST_TOGETHER, bundled, received
@@ -37,14 +38,14 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_hashed_or_read(
 
     for name in ("_sha256", "_hash_once"):
         monkeypatch.setattr(door_module, name, hashed)
-    door = Door("north", draw(), STUDY)
+    door = Door("north", draw(), STUDY, secret=SEED_ALONE)
     refused = Refusal(study=STUDY.digest, exchange=0, reason=RefusalCode.MALFORMED)
     assert door.handle(content) == codec.encode(refused)
     assert max(sizes) < 2 * FIRST_BYTES
 
 
 def test_the_ledger_has_the_hash_of_the_length_and_of_the_first_bytes(draw):
-    door = Door("north", draw(), STUDY)
+    door = Door("north", draw(), STUDY, secret=SEED_ALONE)
     content = b"fopl" * MIB
     door.handle(content)
     (entry,) = door.ledger.entries()

@@ -6,6 +6,7 @@ import pytest
 
 import fedopl
 from fedopl.client.disclosure.limits import as_limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.tree_plan import Restriction
@@ -39,7 +40,13 @@ def lower():
     )
     limits = {"north": fedopl.Limits(), "south": fedopl.Limits(values=False)}
     doors = {
-        name: Door(name, fedopl.read_logged(discharges(seed), SCHEMA), study, limits=limits[name])
+        name: Door(
+            name,
+            fedopl.read_logged(discharges(seed), SCHEMA),
+            study,
+            limits=limits[name],
+            secret=SEED_ALONE,
+        )
         for seed, name in enumerate(limits)
     }
     return run_study(Conversation(study, InProcess(doors)))
@@ -71,6 +78,7 @@ def tree():
             fedopl.read_logged(admissions(seed), TREE_SCHEMA),
             study,
             limits=as_limits("guarded"),
+            secret=SEED_ALONE,
         )
         for seed, name in enumerate(("north", "south"))
     }

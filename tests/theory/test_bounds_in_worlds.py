@@ -14,6 +14,7 @@ import pytest
 from discrete_worlds import OUTCOMES, POLICIES, World, draw_world
 
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
@@ -142,7 +143,10 @@ def learn(world, sizes, seed, mixture=None):
         mixture=mixture or Empirical(),
         evaluation=EvaluationPlan(share=0, describe=False),
     )
-    doors = {name: Door(name, rows, study, limits=Limits.open()) for name, rows in data.items()}
+    doors = {
+        name: Door(name, rows, study, limits=Limits.open(), secret=SEED_ALONE)
+        for name, rows in data.items()
+    }
     record = run_study(Conversation(study, InProcess(doors)))
     return Learned(
         world=world,

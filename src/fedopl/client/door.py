@@ -47,12 +47,12 @@ class Door:
         name: what the client is called in the study.
         data: its rows.
         study: the study it agreed to.
+        secret: decides, with the seed, which rows are held out, which a batch takes, and the noise
+            on what is released; `SEED_ALONE` only where the caller holds all rows.
         limits: what it is willing to release.
         store: where it keeps its scores between messages.
         ledger: where it writes down what it released.
         rules: the study's candidate policies that are code; code never crosses, only its position.
-        secret: decides, with the seed, which rows are held out, which a batch takes, and the noise
-            on what is released; empty only where the caller holds all rows.
 
     """
 
@@ -62,11 +62,11 @@ class Door:
         data: LoggedData,
         study: Study,
         *,
+        secret: str,
         limits: Limits | None = None,
         store: Store | None = None,
         ledger: Ledger | None = None,
         rules: Mapping[str, Rule] | None = None,
-        secret: str = "",
     ) -> None:
         self.name, self.study = name, study
         self.limits = limits or Limits()
@@ -75,9 +75,9 @@ class Door:
             data,
             study,
             self.limits,
+            PrivateDraws(study.seed, name, secret),
             store=store,
             rules=rules,
-            draws=PrivateDraws(study.seed, name, secret),
         )
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed, self._largest = queries_of(study), largest_query(study)

@@ -12,6 +12,7 @@ from fedopl.base.files import ANYBODY_HERE, who_else_reads
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
@@ -118,11 +119,15 @@ def _readable_data(client: Client) -> list[str]:
     return [f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r {path}"]
 
 
+def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
+    # In memory only, and with no secret: inspecting a table leaves nothing behind.
+    return Workspace(data, study, limits, PrivateDraws(study.seed, "", SEED_ALONE))
+
+
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """In words, each bound that the study declares for every row and that rows here exceed."""
-    # In memory only: inspecting a table must leave nothing behind.
     try:
-        found = beyond_declared(Workspace(data, study, limits))
+        found = beyond_declared(_space(data, study, limits))
     except RefusedError:  # without propensities it cannot be scored, and that was said
         return []
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
@@ -132,7 +137,7 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """Columns whose sums of squares are nearly one row's, for which no sums are released."""
     # Of all rows: which of them are held out follows from a secret that may not be made yet.
     everybody = study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
-    space = Workspace(data, everybody, limits)
+    space = _space(data, everybody, limits)
     is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
     shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
     if shares is None:

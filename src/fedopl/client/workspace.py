@@ -57,14 +57,14 @@ class Workspace:
         data: LoggedData,
         study: Study,
         limits: Limits,
+        draws: PrivateDraws,
         *,
         store: Store | None = None,
         rules: Mapping[str, Rule] | None = None,
-        draws: PrivateDraws | None = None,
     ) -> None:
         self.study, self.limits, self.rules = study, limits, rules or {}
         self.store: Store = MemoryStore() if store is None else store
-        self.draws = draws or PrivateDraws(study.seed)
+        self.draws = draws
         self.local_training = LocalTraining(study, Batches(self.draws))
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_features + 1)

@@ -10,6 +10,7 @@ from typing import Any
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.limits import Limits, as_limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
@@ -138,7 +139,7 @@ def _run(
     journal = Path(running.journal) if running.journal else None
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
-    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules}
+    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": SEED_ALONE}
     doors = {name: Door(name, data, study, **own) for name, data in clients.items()}
     transport = InProcess(doors, running.threads)
     kept = Journal(journal, fingerprint_of(clients) if journal else "")

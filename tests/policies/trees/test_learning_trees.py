@@ -7,6 +7,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, leaf_positions, nodes_of
@@ -162,7 +163,7 @@ def test_whoever_belongs_to_a_group_gets_what_it_may_get(tmp_path, group, is_mem
         table=LABELLED,
         policy=fedopl.Tree(depth=depth, bins=8, allowed=(group,)),
     )
-    door = Door("a", data, study, limits=Limits.open())
+    door = Door("a", data, study, limits=Limits.open(), secret=SEED_ALONE)
     policy = run_study(Conversation(study, InProcess({"a": door}))).policy
     everybody = {
         "x0": np.repeat(np.linspace(-2, 2, 41), 3),

@@ -7,6 +7,7 @@ import pytest
 
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.derived_sizes import axis_sizes
@@ -44,7 +45,11 @@ def doors_to(world, study, n_rows, *, draw=0, limits=None):
     rows = dict(zip(world.clients, np.broadcast_to(n_rows, len(world.clients)), strict=True))
     return {
         name: Door(
-            name, world.logged(name, int(rows[name]), draw), study, limits=limits or Limits()
+            name,
+            world.logged(name, int(rows[name]), draw),
+            study,
+            limits=limits or Limits(),
+            secret=SEED_ALONE,
         )
         for name in world.clients
     }

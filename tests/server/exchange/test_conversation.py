@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.enrolment import Enrol
@@ -28,7 +29,10 @@ def conversation(draw):
     data = {name: draw(120, seed=seed) for seed, name in enumerate(WEIGHTS)}
     first = data["north"]
     study = Study(actions=first.action_names, features=first.feature_names)
-    doors = {name: Door(name, own, study, limits=Limits.open()) for name, own in data.items()}
+    doors = {
+        name: Door(name, own, study, limits=Limits.open(), secret=SEED_ALONE)
+        for name, own in data.items()
+    }
     return Conversation(study, InProcess(doors), Journal())
 
 
@@ -68,7 +72,7 @@ class Arriving:
 def conversation_of(data, names):
     first = data[0]
     study = Study(actions=first.action_names, features=first.feature_names)
-    doors = [Door("a client", own, study, limits=Limits.open()) for own in data]
+    doors = [Door("a client", own, study, limits=Limits.open(), secret=SEED_ALONE) for own in data]
     return Conversation(study, Arriving(dict(zip(names, cycle(doors), strict=False))), Journal())
 
 

@@ -1,7 +1,7 @@
 """Randomness that only the client can repeat: keyed by its secret.
 
 A secret decides which rows are held out, which rows a batch takes, and the noise on what is
-released. Without one, where the caller holds all rows anyway, the study's seed alone decides.
+released. Only where the caller holds all rows anyway may the study's seed decide alone.
 """
 
 import hashlib
@@ -15,14 +15,17 @@ from fedopl.base.errors import StorageError
 from fedopl.base.files import owner_only, write_atomically
 from fedopl.base.seeds import generator_for
 
+# In place of a secret: whoever knows the study can repeat all draws.
+SEED_ALONE = ""
+
 
 @dataclass(frozen=True)
 class PrivateDraws:
     """One client's draws in one study."""
 
     seed: int
-    client: str = ""
-    secret: str = ""
+    client: str
+    secret: str
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Draws for one purpose: the same whenever they are asked for."""

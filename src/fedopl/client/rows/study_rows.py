@@ -27,10 +27,10 @@ class StudyRows:
     """The rows of a study: one chunk where they are in memory, many where they are on disk."""
 
     def __init__(
-        self, given: LoggedData, study: Study, minimum_cell: int, draws: PrivateDraws | None = None
+        self, given: LoggedData, study: Study, minimum_cell: int, draws: PrivateDraws
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
-        self._draws = draws or PrivateDraws(study.seed)
+        self._draws = draws
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
