@@ -808,7 +808,7 @@ def test_studies_that_try_mixtures_or_compare_clients_value_more_policies():
     needed = {
         "usual": (study_of(), 15),
         "a mixture that is found": (study_of(mixture=fedopl.mixture.minimax()), 256),
-        "clients that are compared": (study_of(joining=True), 600),
+        "clients that are compared": (study_of(joining=True), 160),
     }
     for study, most in needed.values():
         assert EstimateValues.most_amount(study) == most

@@ -239,11 +239,12 @@ def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
     from fedopl.base.tables import text_table
     from fedopl.client.disclosure.lifetime import spent_in_all
 
-    headers = ["study", "name", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
+    headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
     rows = [
         [
             own.study[:8],
             own.name,
+            ", ".join(own.to),
             own.first[:16].replace("T", " "),
             own.last[:16].replace("T", " "),
             ", ".join(f"{query} {count}" for query, count in own.answers.items()),

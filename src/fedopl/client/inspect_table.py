@@ -139,15 +139,26 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     everybody = study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
     space = _space(data, everybody, limits)
     is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
-    shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
+    try:
+        shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
+    except RefusedError:  # propensities that cannot be true, and that was said
+        return []
     if shares is None:
         return []
     names = [f"feature '{name}'" for name in data.feature_names] + ["the outcome"]
-    return [
+    own, known = np.split(shares.by_column, [len(names)])
+    found = [
         f"one row has {share:.0%} of the sum of squares of {name}, which would disclose its other "
         "values (dominance): look for a typo or a code such as 9999, or use logarithms, ranks or "
         "bounded values"
-        for name, share in zip(names, shares.by_column.tolist(), strict=True)
+        for name, share in zip(names, own.tolist(), strict=True)
+        if share > limits.dominance
+    ]
+    return found + [
+        f"of the rows that took '{action}', one has a known propensity far from the others', which "
+        "would disclose its values (dominance): look for a typo, round propensities to those that "
+        "many rows share, set nuisances.clip, or let them be estimated"
+        for action, share in zip(data.action_names, known.tolist(), strict=False)
         if share > limits.dominance
     ]
 

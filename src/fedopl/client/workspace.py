@@ -35,6 +35,7 @@ from fedopl.client.scoring.propensity import (
     Propensities,
     fit_propensities,
 )
+from fedopl.client.scoring.row_shares import Weighing, shares_in
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -132,7 +133,10 @@ class Workspace:
         """How much of sums of squares rests on one training row; None where nobody minds."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
-        return self._shares_in(self.unscored_chunks())
+        is_given = self._rows.given.propensities is not None
+        are_known = is_given and self.study.nuisances.propensity in ("auto", "known")
+        weighing = self._weights_in_scores if are_known else None
+        return self._shares_in(self.unscored_chunks(), weighing)
 
     @property
     def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
@@ -142,17 +146,17 @@ class Workspace:
         found = self._shares_in(self._rows.chunks_as_summed())
         return None if found is None else found.by_cell.reshape(self.rows_by_fold_action.shape)
 
-    def _shares_in(self, chunks: Iterable[Chunk]) -> RowShares | None:
-        found: RowShares | None = None
-        for chunk in chunks:
-            rows, data = chunk.training, chunk.data
-            columns = np.column_stack([data.contexts[rows], data.rewards[rows]])
-            if not len(columns):
-                continue
-            # The median of the first chunk will do: a typo does not move it.
-            found = found or RowShares(self.rows_by_fold_action.size, np.median(columns, axis=0))
-            found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
-        return found
+    def _shares_in(
+        self, chunks: Iterable[Chunk], weighing: Weighing | None = None
+    ) -> RowShares | None:
+        counts = self.rows_by_fold_action
+        return shares_in(chunks, counts.size, counts.shape[1], weighing)
+
+    def _weights_in_scores(self, chunk: Chunk) -> FloatArray:  # (n_rows,)
+        """One over the propensity of the action that each row took."""
+        taken = np.arange(chunk.data.n_rows), chunk.data.actions
+        chances = np.maximum(self.propensities.of(chunk)[taken], self.study.nuisances.clip or 0.0)
+        return np.divide(1.0, chances, out=np.zeros_like(chances), where=chances > 0)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""

@@ -58,7 +58,8 @@ def client_app() -> ClientApp:
 def _answer(message: Message, context: Context) -> bytes:
     """The door's answer; if anything fails before the door, a code is sent and no text."""
     try:
-        return _door(context).handle(_unpacked(message))
+        asker = f"Flower run {message.metadata.run_id}"
+        return _door(context, asker).handle(_unpacked(message))
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
         log.exception("fedopl: this node cannot answer")
@@ -77,12 +78,13 @@ def _refused(content: bytes) -> bytes:
     )
 
 
-def _door(context: Context) -> Door:
+def _door(context: Context, asker: str) -> Door:
     client = read_client(str(_setting(context.node_config, "client")))
     study, _ = read_study(str(_setting(context.node_config, "study")))
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
-    return door_of(study, client, client.pinned(study, client.read(study.table)))
+    pinned = client.pinned(study, client.read(study.table))
+    return door_of(study, client, pinned, asker=asker)
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:

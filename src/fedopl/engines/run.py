@@ -22,6 +22,9 @@ from fedopl.server.federation import evaluate_policies, run_study
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_mixture, read_study
 
+# Who asks where client and server are one process.
+THIS_MACHINE = "a run on this machine"
+
 Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
 
 
@@ -48,12 +51,16 @@ def open_clients(
 
 
 def door_of(
-    study: Study, client: Client, data: LoggedData, rehearsing: MemoryLedger | None = None
+    study: Study,
+    client: Client,
+    data: LoggedData,
+    rehearsing: MemoryLedger | None = None,
+    asker: str = THIS_MACHINE,
 ) -> Door:
     """The client's door for this study and the rows that are pinned for it.
 
     Ledger and scores lie in its folder, but in a rehearsal. It is an error if the ledger has
-    answers of the study whose history is gone.
+    answers of the study whose history is gone. The ledger says who asked.
     """
     is_rehearsal = rehearsing is not None
     door = Door(
@@ -62,7 +69,7 @@ def door_of(
         study,
         limits=client.settings.limits,
         store=None if is_rehearsal else FolderStore(client.store_path),
-        ledger=FileLedger(client.ledger_path) if rehearsing is None else rehearsing,
+        ledger=FileLedger(client.ledger_path, asker) if rehearsing is None else rehearsing,
         secret=client.secret(rehearsing=is_rehearsal),
     )
     _check_history(client, door)

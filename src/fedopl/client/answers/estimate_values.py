@@ -37,7 +37,8 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     own = [(query.split.name, whose) for whose in ("logging", "local")]
     draws = [space.noise_for("value", *parts) for parts in (*asked, *own, together)]
     influence = space.limits.value_noise * spread.usual / found.n_rows
-    means, covariances = noisy_values(found.means, found.covariances, influence, draws)
+    most = query.most_amount(space.study)
+    means, covariances = noisy_values(found.means, found.covariances, influence, draws, most)
     return Values(
         n_rows=n_used,
         degrees_of_freedom=max(found.degrees_of_freedom + n_used - found.n_rows, 0),

@@ -49,6 +49,7 @@ class Entry:
     sha256: str  # of the answer, so that a copy of it can be checked later
     query_sha256: str
     study_name: str = ""
+    to: str = ""  # who asked, as far as the client can tell
     amount: int = 1  # of a budget over the lifetime of the rows that the query cost
     why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
 
@@ -87,13 +88,14 @@ class MemoryLedger(list[Entry]):
 
 @dataclass(frozen=True)
 class FileLedger:
-    """A ledger of JSON lines."""
+    """A ledger of JSON lines, in which every answer is to the same asker."""
 
     path: Path
+    asker: str = ""
 
     def append(self, entry: Entry) -> None:
         """Append a line and flush it to the disk; a line written in part is removed."""
-        line = (json.dumps(asdict(entry)) + "\n").encode()
+        line = (json.dumps({**asdict(entry), "to": self.asker}) + "\n").encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()

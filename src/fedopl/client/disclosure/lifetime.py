@@ -15,6 +15,7 @@ class StudySummary:
 
     study: str  # its digest
     name: str = ""
+    to: list[str] = field(default_factory=list)  # all who asked
     first: str = ""
     last: str = ""
     answers: dict[str, int] = field(default_factory=dict)  # different ones, by query
@@ -41,6 +42,7 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
             continue
         own.name, own.last = entry.study_name or own.name, entry.when
         own.n_bytes += entry.n_bytes
+        own.to += [entry.to] if entry.to and entry.to not in own.to else []
         own.refusals += bool(entry.reason)
         if entry.reason not in ("", RefusalCode.WITHHELD.name):
             continue

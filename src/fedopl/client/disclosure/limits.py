@@ -34,7 +34,7 @@ class Limits(Checked):
     values: bool = Field(default=True, description="whether values of policies are reported at all")
     value_queries: int = Field(default=20, ge=0, description="how many different value queries")
     value_policies: int = Field(
-        default=800, ge=0, description="how many policies are valued, in all studies together"
+        default=400, ge=0, description="how many policies are valued, in all studies together"
     )
     value_noise: float = Field(
         default=2.0,

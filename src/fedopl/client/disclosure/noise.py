@@ -12,6 +12,11 @@ from numpy.random import Generator
 
 from fedopl.base.arrays import FloatArray
 
+# Averaged over so many policies, noise of two usual rows still hides one.
+FEW_POLICIES = 48
+# Of so many at once, the covariances of each with all others say no more than its mean.
+FEW_TOGETHER = 6
+
 
 def noisy_counts(
     counts: FloatArray, minimum_cell: int, rng: Generator
@@ -34,20 +39,29 @@ def count_scale(minimum_cell: int) -> float:
 
 
 def noisy_values(
-    means: FloatArray, covariances: FloatArray, influence: float, draws: Sequence[Generator]
+    means: FloatArray,
+    covariances: FloatArray,
+    influence: float,
+    draws: Sequence[Generator],
+    most: float = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Means and their covariances, with noise of this influence on a mean.
 
     Its square is the noise on covariances, which include the noise on the means as well, so that
-    intervals do. There are draws for each mean, and in the end for all covariances.
+    intervals do. There are draws for each mean, and in the end for all covariances. Noise is larger
+    where `most` policies that may be asked about are many: whoever spends them all on one person
+    averages over policies, and over all covariances of each.
     """
     if not influence:
         return means, covariances
     *own, all_together = draws
+    averaged = np.sqrt(max(most / FEW_POLICIES, 1.0))
+    on_means = averaged * influence
+    on_pairs = averaged * np.sqrt(max(len(means) / FEW_TOGETHER, 1.0)) * influence**2
     drawn = np.array([rng.standard_normal() for rng in own])
     crossed = all_together.standard_normal(covariances.shape)
     symmetric = np.tril(crossed) + np.tril(crossed, -1).T
     # No contrast may seem surer than it is: what noise made negative is zero.
-    sizes, axes = np.linalg.eigh(covariances + influence**2 * symmetric)
+    sizes, axes = np.linalg.eigh(covariances + on_pairs * symmetric)
     possible = (axes * np.maximum(sizes, 0.0)) @ axes.T
-    return means + influence * drawn, possible + influence**2 * np.eye(len(means))
+    return means + on_means * drawn, possible + on_means**2 * np.eye(len(means))

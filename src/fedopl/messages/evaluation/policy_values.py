@@ -17,8 +17,8 @@ from fedopl.study.study import Study
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
 # Policies that all queries of a study may ask about where a mixture is found by trying many, and
-# where clients are compared.
-MOST_TRIED, MOST_COMPARED = 256, 600
+# where clients are compared: enough for thirty clients.
+MOST_TRIED, MOST_COMPARED = 256, 160
 # Values may be reported with noise, as if so many rows were others.
 NOISY_ROWS = 30
 NOISE = 0.05
@@ -59,10 +59,9 @@ class EstimateValues(
     @classmethod
     def most_amount(cls, study: Study) -> float:
         """A few queries; more where mixtures are tried, or clients compared."""
-        if study.joining.diagnose:
-            return MOST_COMPARED
-        usual = 3 * most_candidates(study)
-        return max(usual, MOST_TRIED) if study.mixture.kind in FOUND else usual
+        if study.mixture.kind in FOUND:
+            return max(3 * most_candidates(study), MOST_TRIED)
+        return MOST_COMPARED if study.joining.diagnose else 3 * most_candidates(study)
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""

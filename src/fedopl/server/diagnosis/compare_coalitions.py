@@ -15,8 +15,9 @@ from fedopl.results.sums.any_mixture import Statistics, solve_for
 from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study.mixture import Empirical, Weights
 
-# Of more clients than this, only all together and all but one are compared; beyond, nothing is.
-MOST_EXHAUSTIVE, _MOST_LEFT_OUT = 10, 100
+# Of more clients than this, only all together and all but one are compared; beyond, nothing is:
+# clients value no more policies in a study.
+MOST_EXHAUSTIVE, _MOST_LEFT_OUT = 6, 30
 
 
 def compare_coalitions(

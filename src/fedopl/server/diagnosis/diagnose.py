@@ -28,7 +28,7 @@ from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
 # With more clients than these, paths lead to those that differ most, and models are not compared.
-_MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 200
+_MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 30
 # By default a client values at most one policy per two held-out rows. Whatever its rows, a query
 # holds this many policies: fewer cannot be compared.
 _USUAL_SHARE, _FEWEST = 0.5, 4

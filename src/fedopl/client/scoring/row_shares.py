@@ -1,0 +1,58 @@
+"""How much of the sums of squares that a client releases rests on one training row."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disclosure.dominance import RowShares
+from fedopl.client.rows.chunks import Chunk
+
+# Of one over a known propensity: closer ones are the same number, computed in two ways.
+SAME_PROPENSITY = 1e-9
+
+# One over the known propensity of the action that each row took, (n_rows,).
+Weighing = Callable[[Chunk], FloatArray]
+
+
+def shares_in(
+    chunks: Iterable[Chunk], n_cells: int, n_actions: int, weighing: Weighing | None = None
+) -> RowShares | None:
+    """Of features and outcomes; and of what scores weigh rows by, action by action.
+
+    Who has sums of outcomes with and without those weights knows what rows with weights of their
+    own add to the difference: one such row would be disclosed.
+    """
+    found: RowShares | None = None
+    middles = np.zeros(n_actions)
+    for chunk in chunks:
+        rows, data = chunk.training, chunk.data
+        columns = np.column_stack([data.contexts[rows], data.rewards[rows]])
+        if not len(columns):
+            continue
+        inverse = weighing(chunk)[rows] if weighing else None
+        # Medians of the first chunk will do: a typo does not move them.
+        if found is None:
+            centre = np.median(columns, axis=0)
+            if inverse is not None:
+                middles = _middles(inverse, data.actions[rows], n_actions)
+                centre = np.append(centre, np.zeros(n_actions))
+            found = RowShares(n_cells, centre)
+        if inverse is not None:
+            columns = np.hstack([columns, _about(middles, inverse, data.actions[rows])])
+        found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
+    return found
+
+
+def _middles(inverse: FloatArray, actions: IntArray, n_actions: int) -> FloatArray:  # (n_actions,)
+    taken = [inverse[actions == action] for action in range(n_actions)]
+    return np.array([np.median(own) if len(own) else 0.0 for own in taken])
+
+
+def _about(middles: FloatArray, inverse: FloatArray, actions: IntArray) -> FloatArray:
+    """How far each row's weight is from the middle one of its action, in that action's column."""
+    columns = np.zeros((len(inverse), len(middles)))
+    differs = np.abs(inverse - middles[actions]) > SAME_PROPENSITY * np.abs(middles[actions])
+    rows = np.flatnonzero(differs)
+    columns[rows, actions[rows]] = (inverse - middles[actions])[rows]
+    return columns
