@@ -98,7 +98,7 @@ FAULTS = {
     "text is not UTF-8": (in_latin_1, ["is not utf-8 text", "encoding", "latin-1"]),
     "an encoding does not exist": (
         lambda tiny: tiny.add('encoding = "klingon"\n', tiny.settings()),
-        ["klingon", "such as latin-1"],
+        ["klingon", 'probably encoding = "utf-8"'],
     ),
     "the file is empty": (
         lambda tiny: tiny.table().write_text(""),
@@ -114,10 +114,10 @@ FAULTS = {
     ),
     "the file is of an unknown kind": (
         lambda tiny: (
-            tiny.table().rename(tiny.table().with_suffix(".xlsx"))
-            and tiny.edit("data.csv", "data.xlsx", tiny.settings())
+            tiny.table().rename(tiny.table().with_suffix(".mat"))
+            and tiny.edit("data.csv", "data.mat", tiny.settings())
         ),
-        ["expected a file that ends in .csv, .csv.gz, .parquet", "data.xlsx"],
+        ["expected a file that ends in .csv, .csv.gz, ", "data.mat"],
     ),
 }
 every_fault = pytest.mark.parametrize(("fault", "said"), FAULTS.values(), ids=FAULTS)

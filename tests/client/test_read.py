@@ -275,11 +275,11 @@ def test_a_column_twice_in_a_file_is_refused(tmp_path):
 BAD_FILES = {
     "nothing.csv": (None, "the file is not there"),
     "empty.csv": (b"", "the file is empty"),
-    "table.xlsx": (b"x", "expected a file that ends in .csv, .csv.gz, .parquet"),
+    "table.mat": (b"x", r"expected a file that ends in \.csv, \.csv\.gz, \.tsv, .*\.parquet, "),
     "latin.csv": ("age,sex,arm,cost\n30,f,caf\xe9,1\n".encode("latin-1"), "UTF-8|utf-8|UTF8"),
     "ragged.csv": (b"age,sex,arm,cost\n30,f,drug,1\n31,m\n", "Expected 4 columns, got 2"),
     "fake.parquet": (b"age,sex,arm,cost\n30,f,drug,1\n", "cannot be read as .parquet"),
-    "fake.csv.gz": (b"age,sex,arm,cost\n30,f,drug,1\n", "cannot be read as .csv.gz"),
+    "fake.csv.gz": (b"age,sex,arm,cost\n30,f,drug,1\n", "is not compressed; rename it to fake.csv"),
     "cut.csv.gz": (gzip.compress(csv_text(TABLE).encode())[:-20], "cannot be read as .csv.gz"),
     "header.csv": (b"age,sex,arm,cost\n", "no rows"),
 }

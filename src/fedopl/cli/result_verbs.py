@@ -133,6 +133,8 @@ def decide(
         columns=settings.columns if settings else None,
         labels=settings.labels if settings else None,
         encoding=settings.data.encoding if settings else "utf-8",
+        delimiter=settings.data.delimiter if settings else None,
+        decimal=settings.data.decimal if settings else ".",
         undecided=undecided,
         formulas=formulas,
         progress=_tell_rows,

@@ -14,9 +14,15 @@ from fedopl.base.errors import DataError, OptionError, PolicyError
 from fedopl.base.files import replacing
 from fedopl.base.schema import Encoding
 from fedopl.client.table import columns
-from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch, open_batches
+from fedopl.client.table.batched_io import (
+    BATCH_READERS,
+    BATCH_WRITERS,
+    RecordBatch,
+    open_batches,
+)
 from fedopl.client.table.formats import check_file, check_header, suffix_of
 from fedopl.client.table.formula_cells import Formulas, without_formulas
+from fedopl.client.table.text_files import TextFormat
 from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
@@ -41,6 +47,7 @@ class _Task:
     encoding: Encoding
     called: Mapping[str, str]  # by the encoding's name of a column, its name in the table
     labels: Mapping[str, Mapping[str, str]]
+    decimal: str  # in numbers of a text
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,8 @@ def decide_table(
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, Mapping[str, str]] | None = None,
     encoding: str = "utf-8",
+    delimiter: str | None = None,
+    decimal: str = ".",
     undecided: OnUndecided = "error",
     formulas: Formulas = "escape",
     progress: Callable[[int], None] | None = None,
@@ -73,13 +82,15 @@ def decide_table(
 
     Args:
         policy: one learned on tables, which knows how columns become features.
-        source: a CSV (.csv, .csv.gz) or Parquet file.
-        out: a file to write, of any of these kinds. CSV files are written as UTF-8, and what was
+        source: a text (.csv, .csv.gz, .tsv) or Parquet file.
+        out: a .csv, .csv.gz or .parquet file to write. CSV files are written as UTF-8, and what was
             read from one is text in Parquet.
         column: what the new column is called.
         columns: what columns are called in this table, by the policy's name, where it differs.
         labels: by the policy's name of a column, the policy's label for each label of this table.
-        encoding: of a CSV file that is read.
+        encoding: of a text file that is read.
+        delimiter: between its cells; a comma, or in .tsv a tab, if not said.
+        decimal: the sign in its numbers, "." or ",".
         undecided: what to do about rows with a value that is missing, not a finite number, or a
             label the policy does not know: refuse the table, or leave the new column empty there.
         formulas: what to do, in a CSV file that is written, about text that begins with = + - @, a
@@ -89,15 +100,16 @@ def decide_table(
 
     """
     source, out = Path(source), Path(out)
-    task = _task(policy, columns or {}, labels or {})
+    text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
+    task = _task(policy, columns or {}, labels or {}, decimal)
     if undecided not in get_args(OnUndecided):
         raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
     if formulas not in get_args(Formulas):
         raise OptionError(f"formulas: expected 'escape' or 'keep', came {formulas!r}")
-    check_file(source, str(source))
+    check_file(source, str(source), BATCH_READERS)
     _check_out(out, source)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
-    with open_batches(source, encoding) as (schema, batches):
+    with open_batches(source, text) as (schema, batches):
         _check_columns(schema, task, source, column)
         schema = schema.append(pa.field(column, pa.string()))
         with replacing(out) as file, _writer(file, schema, suffix_of(out), formulas) as write:
@@ -119,7 +131,10 @@ def decide_table(
 
 
 def _task(
-    policy: Policy, columns: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
+    policy: Policy,
+    columns: Mapping[str, str],
+    labels: Mapping[str, Mapping[str, str]],
+    decimal: str,
 ) -> _Task:
     if policy.encoding is None:
         raise PolicyError(
@@ -127,7 +142,8 @@ def _task(
             "columns its features are in; use policy.decide on arrays"
         )
     called = {name: columns.get(name, name) for name in policy.encoding.feature_columns}
-    return _Task(policy=policy, encoding=policy.encoding, called=called, labels=labels)
+    encoding = policy.encoding
+    return _Task(policy=policy, encoding=encoding, called=called, labels=labels, decimal=decimal)
 
 
 def _check_out(out: Path, source: Path) -> None:
@@ -194,7 +210,7 @@ def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, 
     if not pa.types.is_string(cells.type):
         values, others = columns.numbers(cells, own), np.zeros(len(cells), np.bool_)
     else:
-        values, others = columns.numbers_in_text(cells)
+        values, others = columns.numbers_in_text(cells, task.decimal)
     example = _example(cells.filter(pa.array(others))[0].as_py()) if others.any() else ""
     return values, [
         _Doubt(own, f"not a number, such as {example}", others),

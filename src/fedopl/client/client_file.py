@@ -37,9 +37,16 @@ class DataSection(Checked):
     """Where the rows are: in a file, or behind a query."""
 
     file: str | None = Field(
-        default=None, description="a CSV (.csv, .csv.gz) or Parquet file, relative to this one"
+        default=None,
+        description="a text (.csv, .tsv, .txt, also with .gz), Parquet or Feather file, a workbook "
+        "(.xlsx, .xls, .ods), or one of Stata, SPSS or SAS, relative to this one",
     )
-    encoding: str = Field(default="utf-8", description="of a CSV file")
+    encoding: str = Field(default="utf-8", description="of a text file")
+    delimiter: str | None = Field(
+        default=None, description="between cells of a text file; a comma, or a tab in .tsv"
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="in numbers of a text file")
+    sheet: str | None = Field(default=None, description="of a workbook with several")
     database: str | None = Field(
         default=None,
         description='"duckdb", a DuckDB file, or an SQLAlchemy URL (sqlite, postgresql); '
@@ -156,6 +163,9 @@ class Client:
             columns=self.settings.columns,
             labels=self.settings.labels,
             encoding=data.encoding,
+            delimiter=data.delimiter,
+            decimal=data.decimal,
+            sheet=data.sheet,
             on_disk=self.store_path / "rows" if on_disk else None,
             numbers=data.numbers,
         )

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from fedopl.base.errors import OptionError
-from fedopl.client.table.formats import explained, suffix_of
+from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
+from fedopl.client.table.text_files import TextFormat, check_is_text
 
 # Arrow schemas and batches have no types to check against.
 RecordBatch = Any
@@ -31,33 +32,35 @@ MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 
 @contextlib.contextmanager
-def open_batches(path: Path, encoding: str) -> Iterator[BatchedTable]:
+def open_batches(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
     """Open a table; what cannot be read is explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
-        with explained(path, str(path), encoding):
-            schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, encoding))
-        yield schema, _each(batches, path, encoding)
+        with explained(path, str(path), text):
+            schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, text))
+        yield schema, _each(batches, path, text)
 
 
-def _each(batches: Iterable[RecordBatch], path: Path, encoding: str) -> Iterator[RecordBatch]:
-    with explained(path, str(path), encoding):
+def _each(batches: Iterable[RecordBatch], path: Path, text: TextFormat) -> Iterator[RecordBatch]:
+    with explained(path, str(path), text):
         for batch in batches:
             if batch.num_rows:
                 yield batch
 
 
 @contextlib.contextmanager
-def _read_csv(path: Path, encoding: str) -> Iterator[BatchedTable]:
-    reading = csv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES, use_threads=False)
-    parsing = csv.ParseOptions(newlines_in_values=True)
+def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
+    check_is_text(path, str(path), text)
+    reading = csv.ReadOptions(encoding=text.encoding, block_size=BLOCK_BYTES, use_threads=False)
+    parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
     with csv.open_csv(path, reading, parsing) as reader:
+        check_delimiter(reader.schema.names, path, str(path), text)
         as_text = csv.ConvertOptions(column_types=dict.fromkeys(reader.schema.names, pa.string()))
     with csv.open_csv(path, reading, parsing, as_text) as reader:
         yield reader.schema, iter(reader)
 
 
 @contextlib.contextmanager
-def _read_parquet(path: Path, encoding: str) -> Iterator[BatchedTable]:  # noqa: ARG001
+def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
     # Without a buffer, or with all of it filled beforehand, whole columns would be in memory.
     with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
@@ -65,9 +68,8 @@ def _read_parquet(path: Path, encoding: str) -> Iterator[BatchedTable]:  # noqa:
         yield schema, file.iter_batches(n_rows, use_threads=False)
 
 
-BATCH_READERS: dict[str, Callable[[Path, str], AbstractContextManager[BatchedTable]]] = {
-    ".csv": _read_csv,
-    ".csv.gz": _read_csv,
+BATCH_READERS: dict[str, Callable[[Path, TextFormat], AbstractContextManager[BatchedTable]]] = {
+    **dict.fromkeys(TEXT_ENDINGS, _read_csv),
     ".parquet": _read_parquet,
 }
 

@@ -1,5 +1,6 @@
 """Converts Arrow columns to numbers: NaN is a missing number, −1 a missing label."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ def check_numbers(kind: Any, what: str) -> None:
         raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
 
 
-def numbers_in_text(column: Any) -> tuple[FloatArray, BoolArray]:
+def numbers_in_text(column: Any, decimal: str = ".") -> tuple[FloatArray, BoolArray]:
     """The cells of a CSV file as numbers, and which of them hold something else.
 
     Spellings of numbers, flags and gaps are those of Arrow's CSV reader, but each cell is read for
@@ -53,6 +54,9 @@ def numbers_in_text(column: Any) -> tuple[FloatArray, BoolArray]:
     """
     gaps = pc.is_in(column, pa.array(SPELLINGS.null_values))
     texts = pc.utf8_trim(pc.if_else(gaps, pa.scalar(None, pa.string()), column), " \t")
+    if decimal == ",":  # what has a point as well is no number
+        points = pc.replace_substring(pc.replace_substring(texts, ".", "?"), ",", ".")
+        texts = pc.if_else(pc.match_substring_regex(texts, "[.,]"), points, texts)
     try:
         return texts.cast(pa.float64()).to_numpy(), np.zeros(len(column), np.bool_)
     except pa.ArrowInvalid:
@@ -182,7 +186,10 @@ def _not_numbers(column: Any) -> str:
     if not n_wrong:
         return "every value reads as a number: convert the column first"
     examples = quoted([texts[position] for position in wrong[:3]])
-    return f"{n_wrong:,} of {len(column):,} rows are not numbers, such as {examples}"
+    # Of a few, as there may be as many as rows.
+    have_commas = all(re.fullmatch(r"[+-]?\d+,\d+", texts[position]) for position in wrong[:100])
+    hint = '; with decimal commas? say decimal = ","' if have_commas else ""
+    return f"{n_wrong:,} of {len(column):,} rows are not numbers, such as {examples}{hint}"
 
 
 def _is_number(text: str) -> bool:

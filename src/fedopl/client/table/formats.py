@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,15 @@ import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
+from fedopl.client.table.program_files import (
+    STATISTICS,
+    WORKBOOKS,
+    statistics_columns,
+    statistics_header,
+    workbook,
+    workbook_columns,
+)
+from fedopl.client.table.text_files import TextFormat, check_is_text, not_text, other_delimiter
 
 # A table is its columns by name; each a pyarrow.ChunkedArray.
 Columns = dict[str, Any]
@@ -24,7 +33,15 @@ class Wanted:
     name: str  # what errors call the table
     columns: tuple[str, ...]
     labels: tuple[str, ...]  # those whose values are labels, even where they look like numbers
-    encoding: str
+    file: "FileFormat"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """How a file is written, where its ending does not say it."""
+
+    text: TextFormat = field(default_factory=TextFormat)
+    sheet: str | None = None  # of a workbook
 
 
 def open_table(
@@ -32,9 +49,9 @@ def open_table(
     called: Mapping[str, str],
     label_columns: Iterable[str],
     name: str,
-    encoding: str = "utf-8",
+    file: FileFormat,
 ) -> Columns:
-    """Columns of a CSV or Parquet file, or of a pandas, polars or pyarrow frame, by our names.
+    """Columns of a file, or of a pandas, polars or pyarrow frame, by our names.
 
     `called` says what each is called in the table.
     """
@@ -42,7 +59,7 @@ def open_table(
         name=name,
         columns=tuple(dict.fromkeys(called.values())),
         labels=tuple(called[column] for column in label_columns),
-        encoding=encoding,
+        file=file,
     )
     if isinstance(source, str | Path):
         found = _open_file(Path(source), wanted)
@@ -60,7 +77,7 @@ def table_name(source: object) -> str:
 
 def _open_file(path: Path, wanted: Wanted) -> Columns:
     check_file(path, wanted.name)
-    with explained(path, wanted.name, wanted.encoding):
+    with explained(path, wanted.name, wanted.file.text):
         return READERS[suffix_of(path)](path, wanted)
 
 
@@ -70,11 +87,14 @@ def suffix_of(path: Path) -> str:
     return "".join(path.suffixes[-2:]).lower() if zipped else path.suffix.lower()
 
 
-def check_file(path: Path, name: str) -> None:
-    """Refuse a file that is missing, empty, or of an unknown format."""
-    if suffix_of(path) not in READERS:
+def check_file(path: Path, name: str, endings: Iterable[str] = ()) -> None:
+    """Refuse a file that is missing, empty, or of an unknown format; `endings`: of one not read."""
+    offered = [ending for ending in READERS if not endings or ending in endings]
+    if suffix_of(path) not in offered:
+        hint = CONVERTED.get(suffix_of(path), "")
+        hint = "; convert it to one of these" if endings and suffix_of(path) in READERS else hint
         raise DataError(
-            f"{name}: expected a file that ends in {', '.join(READERS)}, came '{path.name}'"
+            f"{name}: expected a file that ends in {', '.join(offered)}, came '{path.name}'{hint}"
         )
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is not there"
@@ -84,18 +104,19 @@ def check_file(path: Path, name: str) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Path, name: str, encoding: str) -> Iterator[None]:
+def explained(path: Path, name: str, text: TextFormat) -> Iterator[None]:
     """Explain why a file cannot be read, without showing a row of it."""
-    not_text = f"{name}: is not {encoding} text; say its encoding, such as latin-1"
     try:
         yield
     except (LookupError, UnicodeError):
-        raise DataError(not_text) from None
+        raise DataError(f"{name}: {not_text(path, text)}") from None
     except (pa.ArrowException, OSError, EOFError) as error:
         # Arrow decodes while it parses, and says so in its own error.
         if "invalid UTF8" in str(error):
-            raise DataError(not_text) from None
-        raise DataError(f"{name}: cannot be read as {suffix_of(path)}: {_said(error)}") from None
+            raise DataError(f"{name}: {not_text(path, text)}") from None
+        is_text = suffix_of(path) in TEXT_ENDINGS
+        why = (other_delimiter(path, text) if is_text else "") or _said(error)
+        raise DataError(f"{name}: cannot be read as {suffix_of(path)}: {why}") from None
 
 
 def first_line(error: Exception) -> str:
@@ -111,17 +132,27 @@ def _said(error: Exception) -> str:
     return re.sub(r"(Expected \d+ columns, got \d+).*", r"\1", text)
 
 
+def check_delimiter(header: list[str], path: Path, name: str, text: TextFormat) -> None:
+    """Refuse a text with one column whose lines another delimiter cuts into several."""
+    if len(header) == 1 and (why := other_delimiter(path, text)):
+        raise DataError(f"{name}: {why}")
+
+
 def _open_csv(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import csv
 
-    reading = csv.ReadOptions(encoding=wanted.encoding)
-    parsing = csv.ParseOptions(newlines_in_values=True)
+    text = wanted.file.text
+    check_is_text(path, wanted.name, text)
+    reading = csv.ReadOptions(encoding=text.encoding)
+    parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
     with csv.open_csv(path, reading, parsing) as reader:
+        check_delimiter(reader.schema.names, path, wanted.name, text)
         check_header(reader.schema.names, wanted.columns, wanted.name)
     # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
     options = csv.ConvertOptions(
         include_columns=list(wanted.columns),
         column_types=dict.fromkeys(wanted.labels, pa.string()),
+        decimal_point=text.decimal,
     )
     table = csv.read_csv(path, reading, parsing, options)
     return {column: table[column] for column in wanted.columns}
@@ -136,10 +167,43 @@ def _open_parquet(path: Path, wanted: Wanted) -> Columns:
     return {column: table[column] for column in wanted.columns}
 
 
+def _open_feather(path: Path, wanted: Wanted) -> Columns:
+    from pyarrow import ipc
+
+    with ipc.open_file(path) as file:
+        check_header(file.schema.names, wanted.columns, wanted.name)
+        table = file.read_all()
+    return {column: table[column] for column in wanted.columns}
+
+
+def _open_workbook(path: Path, wanted: Wanted) -> Columns:
+    header, rows = workbook(path, wanted.file.sheet)
+    check_header(header, wanted.columns, wanted.name)
+    return workbook_columns(header, rows, wanted.columns)
+
+
+def _open_statistics(path: Path, wanted: Wanted) -> Columns:
+    check_header(statistics_header(path), wanted.columns, wanted.name)
+    return statistics_columns(path, wanted.columns, wanted.labels)
+
+
+TEXT_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".tab", ".txt")
 READERS: dict[str, Callable[[Path, Wanted], Columns]] = {
-    ".csv": _open_csv,
-    ".csv.gz": _open_csv,
+    **dict.fromkeys(TEXT_ENDINGS, _open_csv),
     ".parquet": _open_parquet,
+    ".feather": _open_feather,
+    ".arrow": _open_feather,
+    **dict.fromkeys(WORKBOOKS, _open_workbook),
+    **dict.fromkeys(STATISTICS, _open_statistics),
+}
+# How to convert what is not read.
+CONVERTED = {
+    ".rds": "; in R: arrow::write_parquet(readRDS('rows.rds'), 'rows.parquet')",
+    ".rdata": "; in R: load it, then arrow::write_parquet(rows, 'rows.parquet')",
+    ".zip": "; unpack it first",
+    ".json": '; with DuckDB: database = "duckdb", query = "select * from \'rows.json\'"',
+    ".db": '; with SQLite: database = "sqlite:///rows.db" and a query',
+    ".pkl": "; in Python: pandas.read_pickle('rows.pkl').to_parquet('rows.parquet')",
 }
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
 from fedopl.client.table.encoder import Encoder
-from fedopl.client.table.formats import open_table, table_name
+from fedopl.client.table.formats import FileFormat, open_table, table_name
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.table.spool import spool
 from fedopl.client.table.spool_writer import Number
+from fedopl.client.table.text_files import TextFormat
 
 
 def read_logged(
@@ -20,10 +21,16 @@ def read_logged(
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, Mapping[str, str]] | None = None,
     encoding: str = "utf-8",
+    delimiter: str | None = None,
+    decimal: str = ".",
+    sheet: str | None = None,
     on_disk: str | Path | None = None,
     numbers: Number = "float64",
 ) -> LoggedData:
-    """Read logged decisions from a CSV (.csv, .csv.gz) or Parquet file, or from a frame.
+    """Read logged decisions from a file, by its ending, or from a frame.
+
+    Text is .csv, .tsv or .txt, perhaps with .gz; .parquet and .feather are read as they are, and
+    workbooks (.xlsx, .xls, .ods) and files of Stata, SPSS and SAS where an extra is installed.
 
     Rewards of which a lower one is better are turned round, so that more is better from here on.
 
@@ -33,7 +40,10 @@ def read_logged(
         name: what errors should call the table, instead of its path.
         columns: what columns are called in this table, by the schema's name, where it differs.
         labels: by column of the schema, the schema's label for each label of this table.
-        encoding: of a CSV file.
+        encoding: of a text file.
+        delimiter: between cells of a text file; a comma, or in .tsv a tab, if not said.
+        decimal: the sign in numbers of a text file, "." or ",".
+        sheet: of a workbook with several.
         on_disk: a folder for private files that hold the rows of a Parquet file instead of memory.
             They are used again as long as the file and the way it is read stay the same.
         numbers: how contexts are kept there; float32 takes half the space.
@@ -41,12 +51,14 @@ def read_logged(
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
+    text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
+    file = FileFormat(text=text, sheet=sheet)
     name = name or table_name(source)
     called = {column: (columns or {}).get(column, column) for column in schema.columns}
     encoder = Encoder(schema=schema, name=name, called=called, labels=labels or {})
     if on_disk is not None:
         return _spooled(source, encoder, Path(on_disk), numbers)
-    table = open_table(source, called, schema.label_columns, name, encoding)
+    table = open_table(source, called, schema.label_columns, name, file)
     if not len(table[schema.reward]):
         raise DataError(f"{name}: no rows; expected a header and at least one row")
     encoded = encoder.encode(table)

@@ -22,6 +22,7 @@ from fedopl.client.table.columns import GroupCodes
 from fedopl.client.table.encoder import Encoder, Gaps
 from fedopl.client.table.formats import check_header, explained
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.text_files import TextFormat
 
 Number = Literal["float64", "float32"]
 SpooledArrays = dict[str, DiskArray]
@@ -63,7 +64,7 @@ def write_arrays(
     """Write the rows of a Parquet file to one file for each array, and count missing values."""
     job, name = _Job(source, encoder, number), encoder.name
     with contextlib.ExitStack() as stack:
-        with explained(job.source, name, "utf-8"):
+        with explained(job.source, name, TextFormat()):
             file = stack.enter_context(
                 # Without a buffer, or with all of it filled beforehand, whole columns would be
                 # in memory.
@@ -99,7 +100,7 @@ def _prefetched(file: Any, columns: tuple[str, ...], job: _Job) -> Generator[Any
     width = len(columns) + len(job.encoder.schema.feature_names)
     n_rows = max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
     batches = file.iter_batches(n_rows, columns=list(columns), use_threads=True)
-    with ThreadPoolExecutor(1) as pool, explained(job.source, job.encoder.name, "utf-8"):
+    with ThreadPoolExecutor(1) as pool, explained(job.source, job.encoder.name, TextFormat()):
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:
             coming = pool.submit(next, batches, None)

@@ -1,0 +1,125 @@
+"""Text tables: how cells are separated and spelled, and what a file seems to be that is not so."""
+
+import codecs
+import csv
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedopl.base.errors import DataError, OptionError
+
+# How much of a file is looked at, in bytes, and how many of its first lines.
+LOOKED_AT, FIRST_LINES = 1 << 16, 20
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# The first bytes of files that are no text, and what to do about each.
+SIGNATURES = {
+    b"PK\x03\x04": "is a zip archive or an Excel workbook; unpack it, or name it .xlsx",
+    b"\xd0\xcf\x11\xe0": "is an Excel workbook; name it .xls",
+    b"PAR1": "is a Parquet file; name it .parquet",
+    b"ARROW1": "is a Feather file; name it .feather",
+    b"BZh": "is compressed with bzip2; unpack it, or compress it with gzip",
+    b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, or compress it with gzip",
+}
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFormat:
+    """How a text file is written."""
+
+    encoding: str = "utf-8"
+    delimiter: str | None = None  # between cells; a comma if not said, or a tab in .tsv
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        between = self.delimiter
+        if between is not None and (len(between) != 1 or between.isalnum() or between in '"\r\n'):
+            raise OptionError(f"delimiter: expected one sign, such as ';', came {between!r}")
+        if self.decimal not in (".", ","):
+            raise OptionError(f"decimal: expected '.' or ',', came {self.decimal!r}")
+        if self.decimal == between:
+            raise OptionError(f"decimal: '{between}' cannot also be the delimiter")
+
+    def between(self, path: Path) -> str:
+        """What separates the cells of this file."""
+        is_tabbed = path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+        return self.delimiter or ("\t" if is_tabbed else ",")
+
+
+def check_is_text(path: Path, name: str, text: TextFormat) -> None:
+    """Refuse a file that is not text of this encoding by its first bytes, and say what it seems."""
+    with path.open("rb") as file:
+        start = file.read(LOOKED_AT)
+    is_named_zipped = path.suffix.lower() == ".gz"
+    if start.startswith(GZIP) != is_named_zipped:
+        what = "is not compressed" if is_named_zipped else "is compressed with gzip"
+        better = path.name[:-3] if is_named_zipped else f"{path.name}.gz"
+        raise DataError(f"{name}: {what}; rename it to {better}")
+    for signature, what in SIGNATURES.items():
+        if start.startswith(signature):
+            raise DataError(f"{name}: {what}")
+    wide = _wide_encoding(_unpacked(path))
+    if wide and not text.encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "u16")):
+        raise DataError(f"{name}: {not_text(path, text)}")
+
+
+def _unpacked(path: Path) -> bytes:
+    """The first bytes of the text; whatever can be had of an archive that is damaged."""
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            return file.read(LOOKED_AT)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _wide_encoding(start: bytes) -> str:
+    """The encoding with two or four bytes for a letter that this text seems to have."""
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if start.count(0) * 4 > len(start) > 3:
+        return "utf-16-be" if start[0] == 0 else "utf-16-le"
+    return ""
+
+
+def not_text(path: Path, text: TextFormat) -> str:
+    """That a file has another encoding, and probably which."""
+    start = _unpacked(path)
+    likely = _wide_encoding(start) or _narrow_encoding(start, text)
+    return f'is not {text.encoding} text; say its encoding, probably encoding = "{likely}"'
+
+
+def _narrow_encoding(start: bytes, text: TextFormat) -> str:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+        is_utf_8 = not text.encoding.lower().startswith(("utf-8", "utf8"))  # which was tried
+    except UnicodeDecodeError:
+        is_utf_8 = False
+    # Where Windows has quotation marks and dashes, Latin-1 has control characters.
+    otherwise = "windows-1252" if any(0x80 <= byte < 0xA0 for byte in start) else "latin-1"
+    return "utf-8" if is_utf_8 else otherwise
+
+
+def other_delimiter(path: Path, text: TextFormat) -> str:
+    """That cells seem to be separated by another sign, if the first lines show it; else nothing."""
+    try:
+        decoder = codecs.getincrementaldecoder(text.encoding)(errors="replace")
+    except LookupError:
+        return ""
+    lines = decoder.decode(_unpacked(path)).splitlines()[:FIRST_LINES]
+    widths = {sign: _width(lines, sign) for sign in DELIMITERS}
+    here, likely = text.between(path), max(widths, key=widths.__getitem__)
+    if likely == here or widths[likely] < 2 or widths.get(here, 0) > 1:
+        return ""
+    sign = "\\t" if likely == "\t" else likely
+    return f'cells seem to be separated by {DELIMITERS[likely]}: say delimiter = "{sign}"'
+
+
+def _width(lines: Sequence[str], delimiter: str) -> int:
+    """How many cells each line has if they are separated so; 0 if lines differ in that."""
+    widths = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
+    return widths.pop() if len(widths) == 1 else 0
