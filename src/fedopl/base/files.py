@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +42,18 @@ def who_else_reads(path: Path) -> str:
     if mode & stat.S_IRGRP and all(folder & (stat.S_IXGRP | stat.S_IXOTH) for folder in folders):
         return "its group"
     return ""
+
+
+def check_writable(folder: Path, wanted: str) -> None:
+    """Refuse a folder in which no file can be made, and say what should be; leave nothing there."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: is read-only ({error.strerror}), and {wanted}; let yourself write there "
+            f"(chmod u+w {folder}), or move it"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedopl.base.errors import DataError, FedoplWarning, OptionError
-from fedopl.base.files import refuse_link, who_else_reads
-from fedopl.base.labels import check_client_name
+from fedopl.base.files import check_writable, refuse_link, who_else_reads
+from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked
@@ -132,8 +132,14 @@ class Client:
             return "rehearsal"
         return kept_secret(self.secret_path)
 
+    def check_folder(self) -> None:
+        """Refuse a folder in which no answer could be written down."""
+        check_writable(self.path.parent, "a client writes its ledger and scores there")
+
     def pinned(self, study: Study, data: LoggedData, *, rehearsing: bool = False) -> LoggedData:
         """The rows that this study is answered for: those that were there when it was first."""
+        if not rehearsing:
+            self.check_folder()
         draws = PrivateDraws(0, self.name, self.secret(rehearsing=rehearsing))
         snapshots = Snapshots(
             store=FolderStore(self.path.parent / "snapshots"),
@@ -204,6 +210,8 @@ def read_client(path: str | Path) -> Client:
     path = Path(path)
     path = path / FILE_NAME if path.is_dir() else path
     file = TomlFile.read(path)
+    if {"outcome", "action", "features"} & file.content.keys() and "data" not in file.content:
+        raise OptionError(f"{path}: is a study file; expected a client's own, with [data] in it")
     settings = file.parsed(ClientFile)
     name = settings.name or path.resolve().parent.name
     check_client_name(name, file.complaint(("name",), "name"))
@@ -220,6 +228,8 @@ def read_clients(folder: str | Path) -> dict[str, Client]:
             f"{folder}: expected a folder for each client with its {FILE_NAME} inside, such as "
             f"{folder / 'north' / FILE_NAME}; there is none"
         )
+    if paths != [alone]:
+        _note_without_file(folder)
     clients: dict[str, Client] = {}
     for client in map(read_client, paths):
         if client.name in clients:
@@ -229,6 +239,21 @@ def read_clients(folder: str | Path) -> dict[str, Client]:
             )
         clients[client.name] = client
     return clients
+
+
+def _note_without_file(folder: Path) -> None:
+    """Warn of folders that look like clients and take no part."""
+    for path in sorted(folder.iterdir()):
+        if (
+            path.is_dir()
+            and not path.name.startswith((".", "_"))
+            and not (path / FILE_NAME).exists()
+        ):
+            near = [other.name for other in sorted(path.glob("*.toml*"))]
+            hint = f"; is it {quoted(near)}?" if near else "; write one, or move the folder away"
+            warnings.warn(
+                f"{path}: has no {FILE_NAME} and takes no part{hint}", FedoplWarning, stacklevel=3
+            )
 
 
 def _with_environment(text: str, name: str) -> str:

@@ -69,6 +69,7 @@ def examine(client: Client, study: Study) -> Examined:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            client.check_folder()
             data = client.pinned(study, client.read(study.table), rehearsing=True)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())

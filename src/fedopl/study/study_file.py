@@ -201,9 +201,20 @@ def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> Non
         raise OptionError(message) from None
 
 
+def _file_of(path: Path) -> Path:
+    """The path, unless it is a folder; then the error says what to name instead."""
+    if path.is_dir() and (path / "study.toml").is_file():
+        raise OptionError(f"{path}: is a folder; name the study in it: {path / 'study.toml'}")
+    if path.is_dir() and (path / "client.toml").is_file():
+        raise OptionError(f"{path}: is a client's folder; expected a study file")
+    return path
+
+
 def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
     """The study in this file, and its candidates that are saved policies."""
-    file = TomlFile.read(Path(path))
+    file = TomlFile.read(_file_of(Path(path)))
+    if "data" in file.content and not {"outcome", "action", "features"} & file.content.keys():
+        raise OptionError(f"{path}: is a client's file; expected a study, with [outcome] in it")
     parsed = file.parsed(StudyFile)
     study = parsed.study
     if parsed.policy.candidates and not study.policy.compares_candidates:
