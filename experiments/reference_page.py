@@ -19,7 +19,8 @@ from typer.models import OptionInfo
 from fedopl.base.schema import KnownPropensity, Label
 from fedopl.cli.app import app
 from fedopl.client.client_file import ClientFile
-from fedopl.study.study_file import Feature, StudyFile
+from fedopl.study.feature_spec import Feature
+from fedopl.study.study_file import StudyFile
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]
@@ -94,7 +95,7 @@ def _takes(field: FieldInfo) -> str:
 def _words(annotation: Any) -> str:
     """What may be written, in words."""
     if annotation == Feature:
-        return '`"number"` or a list of levels'
+        return '`"number"`, a list of levels, a table, or a rule for dates'
     if annotation == Label:
         return "a label"
     if annotation == KnownPropensity:

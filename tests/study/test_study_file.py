@@ -182,7 +182,7 @@ COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
 OFF = {
     "largest_share",
-    "robust",
+    *("robust", "diagnosis", "admitted"),
     *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
     *("cuts", "columns", "minimum_leaf", "split_cost", "allowed", "reward", "overlap"),
 }
@@ -291,7 +291,7 @@ MISTAKES = {
     ),
     "a feature of no kind": (
         edited('age = "number"', 'age = "numbr"'),
-        'line 12: features.age: expected "number" or a list of all its levels, came',
+        'line 12: features.age: expected "number", a list of all its levels, ',
     ),
     "a word for a number": (STUDY + '[plan]\nrounds = "many"\n', "line 19: plan.rounds: "),
     "a number for a word": (edited('"Tiny"', "5"), "line 1: name: "),

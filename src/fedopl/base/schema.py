@@ -3,17 +3,20 @@
 from dataclasses import asdict
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
     PlainValidator,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
+    model_serializer,
     model_validator,
 )
 
+from fedopl.base.date_rules import LABELLED, date_rule
 from fedopl.base.errors import FedoplError, SchemaError
 from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, shares_in
 from fedopl.base.labels import label_text, quoted
@@ -23,14 +26,16 @@ Direction = Literal["higher", "lower"]
 MissingRule = Literal["error", "drop", "indicator"]
 
 
-def _label(value: object) -> str:
+def as_label(value: object) -> str:
+    """A label as text; refused if it is neither text nor a number."""
     if not isinstance(value, str | int | float | Decimal):
         raise ValueError(f"expected a label, text or a number, came {value!r}")  # noqa: TRY004
     return label_text(value)
 
 
+DateRule = Annotated[str, BeforeValidator(date_rule)]
 Label = Annotated[
-    str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})
+    str, BeforeValidator(as_label), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
 
 
@@ -78,6 +83,45 @@ class Encoding(Checked):
         default="error",
         description="missing values: refuse the table, drop the rows, or mark missing features",
     )
+    dates: dict[str, DateRule] = Field(
+        default_factory=dict, description="columns of dates, each with the rule for its feature"
+    )
+    others: dict[str, Label] = Field(
+        default_factory=dict,
+        description="for columns of labels, the level that every label not listed stands for",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place_dates(cls, given: Any) -> Any:
+        """A date is a number or has levels, by its rule; nobody has to say that, too."""
+        if not isinstance(given, dict) or not isinstance(given.get("dates"), dict):
+            return given
+        numeric, categorical = list(given.get("numeric", ())), dict(given.get("categorical", {}))
+        for column, rule in given["dates"].items():
+            if rule in LABELLED:
+                categorical.setdefault(column, LABELLED[rule])
+            elif column not in numeric:
+                numeric.append(column)
+        return {**given, "numeric": tuple(numeric), "categorical": categorical}
+
+    @model_serializer(mode="wrap")
+    def _write_rules_where_there_are_any(self, write: SerializerFunctionWrapHandler) -> Any:
+        # They were not there when studies were first hashed.
+        content = write(self)
+        return {k: v for k, v in content.items() if v or k not in ("dates", "others")}
+
+    @model_validator(mode="after")
+    def _has_rules_for_features(self) -> Self:
+        for column, rule in self.dates.items():
+            if rule in LABELLED and self.categorical.get(column) != LABELLED[rule]:
+                message = f"'{column}' has the levels of its rule, {quoted(LABELLED[rule])}"
+                raise PlacedError("dates", message, ("categorical", column))
+        for column, level in self.others.items():
+            if level not in self.categorical.get(column, ()) or column in self.dates:
+                message = f"'{level}' is not one of the levels of '{column}'"
+                raise PlacedError("others", message, ("categorical", column))
+        return self
 
     @model_validator(mode="after")
     def _names_distinct_features(self) -> Self:
@@ -157,7 +201,7 @@ class Schema(Encoding):
     @property
     def encoding(self) -> Encoding:
         """What a policy has to know of a table to decide on its rows."""
-        return Encoding(numeric=self.numeric, categorical=self.categorical, missing=self.missing)
+        return Encoding(**{name: getattr(self, name) for name in Encoding.model_fields})
 
     @property
     def propensity_columns(self) -> tuple[str, ...]:
@@ -191,7 +235,7 @@ class Schema(Encoding):
     def label_columns(self) -> tuple[str, ...]:
         """The columns whose values are labels, even where they look like numbers."""
         named = (self.action, *self.categorical, *filter(None, (self.group, self.stratum)))
-        return tuple(dict.fromkeys(named))
+        return tuple(column for column in dict.fromkeys(named) if column not in self.dates)
 
 
 def _distinct(names: tuple[str, ...], subject: str, place: tuple[str, ...]) -> None:

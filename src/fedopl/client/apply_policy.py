@@ -20,6 +20,7 @@ from fedopl.client.table.batched_io import (
     RecordBatch,
     open_batches,
 )
+from fedopl.client.table.dates import Instants, codes_of, moments, moments_among, numbers_of
 from fedopl.client.table.formats import check_file, check_header, suffix_of
 from fedopl.client.table.formula_cells import Formulas, without_formulas
 from fedopl.client.table.text_files import TextFormat
@@ -171,7 +172,9 @@ def _check_columns(schema: Any, task: _Task, source: Path, column: str) -> None:
 def _check_kinds(schema: Any, task: _Task, name: str) -> None:
     for column, own in task.called.items():
         kind, what = schema.field(own).type, f"{name}: column '{own}'"
-        if column in task.encoding.numeric:
+        if column in task.encoding.dates:
+            moments(pa.chunked_array([], kind), what)
+        elif column in task.encoding.numeric:
             columns.check_numbers(kind, what)
         elif pa.types.is_nested(kind):
             raise DataError(f"{what}: expected labels, came {kind}; make them text first")
@@ -207,6 +210,9 @@ def _decide(batch: RecordBatch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
 def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
     own = task.called[column]
     cells = pa.chunked_array([batch[own]])
+    if rule := task.encoding.dates.get(column):
+        found, doubts = _moments(cells, own, task)
+        return numbers_of(found, rule), doubts
     if not pa.types.is_string(cells.type):
         values, others = columns.numbers(cells, own), np.zeros(len(cells), np.bool_)
     else:
@@ -222,13 +228,24 @@ def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, 
 def _codes(batch: RecordBatch, column: str, task: _Task) -> tuple[IntArray, list[_Doubt]]:
     own, levels = task.called[column], task.encoding.categorical[column]
     cells = pa.chunked_array([batch[own]])
+    if rule := task.encoding.dates.get(column):
+        found, doubts = _moments(cells, own, task)
+        return codes_of(found, rule), doubts
     codes, unknown = columns.look_up(cells, levels, task.labels.get(column, {}))
+    if other := task.encoding.others.get(column):
+        codes = columns.pooled(codes, levels, other)
     example = _example(next(iter(unknown), ""))
     why = f"not one of the policy's {len(levels)} labels, such as {example}"
     return codes, [
         _Doubt(own, why, codes == columns.UNKNOWN_LABEL),
         *_gaps(own, codes == columns.MISSING_LABEL, task),
     ]
+
+
+def _moments(cells: Any, own: str, task: _Task) -> tuple[Instants, list[_Doubt]]:
+    found, others = moments_among(cells, own)
+    missing = np.isnat(found) & ~others
+    return found, [_Doubt(own, "not a date", others), *_gaps(own, missing, task)]
 
 
 def _gaps(column: str, rows: BoolArray, task: _Task) -> list[_Doubt]:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
@@ -15,37 +15,11 @@ from fedopl.base.validation import Checked, PlacedError, in_place, same_as
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.study.feature_spec import Feature
 from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, OracleName, TrainingPlan
 from fedopl.study.study import Study
-
-
-def _feature(spec: Any) -> Any:
-    if spec == "number":
-        return None
-    if isinstance(spec, list | tuple):
-        return tuple(spec)
-    raise ValueError(f'expected "number" or a list of all its levels, came {spec!r}')
-
-
-# A feature is a number, here None, or the list of its levels.
-Feature = Annotated[
-    tuple[Label, ...] | None,
-    BeforeValidator(_feature),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": "number"},
-                {
-                    "type": "array",
-                    "items": {"type": ["string", "number", "boolean"]},
-                    "minItems": 2,
-                },
-            ]
-        }
-    ),
-]
 
 
 class Outcome(Checked):
@@ -106,7 +80,8 @@ class StudyFile(Checked):
     outcome: Outcome
     action: Action
     features: dict[str, Feature] = Field(
-        min_length=1, description='each feature: "number", or the list of all its levels'
+        min_length=1,
+        description='each feature: "number", the list of all its levels, or a rule for dates',
     )
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
@@ -133,15 +108,17 @@ class StudyFile(Checked):
     @cached_property
     def table(self) -> Schema:
         """What the columns mean."""
-        numbers = [name for name, levels in self.features.items() if levels is None]
+        specs = self.features.items()
         return Schema.model_validate(
             {
                 "action": self.action.column,
                 "actions": self.action.levels,
                 "reward": self.outcome.column,
                 "direction": self.outcome.direction,
-                "numeric": numbers,
-                "categorical": {n: at for n, at in self.features.items() if at is not None},
+                "numeric": [name for name, spec in specs if spec.levels is None],
+                "categorical": {n: spec.levels for n, spec in specs if spec.levels is not None},
+                "dates": {name: spec.date for name, spec in specs if spec.date},
+                "others": {name: spec.other for name, spec in specs if spec.other},
                 "propensity": self.action.propensity,
                 **dict(self.rows),
             }

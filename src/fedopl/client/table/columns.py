@@ -22,6 +22,8 @@ MISSING_LABEL, UNKNOWN_LABEL = -1, -2
 # What Arrow's CSV reader takes for a number, a flag and a gap.
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
 SPELLINGS = csv.ConvertOptions()
+# Texts of which so many, all different, are no slips of the pen among numbers.
+MOST_EXAMPLES = 20
 
 
 def numbers(column: Any, what: str) -> FloatArray:
@@ -29,7 +31,7 @@ def numbers(column: Any, what: str) -> FloatArray:
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    if _is_text(kind):
+    if is_text(kind):
         raise DataError(f"{what}: expected numbers, came text; {_not_numbers(column)}")
     check_numbers(kind, what)
     if pa.types.is_boolean(kind):
@@ -75,13 +77,20 @@ def _numbers_among(texts: Any, column: Any) -> Any:
 
 
 def codes(
-    column: Any, labels: Sequence[str], what: str, own: Mapping[str, str] | None = None
+    column: Any,
+    labels: Sequence[str],
+    what: str,
+    own: Mapping[str, str] | None = None,
+    other: str | None = None,
 ) -> IntArray:
     """Each row's position among the known labels; refused if a row has any other.
 
-    `own` says what the column's own labels are called among the known ones.
+    `own` says what the column's own labels are called among the known ones; `other` is the known
+    one that every other label stands for, if they are not to be refused.
     """
     positions, unknown = look_up(column, labels, own or {})
+    if other is not None:
+        return pooled(positions, labels, other)
     if unknown:
         raise DataError(
             f"{what}: {sum(unknown.values()):,} of {len(column):,} rows have a label that is not "
@@ -107,6 +116,11 @@ def look_up(
         [*(known.get(text, UNKNOWN_LABEL) for text in texts), MISSING_LABEL], np.int64
     )
     return by_position[positions], unknown
+
+
+def pooled(positions: IntArray, labels: Sequence[str], other: str) -> IntArray:
+    """The positions, with that of `other` for every label that is not known."""
+    return np.where(positions == UNKNOWN_LABEL, labels.index(other), positions)
 
 
 class GroupCodes:
@@ -174,7 +188,8 @@ def _distinct(column: Any) -> tuple[list[str], IntArray, list[int]]:
     return texts, positions, counts.tolist()
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is text, perhaps with a dictionary of its values."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
@@ -189,6 +204,8 @@ def _not_numbers(column: Any) -> str:
     # Of a few, as there may be as many as rows.
     have_commas = all(re.fullmatch(r"[+-]?\d+,\d+", texts[position]) for position in wrong[:100])
     hint = '; with decimal commas? say decimal = ","' if have_commas else ""
+    if not hint and len(texts) == len(column) > MOST_EXAMPLES:
+        hint = "; no two rows have the same: an id is no feature"
     return f"{n_wrong:,} of {len(column):,} rows are not numbers, such as {examples}{hint}"
 
 

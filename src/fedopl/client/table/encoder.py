@@ -1,5 +1,6 @@
 """Encodes the columns of a table, or of a batch of its rows, as logged data by a schema."""
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +12,13 @@ from fedopl.base.errors import DataError, FedoplWarning
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
+from fedopl.client.table.dates import codes_of, moments, numbers_of
 from fedopl.client.table.formats import Columns
 from fedopl.client.table.logged_data import LoggedData, trusted
+
+# Names of columns that number people or things, and how many different ones are just a code.
+NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
+MOST_CODES = 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +71,7 @@ class Encoder:
         needed = [schema.reward, *schema.propensity_columns]
         needed += [schema.weight] if schema.weight else []
         return Encoded(
-            numeric={column: self._numbers(table, column) for column in schema.numeric},
+            numeric={column: self._feature(table, column) for column in schema.numeric},
             categorical={
                 column: self._codes(table, column, levels)
                 for column, levels in schema.categorical.items()
@@ -80,6 +86,8 @@ class Encoder:
         return self._codes(table, stratum, tuple(self.schema.known_shares)) if stratum else None
 
     def _numbers(self, table: Columns, column: str) -> FloatArray:
+        if rule := self.schema.dates.get(column):
+            return numbers_of(moments(table[column], self._column(column)), rule)
         values = columns.numbers(table[column], self._column(column))
         infinite = int(np.isinf(values).sum())
         if infinite:
@@ -89,9 +97,27 @@ class Encoder:
             )
         return values
 
+    def _feature(self, table: Columns, column: str) -> FloatArray:
+        values = self._numbers(table, column)
+        if NAMED_ID.search(column) and column not in self.schema.dates:
+            different = np.unique(values[~np.isnan(values)])
+            if len(different) > MOST_CODES and not np.any(different % 1):
+                raise DataError(
+                    f"{self._column(column)}: is an id, by its name and its {len(different):,} "
+                    "different whole numbers, and no feature; leave it out, or say that it is the "
+                    "group if its rows belong together. A quantity needs another name in the study"
+                )
+        return values
+
     def _codes(self, table: Columns, column: str, levels: tuple[str, ...]) -> IntArray:
+        if rule := self.schema.dates.get(column):
+            return codes_of(moments(table[column], self._column(column)), rule)
         return columns.codes(
-            table[column], levels, self._column(column), self.labels.get(column, {})
+            table[column],
+            levels,
+            self._column(column),
+            self.labels.get(column, {}),
+            self.schema.others.get(column),
         )
 
     def _column(self, column: str) -> str:

@@ -1,0 +1,80 @@
+"""Dates of a table as features, by the rule that the study names."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.date_rules import LABELLED, SINCE
+from fedopl.base.errors import DataError
+from fedopl.client.table.columns import NO_LABEL, is_text
+
+# Dates as everybody reads them, with a time of day or without.
+ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?Z?$"
+Instants = NDArray[np.datetime64]  # (n_rows,), NaT where missing
+
+
+def moments(column: Any, what: str) -> Instants:
+    """An Arrow column of dates; refused if it holds anything else."""
+    found, others = moments_among(column, what)
+    if others.any():
+        raise DataError(
+            f"{what}: expected dates, such as 2025-12-31, came text in {others.sum():,} of "
+            f"{len(others):,} rows that is none; write them so"
+        )
+    return found
+
+
+def moments_among(column: Any, what: str) -> tuple[Instants, BoolArray]:
+    """The dates in a column, and which of its cells hold something else."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), "NaT", "datetime64[us]"), np.zeros(len(column), np.bool_)
+    if is_text(kind):
+        return _in_text(column.cast(pa.string()))
+    if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
+        raise DataError(f"{what}: expected dates, came {kind}; convert them first")
+    if pa.types.is_timestamp(kind) and kind.tz:
+        column = pc.local_timestamp(column)  # what the clock on the wall said
+    values = column.cast(pa.timestamp("us"), safe=False).to_numpy()
+    return values.astype("datetime64[us]"), np.zeros(len(column), np.bool_)
+
+
+def _in_text(texts: Any) -> tuple[Instants, BoolArray]:
+    texts = pc.utf8_trim(texts, " \t")
+    gaps = pc.is_in(texts, pa.array(sorted(NO_LABEL)))
+    texts = pc.if_else(gaps, pa.scalar(None, pa.string()), texts)
+    written = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
+    cells = texts.to_numpy(zero_copy_only=False)
+    values = np.full(len(cells), "NaT", "datetime64[us]")
+    others = ~written.to_numpy(zero_copy_only=False) & texts.is_valid().to_numpy()
+    for row in np.flatnonzero(written.to_numpy(zero_copy_only=False)):
+        try:
+            values[row] = np.datetime64(str(cells[row]).removesuffix("Z"), "us")
+        except ValueError:  # the 31st of June
+            others[row] = True
+    return values, others
+
+
+def numbers_of(found: Instants, rule: str) -> FloatArray:
+    """The feature by a rule that gives numbers; NaN where there is no date."""
+    if since := SINCE.fullmatch(rule):
+        passed = found.astype("datetime64[D]") - np.datetime64(since[1], "D")
+    elif rule == "year":
+        passed = found.astype("datetime64[Y]") - np.datetime64("0000", "Y")
+    else:
+        passed = found.astype("datetime64[h]") - found.astype("datetime64[D]")
+    values: FloatArray = np.where(np.isnat(found), np.nan, passed.astype(np.float64))
+    return values
+
+
+def codes_of(found: Instants, rule: str) -> IntArray:
+    """The position of each label by a rule that gives labels; −1 where there is no date."""
+    if rule == "month":
+        place = found.astype("datetime64[M]").astype(np.int64) % len(LABELLED[rule])
+    else:  # 1970 began on a Thursday
+        place = (found.astype("datetime64[D]").astype(np.int64) + 3) % len(LABELLED[rule])
+    return np.where(np.isnat(found), -1, place).astype(np.int64)
