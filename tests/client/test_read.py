@@ -171,7 +171,8 @@ def test_every_client_encodes_alike_whether_or_not_it_has_gaps(tmp_path):
 def test_what_is_needed_cannot_be_missing(stored, column, rule):
     table = {**TABLE, column: [*TABLE[column][:3], None]}
     with pytest.raises(
-        fedopl.DataError, match=f"1 of 4 rows \\(by column: '{column}' 1\\).*missing='drop' in"
+        fedopl.DataError,
+        match=f"1 of 4 rows \\(by column: '{column}' 1\\).*missing(_reward)?='drop' in",
     ):
         fedopl.read_logged(stored(table), schema(missing=rule, propensity="p", group="person"))
 

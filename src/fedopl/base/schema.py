@@ -108,8 +108,8 @@ class Encoding(Checked):
     @model_serializer(mode="wrap")
     def _write_rules_where_there_are_any(self, write: SerializerFunctionWrapHandler) -> Any:
         # They were not there when studies were first hashed.
-        content = write(self)
-        return {k: v for k, v in content.items() if v or k not in ("dates", "others")}
+        later = ("dates", "others", "missing_reward")
+        return {key: value for key, value in write(self).items() if value or key not in later}
 
     @model_validator(mode="after")
     def _has_rules_for_features(self) -> Self:
@@ -160,6 +160,11 @@ class Schema(Encoding):
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
     reward: str = Field(description="the column with the outcome, a number")
     direction: Direction = Field(description="whether a higher or a lower outcome is better")
+    missing_reward: Literal["error", "drop"] | None = Field(
+        default=None,
+        description="rows without an outcome: refuse the table, or drop them; if not said, as "
+        "other missing values",
+    )
     propensity: KnownPropensity | None = Field(
         default=None,
         description="if known: the column with the probability of what was done, or one column "
@@ -197,6 +202,11 @@ class Schema(Encoding):
             )
             raise PlacedError("numeric, categorical", message, ("numeric",))
         return self
+
+    def drops(self, column: str) -> bool:
+        """Whether rows are left out in which this column has no value."""
+        rule = self.missing_reward if column == self.reward else None
+        return (rule or self.missing) == "drop"
 
     @property
     def encoding(self) -> Encoding:

@@ -27,6 +27,7 @@ class Outcome(Checked):
 
     column: str = same_as(Schema, "reward")
     direction: Direction = same_as(Schema, "direction")
+    missing: Literal["error", "drop"] | None = same_as(Schema, "missing_reward")
 
 
 class Action(Checked):
@@ -115,6 +116,7 @@ class StudyFile(Checked):
                 "actions": self.action.levels,
                 "reward": self.outcome.column,
                 "direction": self.outcome.direction,
+                "missing_reward": self.outcome.missing,
                 "numeric": [name for name, spec in specs if spec.levels is None],
                 "categorical": {n: spec.levels for n, spec in specs if spec.levels is not None},
                 "dates": {name: spec.date for name, spec in specs if spec.date},
@@ -153,6 +155,7 @@ _PLACES = {
     ("table", "action"): ("action", "column"),
     ("table", "actions"): ("action", "levels"),
     ("table", "propensity"): ("action", "propensity"),
+    ("table", "missing_reward"): ("outcome", "missing"),
     ("table", "numeric"): ("features",),
     ("table", "categorical"): ("features",),
     ("policy", "linear"): ("policy",),

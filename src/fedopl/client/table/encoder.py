@@ -14,6 +14,7 @@ from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
 from fedopl.client.table.dates import codes_of, moments, numbers_of
 from fedopl.client.table.formats import Columns
+from fedopl.client.table.gaps import Attrition, Gaps
 from fedopl.client.table.logged_data import LoggedData, trusted
 
 # Names of columns that number people or things, and how many different ones are just a code.
@@ -30,26 +31,6 @@ class Encoded:
     numbers: dict[str, FloatArray]  # reward, propensities, weight
     labels: dict[str, IntArray]  # action, group
     strata: IntArray | None  # (n_rows,)  of known propensities
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gaps:
-    """How many rows cannot be used because a value is missing."""
-
-    n_rows: int  # of all
-    n_missing: int
-    by_column: dict[str, int]  # of every column that must not have any
-    of_needed: bool  # whether some are not in features
-
-    def __add__(self, more: "Gaps") -> "Gaps":
-        return Gaps(
-            n_rows=self.n_rows + more.n_rows,
-            n_missing=self.n_missing + more.n_missing,
-            by_column={
-                column: count + more.by_column[column] for column, count in self.by_column.items()
-            },
-            of_needed=self.of_needed or more.of_needed,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,50 +106,63 @@ class Encoder:
 
     def usable(self, encoded: Encoded) -> tuple[BoolArray | slice, Gaps]:
         """The rows without a gap that matters, and how many have one."""
+        schema = self.schema
         needed = _missing(encoded.numbers, encoded.labels)
-        if self.schema.stratum and encoded.strata is not None:
-            needed[self.schema.stratum] = encoded.strata < 0
+        if schema.stratum and encoded.strata is not None:
+            needed[schema.stratum] = encoded.strata < 0
         features = _missing(encoded.numeric, encoded.categorical)
-        missing = needed if self.schema.missing == "indicator" else needed | features
-        counts = {column: int(mask.sum()) for column, mask in missing.items()}
-        anywhere: BoolArray = np.logical_or.reduce([m for c, m in missing.items() if counts[c]])
-        n_rows = len(encoded.numbers[self.schema.reward])
-        n_missing = int(np.sum(anywhere))
+        missing = needed if schema.missing == "indicator" else needed | features
+        n_rows = len(encoded.numbers[schema.reward])
+        anywhere = _any([mask for mask in missing.values() if mask.any()], n_rows)
+        refused = [mask for column, mask in missing.items() if not schema.drops(column)]
+        n_missing = int(anywhere.sum())
         gaps = Gaps(
             n_rows=n_rows,
             n_missing=n_missing,
-            by_column=counts,
-            of_needed=any(counts[column] for column in needed),
+            n_refused=int(_any(refused, n_rows).sum()),
+            by_column={column: int(mask.sum()) for column, mask in missing.items()},
+            attrition=Attrition.of(
+                encoded.labels[schema.action], needed[schema.reward], schema.actions
+            ),
         )
         return ~anywhere if n_missing else slice(None), gaps
 
     def refuse_gaps(self, gaps: Gaps) -> None:
         """Refuse missing values, unless the schema drops their rows and leaves some."""
-        if not gaps.n_missing or (self.drops and gaps.n_missing < gaps.n_rows):
-            return
-        if self.drops:
-            raise DataError(f"{self.name}: every row has a missing value {_counted(gaps)}")
-        remedy = "missing='drop'" if gaps.of_needed else "missing='drop' or 'indicator'"
-        raise DataError(
-            f"{self.name}: missing values in {gaps.n_missing:,} of {gaps.n_rows:,} rows "
-            f"{_counted(gaps)}; complete them, or say {remedy} in the schema ([rows] of the study "
-            "file)"
-        )
+        refused = {
+            column: n for column, n in gaps.by_column.items() if not self.schema.drops(column)
+        }
+        if gaps.n_refused:
+            raise DataError(
+                f"{self.name}: missing values in {gaps.n_refused:,} of {gaps.n_rows:,} rows "
+                f"{_counted(refused)}; {self._remedy(refused)}{gaps.attrition.in_words()}"
+            )
+        if gaps.n_missing == gaps.n_rows:
+            raise DataError(
+                f"{self.name}: every row has a missing value {_counted(gaps.by_column)}"
+            )
+
+    def _remedy(self, refused: Mapping[str, int]) -> str:
+        schema = self.schema
+        gone = {column for column, count in refused.items() if count}
+        if gone == {schema.reward}:
+            return (
+                "complete them, or say missing_reward='drop' in the schema (missing = \"drop\" in "
+                "[outcome] of the study file) to leave these rows out"
+            )
+        of_features = gone <= set(schema.feature_columns)
+        rule = "missing='drop' or 'indicator'" if of_features else "missing='drop'"
+        return f"complete them, or say {rule} in the schema ([rows] of the study file)"
 
     def warn_of_gaps(self, gaps: Gaps) -> None:
         """Warn that rows were dropped, if any were."""
         if gaps.n_missing:
             warnings.warn(
                 f"{self.name}: dropped {gaps.n_missing:,} of {gaps.n_rows:,} rows for missing "
-                f"values {_counted(gaps)}",
+                f"values {_counted(gaps.by_column)}{gaps.attrition.in_words()}",
                 FedoplWarning,
                 stacklevel=3,
             )
-
-    @property
-    def drops(self) -> bool:
-        """Whether rows with missing values are left out."""
-        return self.schema.missing == "drop"
 
     def logged(self, encoded: Encoded, kept: BoolArray | slice) -> LoggedData:
         """The usable rows, checked for what no column shows by itself."""
@@ -219,9 +213,14 @@ class Encoder:
         )
 
 
-def _counted(gaps: Gaps) -> str:
-    missing = [f"'{column}' {count:,}" for column, count in gaps.by_column.items() if count]
+def _counted(by_column: Mapping[str, int]) -> str:
+    missing = [f"'{column}' {count:,}" for column, count in by_column.items() if count]
     return f"(by column: {shortlist(missing)})"
+
+
+def _any(masks: list[BoolArray], n_rows: int) -> BoolArray:  # (n_rows,)
+    anywhere: BoolArray = np.logical_or.reduce([np.zeros(n_rows, np.bool_), *masks])
+    return anywhere
 
 
 def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dict[str, BoolArray]:

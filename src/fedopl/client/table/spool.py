@@ -21,8 +21,9 @@ from pyarrow import parquet
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.client.disk.disk_array import DiskArray, remove_abandoned
-from fedopl.client.table.encoder import Encoder, Gaps
+from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import check_file, suffix_of
+from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData, trusted
 from fedopl.client.table.spool_writer import Number, SpooledArrays, write_arrays
 
@@ -99,7 +100,7 @@ def _found(home: Path) -> tuple[SpooledArrays, Gaps] | None:
             )
             for name, array in about["arrays"].items()
         }
-        gaps = Gaps(**about["gaps"])
+        gaps = Gaps.from_dict(about["gaps"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # a damaged file counts as none
     return (arrays, gaps) if all(array.is_complete() for array in arrays.values()) else None

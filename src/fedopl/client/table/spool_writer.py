@@ -19,8 +19,9 @@ from fedopl.base.errors import DataError
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter, check_space, slices
 from fedopl.client.table.batched_io import BUFFER_BYTES
 from fedopl.client.table.columns import GroupCodes
-from fedopl.client.table.encoder import Encoder, Gaps
+from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import check_header, explained
+from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.table.text_files import TextFormat
 
@@ -142,7 +143,7 @@ def _batch(batch: Any, job: _Job) -> tuple[LoggedData | None, Gaps]:
     table = pa.Table.from_batches([batch])
     encoded = encoder.encode({column: table[own] for column, own in encoder.called.items()})
     kept, gaps = encoder.usable(encoded)
-    if gaps.n_missing and (not encoder.drops or gaps.n_missing == gaps.n_rows):
+    if gaps.n_refused or gaps.n_missing == gaps.n_rows:
         return None, gaps
     data = encoder.logged(encoded, kept)
     if job.number == "float32" and np.abs(data.contexts).max() > np.finfo(np.float32).max:
