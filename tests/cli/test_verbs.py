@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from fedopl.cli.app import app
-from fedopl.cli.before_run import template
+from fedopl.cli.init_verb import template
 from fedopl.client.client_file import ClientFile, read_client
 from fedopl.engines.runs import load_run
 from fedopl.study.study_file import StudyFile

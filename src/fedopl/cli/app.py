@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
-from fedopl.cli import before_run, flower_verbs, reproduce_verb, result_verbs, run_verbs
+from fedopl.cli import before_run, flower_verbs, init_verb, reproduce_verb, result_verbs, run_verbs
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 # In the order in which a newcomer needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
-    "Start": [run_verbs.demo, before_run.init, before_run.schema],
+    "Start": [run_verbs.demo, init_verb.init, before_run.schema],
     "Look first": [before_run.check, before_run.preview],
     "Learn": [run_verbs.run, run_verbs.evaluate],
     "Use the result": [

@@ -1,47 +1,18 @@
-"""Verbs that come before learning: init, schema, check, preview."""
+"""Verbs that come before learning: schema, check, preview."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fedopl.base.errors import StorageError, StudyError
+from fedopl.base.errors import StudyError
 from fedopl.cli.arguments import AsJson, ClientPath, ClientsFolder, StudyPath
-from fedopl.cli.printing import note, say_json, say_paths
+from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from fedopl.client.inspect_table import Examined
     from fedopl.engines.check_study import Readiness
     from fedopl.engines.preview import FieldInWords, Leaving
-
-
-# Where `init` writes the commented examples.
-PLACES = {"study.toml": "study.toml", "client.toml": "clients/north/client.toml"}
-
-
-def init(
-    folder: Annotated[Path, typer.Argument(help="where to write")] = Path(),
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Write a commented study.toml, and a client.toml to start from."""
-    from fedopl.base.files import write_atomically
-
-    paths = {name: folder / place for name, place in PLACES.items()}
-    if taken := [str(path) for path in paths.values() if path.exists()]:
-        raise StorageError(f"{', '.join(taken)}: is there already; name an empty folder")
-    for name, path in paths.items():
-        # A client's file is where its secret goes.
-        mode = 0o600 if name == "client.toml" else 0o666
-        write_atomically(path, template(name).encode(), mode)
-    say_paths(paths.values(), as_json=as_json)
-    note("Edit both, then: fedopl check study.toml --clients clients")
-
-
-def template(name: str) -> str:
-    """One of the commented examples."""
-    return (files("fedopl.cli") / "templates" / name).read_text(encoding="utf-8")
 
 
 def schema(

@@ -104,7 +104,7 @@ def look_up(
     column: Any, labels: Sequence[str], own: Mapping[str, str]
 ) -> tuple[IntArray, dict[str, int]]:
     """Each row's position among the known labels, and how many rows have each label not known."""
-    texts, positions, counts = _distinct(column)
+    texts, positions, counts = distinct_labels(column)
     texts = [own.get(text, text) for text in texts]
     # A label of the schema that is spelled like a gap, such as NA, is a label.
     known = dict.fromkeys(NO_LABEL, MISSING_LABEL) | {text: n for n, text in enumerate(labels)}
@@ -134,7 +134,7 @@ class GroupCodes:
 
     def __call__(self, column: Any) -> IntArray:
         """Each row's group, in the order in which groups appeared."""
-        texts, positions, _ = _distinct(column)
+        texts, positions, _ = distinct_labels(column)
         known = self._codes
         codes = [-1 if t in NO_LABEL else known.setdefault(t, len(known)) for t in texts]
         return np.array([*codes, -1], np.int64)[positions]
@@ -177,7 +177,7 @@ def contexts(
     return matrix
 
 
-def _distinct(column: Any) -> tuple[list[str], IntArray, list[int]]:
+def distinct_labels(column: Any) -> tuple[list[str], IntArray, list[int]]:
     """The distinct labels, each row's position among them (−1: null), and how many rows have it."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -195,7 +195,7 @@ def is_text(kind: Any) -> bool:
 
 
 def _not_numbers(column: Any) -> str:
-    texts, _, counts = _distinct(column)
+    texts, _, counts = distinct_labels(column)
     wrong = [position for position, text in enumerate(texts) if not _is_number(text)]
     n_wrong = sum(counts[position] for position in wrong)
     if not n_wrong:

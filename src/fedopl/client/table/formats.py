@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which columns to read, by their names in the table."""
+    """Which columns to read, by their names in the table; all of them if none is named."""
 
     name: str  # what errors call the table
     columns: tuple[str, ...]
@@ -66,6 +66,11 @@ def open_table(
     else:
         found = _open_frame(source, wanted)
     return {column: found[own] for column, own in called.items()}
+
+
+def open_whole(path: Path, file: FileFormat) -> Columns:
+    """All columns of a file; those of a text, and labels of codes, as they are written."""
+    return _open_file(path, Wanted(name=str(path), columns=(), labels=(), file=file))
 
 
 def table_name(source: object) -> str:
@@ -146,8 +151,9 @@ def _open_csv(path: Path, wanted: Wanted) -> Columns:
     reading = csv.ReadOptions(encoding=text.encoding)
     parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
     with csv.open_csv(path, reading, parsing) as reader:
-        check_delimiter(reader.schema.names, path, wanted.name, text)
-        check_header(reader.schema.names, wanted.columns, wanted.name)
+        header = reader.schema.names
+    check_delimiter(header, path, wanted.name, text)
+    wanted = checked_columns(header, wanted)
     # Labels are read as written, so that '01' stays '01' and a level may be called 'NA'.
     options = csv.ConvertOptions(
         include_columns=list(wanted.columns),
@@ -162,7 +168,7 @@ def _open_parquet(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        check_header(file.schema_arrow.names, wanted.columns, wanted.name)
+        wanted = checked_columns(file.schema_arrow.names, wanted)
         table = file.read(columns=list(wanted.columns))
     return {column: table[column] for column in wanted.columns}
 
@@ -171,19 +177,18 @@ def _open_feather(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import ipc
 
     with ipc.open_file(path) as file:
-        check_header(file.schema.names, wanted.columns, wanted.name)
+        wanted = checked_columns(file.schema.names, wanted)
         table = file.read_all()
     return {column: table[column] for column in wanted.columns}
 
 
 def _open_workbook(path: Path, wanted: Wanted) -> Columns:
     header, rows = workbook(path, wanted.file.sheet)
-    check_header(header, wanted.columns, wanted.name)
-    return workbook_columns(header, rows, wanted.columns)
+    return workbook_columns(header, rows, checked_columns(header, wanted).columns)
 
 
 def _open_statistics(path: Path, wanted: Wanted) -> Columns:
-    check_header(statistics_header(path), wanted.columns, wanted.name)
+    wanted = checked_columns(statistics_header(path), wanted)
     return statistics_columns(path, wanted.columns, wanted.labels)
 
 
@@ -233,6 +238,14 @@ def _arrow_column(series: Any, column: str, name: str) -> Any:
             f"{name}: column '{column}' mixes values of different types; make them one type"
         ) from None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def checked_columns(header: list[str], wanted: Wanted) -> Wanted:
+    """What is wanted of a table with this header, which must have it."""
+    if not wanted.columns:
+        wanted = replace(wanted, columns=tuple(header), labels=tuple(header))
+    check_header(header, wanted.columns, wanted.name)
+    return wanted
 
 
 def check_header(header: list[str], wanted: Sequence[str], name: str) -> None:

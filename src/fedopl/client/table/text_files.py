@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,13 +105,37 @@ def _narrow_encoding(start: bytes, text: TextFormat) -> str:
     return "utf-8" if is_utf_8 else otherwise
 
 
+def likely_format(path: Path) -> TextFormat:
+    """How a text seems to be written; the usual where nothing speaks against it."""
+    start, usual = _unpacked(path), TextFormat()
+    encoding = _wide_encoding(start) or _narrow_encoding(start, TextFormat(encoding="any"))
+    lines = _first_lines(path, encoding)
+    widths = {sign: _width(lines, sign) for sign in DELIMITERS}
+    sign = max(widths, key=widths.__getitem__)
+    other = None if sign == usual.between(path) or widths[sign] < 2 else sign
+    between = other or usual.between(path)
+    cells = [cell.strip() for row in csv.reader(lines, delimiter=between) for cell in row]
+    commas, points = (
+        sum(bool(re.fullmatch(rf"[+-]?\d+{mark}\d+", cell)) for cell in cells)
+        for mark in (",", r"\.")
+    )
+    return TextFormat(encoding=encoding, delimiter=other, decimal="," if commas > points else ".")
+
+
+def _first_lines(path: Path, encoding: str) -> list[str]:
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    start = _unpacked(path)
+    lines = decoder.decode(start).splitlines()
+    # The last may be cut off where one stopped looking.
+    return lines[: min(FIRST_LINES, len(lines) - (len(start) == LOOKED_AT))]
+
+
 def other_delimiter(path: Path, text: TextFormat) -> str:
     """That cells seem to be separated by another sign, if the first lines show it; else nothing."""
     try:
-        decoder = codecs.getincrementaldecoder(text.encoding)(errors="replace")
+        lines = _first_lines(path, text.encoding)
     except LookupError:
         return ""
-    lines = decoder.decode(_unpacked(path)).splitlines()[:FIRST_LINES]
     widths = {sign: _width(lines, sign) for sign in DELIMITERS}
     here, likely = text.between(path), max(widths, key=widths.__getitem__)
     if likely == here or widths[likely] < 2 or widths.get(here, 0) > 1:

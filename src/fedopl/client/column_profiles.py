@@ -1,0 +1,133 @@
+"""What a column of tables seems to be, for whoever drafts a study from them."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.table.columns import NO_LABEL, distinct_labels, is_text, numbers_in_text
+from fedopl.client.table.dates import moments_among
+from fedopl.client.table.encoder import MOST_CODES, NAMED_ID
+from fedopl.client.table.formats import Columns
+
+# Words in names of columns that tell what they hold.
+ACTION_WORDS = (
+    *("action", "treatment", "treat", "trt", "arm", "assignment", "assigned", "intervention"),
+    *("condition", "plan", "campaign", "segment", "therapy", "dose"),
+)
+OUTCOME_WORDS = (
+    *("outcome", "reward", "y", "response", "result", "gain", "conversion", "converted", "visit"),
+    *("visits", "spend", "survival", "score", "cost", "costs", "mortality", "died", "readmission"),
+)
+LOWER_WORDS = (
+    *("cost", "costs", "spending", "charges", "mortality", "death", "died", "relapse", "loss"),
+    *("readmission", "readmitted", "complication", "complications", "pain", "hospital", "wait"),
+)
+PROPENSITY_WORDS = ("propensity", "pscore", "p", "prob", "probability")
+WEIGHT_WORDS = ("w", "weights", "sampling_weight", "sample_weight")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One column in all tables together."""
+
+    name: str
+    n_rows: int
+    n_missing: int
+    labels: Counter[str]  # how many rows have each
+    numbers: FloatArray | None  # those that are there, if all are
+    years: tuple[int, int] | None  # from and to, if all are dates
+    repeats: bool  # whether rows of one table have the same
+
+    @property
+    def is_id(self) -> bool:
+        """Whether it numbers people or things, by its name or because no two rows agree."""
+        many = len(self.labels) > MOST_CODES
+        if self.numbers is not None:
+            return many and bool(NAMED_ID.search(self.name)) and not np.any(self.numbers % 1)
+        unlike = len(self.labels) > 0.9 * (self.n_rows - self.n_missing)
+        return many and (unlike or bool(NAMED_ID.search(self.name))) and self.years is None
+
+    @property
+    def is_within_01(self) -> bool:
+        """Whether all are probabilities."""
+        numbers = self.numbers
+        return numbers is not None and len(numbers) > 0 and 0 < numbers.min() <= numbers.max() <= 1
+
+    def is_called(self, words: Sequence[str]) -> bool:
+        """Whether its whole name is one of these words."""
+        return self.name.strip().lower() in words
+
+    def mentions(self, words: Sequence[str]) -> bool:
+        """Whether one of the words of its name is one of these."""
+        return not set(re.split(r"[_\W]+", self.name.lower())).isdisjoint(words)
+
+
+def profiles(tables: Sequence[Columns], decimals: Sequence[str]) -> dict[str, Profile]:
+    """The columns that all tables have, in the order of the first."""
+    first, *others = tables
+    shared = [name for name in first if all(name in table for table in others)]
+    return {name: _profile(name, [table[name] for table in tables], decimals) for name in shared}
+
+
+def _profile(name: str, parts: Sequence[Any], decimals: Sequence[str]) -> Profile:
+    labels: Counter[str] = Counter()
+    repeats = False
+    for part in parts:
+        texts, _, counts = distinct_labels(part)
+        here = {t: n for t, n in zip(texts, counts, strict=True) if t not in NO_LABEL}
+        labels.update(here)
+        repeats |= sum(here.values()) > len(here)
+    n_rows = sum(map(len, parts))
+    found = [_numbers(part, decimal) for part, decimal in zip(parts, decimals, strict=True)]
+    # What begins with a zero is a label: 01 is not 1.
+    is_padded = any(re.match(r"0\d", label) for label in labels)
+    are_numbers = [numbers for numbers in found if numbers is not None and not is_padded]
+    return Profile(
+        name=name,
+        n_rows=n_rows,
+        n_missing=n_rows - sum(labels.values()),
+        labels=labels,
+        numbers=np.concatenate(are_numbers) if len(are_numbers) == len(parts) else None,
+        years=_years(parts) if len(are_numbers) < len(parts) else None,
+        repeats=repeats,
+    )
+
+
+def _numbers(part: Any, decimal: str) -> FloatArray | None:
+    kind = part.type
+    if is_text(kind):
+        values, others = numbers_in_text(part.cast(pa.string()), decimal)
+        # Words for yes and no are labels, though they can be read as numbers.
+        is_flag = {text.lower() for text in part.unique().to_pylist() if text} & {"true", "false"}
+        return None if others.any() or is_flag else values[~np.isnan(values)]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        typed: FloatArray = part.cast(pa.float64(), safe=False).to_numpy()
+        return typed[~np.isnan(typed)]
+    return np.empty(0) if pa.types.is_null(kind) else None
+
+
+def _years(parts: Sequence[Any]) -> tuple[int, int] | None:
+    years: list[int] = []
+    for part in parts:
+        kind = part.type
+        if not is_text(kind) and not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
+            return None
+        found, others = moments_among(part, "")
+        if others.any():
+            return None
+        years += (found[~np.isnat(found)].astype("datetime64[Y]").astype(int) + 1970).tolist()
+    return (min(years), max(years)) if years else None
+
+
+def the_one(found: Mapping[str, Profile], words: Sequence[str]) -> str | None:
+    """The column whose name says that it is this: as a whole, or else by one of its words."""
+    called = [name for name, profile in found.items() if profile.is_called(words)]
+    mentioned = [name for name, profile in found.items() if profile.mentions(words)]
+    by_word = sorted(called, key=lambda name: words.index(name.strip().lower()))
+    return next(iter([*by_word, *mentioned]), None)

@@ -1,0 +1,166 @@
+"""Drafts a study and a folder for each client from tables; what a person must confirm is marked."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from os.path import relpath
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.files import replacing, write_atomically
+from fedopl.base.labels import GLOBAL, NODE_CHARACTERS, quoted
+from fedopl.client.client_file import FILE_NAME
+from fedopl.client.column_profiles import profiles
+from fedopl.client.drafted_text import CONFIRM, Hints, Roles, study_lines, toml_text
+from fedopl.client.table.columns import NO_LABEL, distinct_labels, is_text, numbers_in_text
+from fedopl.client.table.formats import TEXT_ENDINGS, Columns, FileFormat, open_whole, suffix_of
+from fedopl.client.table.text_files import TextFormat, likely_format
+
+# Where the rows of a client are written that one table holds with those of others.
+ROWS_FILE = "rows.parquet"
+# A column with more values than this does not say whose rows are which.
+MOST_CLIENTS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """A table that was read, and how its file is written."""
+
+    path: Path
+    text: TextFormat
+    columns: Columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A study and its clients, not yet written."""
+
+    study: str
+    files: dict[str, str]  # client.toml by client
+    rows: dict[str, pa.Table] = field(default_factory=dict)  # of clients that get their own
+
+    def places(self, folder: Path) -> list[Path]:
+        """Every file it is written to."""
+        homes = [folder / "clients" / name for name in self.files]
+        return [
+            folder / "study.toml",
+            *(home / FILE_NAME for home in homes),
+            *(home / ROWS_FILE for home in homes if home.name in self.rows),
+        ]
+
+    @property
+    def to_confirm(self) -> dict[int, str]:
+        """By line of the study, what a person has to look at there."""
+        lines = enumerate(self.study.splitlines(), start=1)
+        marked = {number: line.partition(f"# {CONFIRM}: ")[2] for number, line in lines}
+        return {number: text for number, text in marked.items() if text}
+
+    def write(self, folder: Path) -> None:
+        """Write everything; rows and settings of a client are its owner's alone to read."""
+        for name, text in self.files.items():
+            home = folder / "clients" / name
+            write_atomically(home / FILE_NAME, text.encode(), mode=0o600)
+            if name in self.rows:
+                from pyarrow import parquet
+
+                with replacing(home / ROWS_FILE, 0o600) as file:
+                    parquet.write_table(self.rows[name], file)
+        write_atomically(folder / "study.toml", self.study.encode())
+
+
+def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
+    """Read the tables and draft a study from them, to be written into this folder."""
+    tables = [_read(path) for path in paths]
+    if hints.client_column:
+        tables = [replace(table, columns=_typed(table)) for table in tables]
+    found = profiles([t.columns for t in tables], [t.text.decimal for t in tables])
+    if hints.client_column:
+        names, rows = _split(tables, hints.client_column)
+        found.pop(hints.client_column)
+        files = dict.fromkeys(names, f'[data]\nfile = "{ROWS_FILE}"\n')
+    else:
+        rows = {}
+        files = {_name_of(t.path.name.split(".")[0]): _settings(t, folder) for t in tables}
+        if len(files) < len(tables):
+            raise OptionError("from: two tables have the same name, which would be their client's")
+    roles = Roles.guessed(found, hints)
+    only = {name for table in tables for name in table.columns} - set(found)
+    title = folder.resolve().name.replace("-", " ").replace("_", " ").strip() or "My study"
+    parts = rows.values() if rows else [table.columns for table in tables]
+    taken = [n for part in parts for n in distinct_labels(part[roles.action])[2]]
+    lines = study_lines(title, found, roles, min(taken), sorted(only - {hints.client_column}))
+    return Draft(study="\n".join(lines) + "\n", files=files, rows=rows)
+
+
+def _read(path: Path) -> _Table:
+    is_text = suffix_of(path) in TEXT_ENDINGS and path.is_file()
+    text = likely_format(path) if is_text else TextFormat()
+    return _Table(path=path, text=text, columns=open_whole(path, FileFormat(text=text)))
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def _name_of(text: str) -> str:
+    name = "".join(sign if sign in NODE_CHARACTERS else "-" for sign in text.strip()).strip("-")
+    if not name or name == GLOBAL:
+        raise OptionError(f"from: {text!r} cannot be made the name of a client; rename it")
+    return name
+
+
+def _settings(table: _Table, folder: Path) -> str:
+    home, usual = folder / "clients" / _name_of(table.path.name.split(".")[0]), TextFormat()
+    said = {"file": Path(relpath(table.path.resolve(), home.resolve())).as_posix()}
+    for key in ("encoding", "delimiter", "decimal"):
+        if getattr(table.text, key) != getattr(usual, key):
+            said[key] = getattr(table.text, key)
+    return "\n".join(["[data]", *(f"{key} = {toml_text(own)}" for key, own in said.items())]) + "\n"
+
+
+def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.Table]]:
+    """The clients by the values of a column, and the rows of each."""
+    if len(tables) > 1:
+        raise OptionError(
+            "client-column: expected one table whose column says whose rows are which"
+        )
+    (table,) = tables
+    if column not in table.columns:
+        raise OptionError(
+            f"client-column: there is no '{column}'; it has {quoted(tuple(table.columns))}"
+        )
+    whole = pa.table(table.columns)
+    keys = whole[column].cast(pa.string())
+    values = sorted(
+        {value for value in keys.unique().to_pylist() if value not in NO_LABEL | {None}}
+    )
+    n_lost = len(keys) - sum(pc.sum(pc.equal(keys, value)).as_py() for value in values)
+    if n_lost or not 0 < len(values) <= MOST_CLIENTS:
+        what = f"is missing in {n_lost:,} rows" if n_lost else f"has {len(values):,} values"
+        raise DataError(
+            f"{table.path}: '{column}' {what}; expected the name of a client in each row"
+        )
+    rows = {_name_of(value): whole.filter(pc.equal(keys, value)) for value in values}
+    if len(rows) < len(values):
+        raise DataError(f"{table.path}: two values of '{column}' make the same name of a client")
+    return list(rows), rows
+
+
+def _typed(table: _Table) -> Columns:
+    """The columns, with numbers where a text holds nothing else."""
+    found = profiles([table.columns], [table.text.decimal])
+    return {
+        name: _as_numbers(column, table.text.decimal) if found[name].numbers is not None else column
+        for name, column in table.columns.items()
+    }
+
+
+def _as_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    if not is_text(column.type):
+        return column
+    values, _ = numbers_in_text(column.cast(pa.string()), decimal)
+    are_whole = not np.any(values[~np.isnan(values)] % 1)
+    kind = pa.int64() if are_whole else pa.float64()
+    return pa.chunked_array([pa.array(values, from_pandas=True).cast(kind)])

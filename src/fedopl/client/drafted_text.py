@@ -1,0 +1,237 @@
+"""A drafted study as text: which column seems to be what, and a question where that is a guess."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.labels import quoted
+from fedopl.client.column_profiles import (
+    ACTION_WORDS,
+    LOWER_WORDS,
+    OUTCOME_WORDS,
+    PROPENSITY_WORDS,
+    WEIGHT_WORDS,
+    Profile,
+    the_one,
+)
+from fedopl.client.disclosure.limits import Limits
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+
+# What marks a line that a person has to look at.
+CONFIRM = "CONFIRM"
+# More labels than these are no actions, and are pooled in features, with so many that keep a name.
+MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
+# Of the rows that are there: folds are not all alike.
+SLACK = 0.8
+# The share of rows with a missing feature up to which they are rather left out than marked.
+FEW_GAPS = 0.05
+# Numbers of which there are so few may be codes.
+FEW_CODES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hints:
+    """What the person who asks for a draft knows already."""
+
+    action: str | None = None  # the column of actions
+    outcome: str | None = None
+    client_column: str | None = None  # whose values are the clients, all in one table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Which column seems to be what."""
+
+    action: str
+    outcome: str
+    propensity: str | None
+    weight: str | None
+    group: str | None
+
+    @classmethod
+    def guessed(cls, found: Mapping[str, Profile], hints: Hints) -> "Roles":
+        """By their names and what they hold; an error if nothing is called an action or outcome."""
+        few = {n: p for n, p in found.items() if 2 <= len(p.labels) <= MOST_ACTIONS}
+        action = _known(hints.action, found, "action") or the_one(few, ACTION_WORDS)
+        varied = {
+            n: p
+            for n, p in found.items()
+            if p.numbers is not None and len(p.labels) > 1 and n != action
+        }
+        outcome = _known(hints.outcome, found, "outcome") or the_one(varied, OUTCOME_WORDS)
+        if action is None:
+            raise OptionError(f"from: which column says what was done? --action; {_named(few)}")
+        if outcome is None:
+            raise OptionError(f"from: which column is the outcome? --outcome; {_named(varied)}")
+        if outcome not in varied:
+            raise DataError(f"from: '{outcome}' cannot be the outcome; expected numbers that vary")
+        free = {n: p for n, p in found.items() if n not in (action, outcome)}
+        called = {
+            words: next((n for n, p in free.items() if p.is_called(words)), None)
+            for words in (PROPENSITY_WORDS, WEIGHT_WORDS)
+        }
+        propensity, weight = called[PROPENSITY_WORDS], called[WEIGHT_WORDS]
+        repeated = [name for name, profile in free.items() if profile.is_id and profile.repeats]
+        return cls(
+            action=action,
+            outcome=outcome,
+            propensity=propensity if propensity and free[propensity].is_within_01 else None,
+            weight=weight if weight and free[weight].numbers is not None else None,
+            group=next(iter(repeated), None),
+        )
+
+    @property
+    def columns(self) -> set[str | None]:
+        """All of them; whatever else there is may be a feature."""
+        return {self.action, self.outcome, self.propensity, self.weight, self.group}
+
+
+def _known(hint: str | None, found: Mapping[str, Profile], what: str) -> str | None:
+    if hint is not None and hint not in found:
+        raise OptionError(f"{what}: there is no column '{hint}'; {_named(found)}")
+    return hint
+
+
+def _named(columns: Iterable[str]) -> str:
+    return f"there are {quoted(tuple(columns))}"
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+def toml_text(value: str) -> str:
+    """A text between quotation marks, as TOML and JSON write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
+
+
+def _levels(labels: Iterable[str]) -> str:
+    return f"[{', '.join(map(toml_text, labels))}]"
+
+
+def _in_order(profile: Profile) -> list[str]:
+    if profile.numbers is not None:
+        return sorted(profile.labels, key=lambda label: (float(label.replace(",", ".")), label))
+    return sorted(profile.labels)
+
+
+def study_lines(
+    title: str,
+    found: Mapping[str, Profile],
+    roles: Roles,
+    n_rarest: int,
+    only_somewhere: list[str],
+) -> Iterator[str]:
+    """The lines of a study file; what was guessed has a mark and a question.
+
+    `n_rarest` rows of a client took its rarest action: they limit how many features there may be.
+    """
+    outcome, action = found[roles.outcome], found[roles.action]
+    yield f"# A draft from tables. Lines with {CONFIRM} are guesses: look at each before it is run."
+    yield f"name = {toml_text(title)}"
+    yield from ("", "[outcome]")
+    yield f"column = {toml_text(outcome.name)}  # {CONFIRM}: is this the outcome that counts?"
+    direction = "lower" if outcome.mentions(LOWER_WORDS) else "higher"
+    yield f'direction = "{direction}"  # {CONFIRM}: is {direction} better?'
+    if outcome.n_missing:
+        lost = f"{outcome.n_missing:,} of {outcome.n_rows:,}"
+        yield f'missing = "drop"  # {CONFIRM}: {lost} rows have no outcome; leave them out?'
+    yield from ("", "[action]")
+    yield f"column = {toml_text(action.name)}  # {CONFIRM}: does this say what was done?"
+    yield f"levels = {_levels(_in_order(action))}  # {CONFIRM}: are these all there are?"
+    if roles.propensity:
+        what = "the probability of what was done, not that of treatment"
+        yield f"propensity = {toml_text(roles.propensity)}  # {CONFIRM}: is it {what}?"
+    yield from ("", f"[features]  # {CONFIRM}: take out what was not known before deciding")
+    features = [profile for name, profile in found.items() if name not in roles.columns]
+    marks = _missing_rule(found, roles) == "indicator"
+    room = _Room.left_by(features, n_rarest, marks=marks)
+    yield from (_feature(profile, room.named_levels) for profile in features)
+    yield from (f"# {_key(name)} is not in every table" for name in only_somewhere)
+    yield from ("", "[rows]", *_rows(found, roles))
+    if room.folds < NuisancePlan().folds:
+        what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
+        yield from ("", "[nuisances]", f"folds = {room.folds}  # {CONFIRM}: {what}")
+    yield from ("", "[requires]", "values = true")
+
+
+def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:
+    rule = _missing_rule(found, roles)
+    if rule == "drop":
+        yield f'missing = "drop"  # {CONFIRM}: leave out rows in which a value is missing?'
+    if rule == "indicator":
+        yield f'missing = "indicator"  # {CONFIRM}: mark missing features, or "drop" their rows?'
+    if roles.weight:
+        yield f"weight = {toml_text(roles.weight)}  # {CONFIRM}: does it say how much a row counts?"
+    if roles.group:
+        yield f"group = {toml_text(roles.group)}  # {CONFIRM}: do its rows belong together?"
+
+
+def _missing_rule(found: Mapping[str, Profile], roles: Roles) -> str:
+    """Rows are left out where they are few, or lack what nobody can do without."""
+    gaps = {name: profile.n_missing / profile.n_rows for name, profile in found.items()}
+    features = sum(share for name, share in gaps.items() if name not in roles.columns)
+    if any(gaps[name] for name in roles.columns - {roles.outcome, None} if name):
+        return "drop"
+    return ("drop" if features < FEW_GAPS else "indicator") if features else "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Room:
+    """How many features there are, and what fits beside them."""
+
+    n_features: int
+    named_levels: int  # of each column whose labels are pooled
+    folds: int
+
+    @classmethod
+    def left_by(cls, features: Sequence[Profile], n_rarest: int, *, marks: bool) -> "_Room":
+        """By the limits that clients usually have: numbers to be fitted, and rows in a fold."""
+        folds, share = NuisancePlan().folds, Limits().parameter_share
+        rows = SLACK * n_rarest * (1 - EvaluationPlan().share)
+        widths = [_width(profile) for profile in features]
+        n_pooled = widths.count(None)
+        fixed = sum(width for width in widths if width is not None)
+        fixed += marks * sum(width != 0 for width in widths)
+        room = rows / folds * share - 1 - fixed
+        named = int(min(max(room / n_pooled, 1), NAMED_LEVELS)) if n_pooled else 0
+        n_features = fixed + n_pooled * named
+        fitting = int(rows * share / (n_features + 1))
+        return cls(n_features=n_features, named_levels=named, folds=min(folds, max(fitting, 2)))
+
+
+def _width(profile: Profile) -> int | None:
+    """How many features a column becomes; unknown where its labels are pooled."""
+    if len(profile.labels) < 2 or profile.is_id or profile.is_called(OUTCOME_WORDS):
+        return 0
+    if profile.years or profile.numbers is not None:
+        return 1
+    return None if len(profile.labels) > MOST_LEVELS else len(profile.labels) - 1
+
+
+def _feature(profile: Profile, named_levels: int) -> str:
+    key = _key(profile.name)
+    if len(profile.labels) < 2:
+        return f"# {key}: the same in every row"
+    if profile.is_id:
+        return f"# {key}: an id, which is no feature"
+    if profile.is_called(OUTCOME_WORDS):
+        return f"# {key}: an outcome, too, by its name"
+    if profile.years:
+        rule = toml_text(f"days since {profile.years[0]}-01-01")
+        return f'{key} = {rule}  # {CONFIRM}: or "weekday", "month", "year"'
+    if profile.numbers is not None:
+        levels = _in_order(profile)
+        is_code = 2 < len(levels) <= FEW_CODES
+        question = f"  # {CONFIRM}: a number, or the levels {_levels(levels)}?" if is_code else ""
+        return f'{key} = "number"{question}'
+    if len(profile.labels) <= MOST_LEVELS:
+        return f"{key} = {_levels(_in_order(profile))}"
+    usual = _levels(label for label, _ in profile.labels.most_common(named_levels))
+    question = f"{len(profile.labels):,} levels; which have a name of their own?"
+    return f'{key} = {{ levels = {usual}, others = "other" }}  # {CONFIRM}: {question}'

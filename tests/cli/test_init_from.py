@@ -1,0 +1,192 @@
+"""A study drafted from tables: ready where guesses are right, and a question at every guess."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedopl.client.client_file import read_clients
+from fedopl.study.study_file import read_study
+from tiny_study import everything_in, fedopl, strict_json
+
+N_ROWS = 400
+
+
+def hospital(seed):
+    """A table with a bit of everything."""
+    rng = np.random.default_rng(seed)
+    days = pd.to_datetime("2023-03-01") + pd.to_timedelta(rng.integers(0, 700, N_ROWS), unit="D")
+    arm = rng.choice(["usual", "new"], N_ROWS)
+    return pd.DataFrame(
+        {
+            "patient_id": rng.permutation(N_ROWS) + 1000,
+            "age": rng.normal(60, 9, N_ROWS).round(1),
+            "sex": rng.choice(["f", "m"], N_ROWS),
+            "region": rng.integers(1, 5, N_ROWS),
+            "smoker": rng.integers(0, 2, N_ROWS),
+            "admitted": days,
+            "diagnosis": [f"I{min(int(v), 40):02d}" for v in rng.gamma(2, 8, N_ROWS)],
+            "ward": "B",
+            "treatment": arm,
+            "cost": (rng.gamma(2, 1000, N_ROWS) + 500 * (arm == "new")).round(2),
+        }
+    )
+
+
+@pytest.fixture
+def tables(tmp_path):
+    paths = [tmp_path / "north.csv", tmp_path / "south.csv"]
+    hospital(0).to_csv(paths[0], index=False)
+    hospital(1).to_csv(paths[1], index=False, sep=";", decimal=",", encoding="utf-16")
+    return paths
+
+
+def ready(folder):
+    checked = fedopl("check", folder / "study.toml", "--clients", folder / "clients")
+    assert checked.code == 0, checked.text
+    assert "Ready" in checked.out
+    return checked
+
+
+def test_a_draft_from_files_passes_the_check_and_asks_about_its_guesses(tmp_path, tables):
+    folder = tmp_path / "study"
+    done = fedopl("init", "--from", *tables, folder)
+    assert done.code == 0, done.text
+    ready(folder)
+    study, _ = read_study(folder / "study.toml")
+    agreed = study.table
+    assert (agreed.action, agreed.reward, agreed.direction) == ("treatment", "cost", "lower")
+    assert study.actions == ("new", "usual")
+    assert agreed.numeric == ("age", "region", "smoker", "admitted")
+    assert agreed.dates == {"admitted": "days since 2023-01-01"}
+    assert (agreed.categorical["sex"], agreed.others) == (("f", "m"), {"diagnosis": "other"})
+    assert (agreed.group, agreed.missing_reward) == (None, None)
+    lines = (folder / "study.toml").read_text().splitlines()
+    for what in ("direction", "levels", "region", "admitted", "diagnosis", "[features]"):
+        (number,) = [n for n, line in enumerate(lines, start=1) if line.startswith(what)]
+        assert "# CONFIRM: " in lines[number - 1]
+        assert f"  line {number}: " in done.out
+    assert "# patient_id: an id, which is no feature" in lines
+    assert "# ward: the same in every row" in lines
+
+
+def test_clients_say_how_their_files_are_written_and_keep_them_where_they_are(tmp_path, tables):
+    fedopl("init", "--from", *tables, tmp_path / "study")
+    clients = read_clients(tmp_path / "study" / "clients")
+    assert set(clients) == {"north", "south"}
+    south = clients["south"].settings.data
+    assert (south.encoding, south.delimiter, south.decimal) == ("utf-16", ";", ",")
+    assert (clients["north"].path.parent / clients["north"].settings.data.file).samefile(tables[0])
+    assert clients["north"].path.stat().st_mode & 0o077 == 0
+
+
+def test_the_values_of_a_column_can_be_the_clients(tmp_path):
+    whole = pd.concat([hospital(k).assign(site=f"St. {k}") for k in range(3)])
+    whole.to_csv(tmp_path / "all.csv", index=False)
+    folder = tmp_path / "study"
+    done = fedopl("init", folder, "--from", tmp_path / "all.csv", "--client-column", "site")
+    assert done.code == 0, done.text
+    checked = ready(folder)
+    assert set(read_clients(folder / "clients")) == {"St--0", "St--1", "St--2"}
+    assert checked.out.count("400 rows") == 3
+    kept = pd.read_parquet(folder / "clients" / "St--1" / "rows.parquet")
+    assert kept["cost"].tolist() == hospital(1)["cost"].tolist()
+    assert (folder / "clients" / "St--1" / "rows.parquet").stat().st_mode & 0o077 == 0
+    assert "site" not in read_study(folder / "study.toml")[0].table.feature_columns
+
+
+@pytest.mark.parametrize(("n_gaps", "rule"), [(9, "drop"), (80, "indicator")])
+def test_missing_values_repeated_ids_and_propensities_are_drafted_with_a_question(
+    tmp_path, n_gaps, rule
+):
+    table = hospital(0)
+    table.loc[:7, "cost"] = None
+    table.loc[3:n_gaps, "age"] = None
+    table["patient_id"] = table["patient_id"] // 4
+    table["p"] = 0.5
+    table.to_parquet(tmp_path / "north.parquet")
+    folder = tmp_path / "study"
+    assert fedopl("init", "--from", tmp_path / "north.parquet", folder).code == 0
+    ready(folder)
+    agreed = read_study(folder / "study.toml")[0].table
+    assert (agreed.missing_reward, agreed.missing) == ("drop", rule)
+    assert (agreed.group, agreed.propensity) == ("patient_id", "p")
+
+
+def test_labels_in_a_text_stay_as_they_are_written(tmp_path):
+    table = hospital(0).assign(zone=[f"0{k % 3}" for k in range(N_ROWS)], site="x")
+    table.to_csv(tmp_path / "all.csv", index=False)
+    for how in ((), ("--client-column", "site")):
+        folder = tmp_path / f"study{len(how)}"
+        assert fedopl("init", "--from", tmp_path / "all.csv", folder, *how).code == 0
+        ready(folder)
+
+
+def test_columns_that_nobody_can_guess_are_asked_for_and_can_be_named(tmp_path):
+    table = hospital(0).rename(columns={"treatment": "k", "cost": "z"})
+    table.to_csv(tmp_path / "north.csv", index=False)
+    start = ["init", "--from", tmp_path / "north.csv", tmp_path / "study"]
+    done = fedopl(*start)
+    assert done.code == 1
+    assert "which column says what was done? --action; there are 'sex'" in done.err
+    done = fedopl(*start, "--action", "k")
+    assert "which column is the outcome? --outcome; there are" in done.err
+    assert "there is no column 'arm'" in fedopl(*start, "--action", "arm").err
+    assert "expected numbers that vary" in fedopl(*start, "--action", "k", "--outcome", "sex").err
+    assert not (tmp_path / "study").exists()
+    assert fedopl(*start, "--action", "k", "--outcome", "z").code == 0
+    ready(tmp_path / "study")
+
+
+def test_other_outcomes_are_no_features_and_columns_of_some_tables_are_named(tmp_path):
+    hospital(0).assign(visit=1.0 * (np.arange(N_ROWS) % 3 > 0)).to_csv(
+        tmp_path / "north.csv", index=False
+    )
+    hospital(1).assign(visit=1.0 * (np.arange(N_ROWS) % 2), extra=1).to_csv(
+        tmp_path / "south.csv", index=False
+    )
+    fedopl(
+        *("init", "--from", tmp_path / "north.csv", tmp_path / "south.csv", tmp_path / "study"),
+        *("--outcome", "cost"),
+    )
+    text = (tmp_path / "study" / "study.toml").read_text()
+    assert "# visit: an outcome, too, by its name" in text
+    assert "# extra is not in every table" in text
+
+
+@pytest.mark.parametrize("taken", ["study.toml", "clients/south/client.toml"])
+def test_nothing_is_overwritten(tmp_path, tables, taken):
+    path = tmp_path / "study" / taken
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    before = everything_in(tmp_path)
+    done = fedopl("init", "--from", *tables, tmp_path / "study")
+    assert (done.code, done.out) == (1, "")
+    assert f"{path}: is there already" in done.err
+    assert everything_in(tmp_path) == before
+
+
+def test_programs_get_the_files_and_the_questions_by_line(tmp_path, tables):
+    done = fedopl("init", "--from", *tables, tmp_path / "study", "--json")
+    said = strict_json(done.out)
+    assert str(tmp_path / "study" / "study.toml") in said["written"]
+    assert "is lower better?" in said["confirm"].values()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--action", "x"], "are about tables; --from"),
+        (["one", "two"], "expected one folder, came one, two"),
+        (["--from", "nowhere.csv"], "nowhere.csv: the file is not there"),
+        (["--from", "north.csv", "--client-column", "nothing"], "there is no 'nothing'"),
+        (["--from", "north.csv", "--client-column", "patient_id"], "'patient_id' has 400 values"),
+        (["--from", "north.csv", "south.csv", "--client-column", "sex"], "expected one table"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(tmp_path, tables, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    before = everything_in(tmp_path)
+    done = fedopl("init", *arguments)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+    assert everything_in(tmp_path) == before
