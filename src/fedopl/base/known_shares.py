@@ -73,7 +73,9 @@ def columns_in(propensity: Stated | None, actions: Sequence[str]) -> tuple[str, 
     return ()
 
 
-def shares_in(propensity: Stated | None, actions: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def stated_shares(
+    propensity: Stated | None, actions: Sequence[str]
+) -> dict[str, tuple[float, ...]]:
     """Each action's probability, by stratum; all rows are one, without a name, if none is stated.
 
     There are none where columns hold them.

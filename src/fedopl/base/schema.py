@@ -18,7 +18,7 @@ from pydantic import (
 
 from fedopl.base.date_rules import LABELLED, date_rule
 from fedopl.base.errors import FedoplError, SchemaError
-from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, shares_in
+from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, stated_shares
 from fedopl.base.labels import label_text, quoted
 from fedopl.base.validation import Checked, PlacedError
 
@@ -221,7 +221,7 @@ class Schema(Encoding):
     @cached_property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
         """Each action's probability, by stratum, where the schema itself states them."""
-        return shares_in(self.propensity, self.actions)
+        return stated_shares(self.propensity, self.actions)
 
     @property
     def stratum(self) -> str | None:

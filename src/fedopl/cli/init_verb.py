@@ -21,7 +21,9 @@ PLACES = {"study.toml": "study.toml", "client.toml": "clients/north/client.toml"
 def init(
     folder: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FOLDER", help="where to write, here if not said; after --from, more tables"),
+        typer.Argument(
+            metavar="FOLDER", help="where to write, here if not said; after --from, more tables"
+        ),
     ] = None,
     *,
     tables: Annotated[

@@ -22,7 +22,7 @@ from fedopl.client.table.text_files import TextFormat, likely_format
 # Where the rows of a client are written that one table holds with those of others.
 ROWS_FILE = "rows.parquet"
 # A column with more values than this does not say whose rows are which.
-MOST_CLIENTS = 200
+MOST_DRAFTED = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.T
         {value for value in keys.unique().to_pylist() if value not in NO_LABEL | {None}}
     )
     n_lost = len(keys) - sum(pc.sum(pc.equal(keys, value)).as_py() for value in values)
-    if n_lost or not 0 < len(values) <= MOST_CLIENTS:
+    if n_lost or not 0 < len(values) <= MOST_DRAFTED:
         what = f"is missing in {n_lost:,} rows" if n_lost else f"has {len(values):,} values"
         raise DataError(
             f"{table.path}: '{column}' {what}; expected the name of a client in each row"
