@@ -6,9 +6,10 @@ from typing import Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import FedoplError
 from fedopl.base.files import ANYBODY_HERE, who_else_reads
+from fedopl.base.seeds import generator_for
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -34,13 +35,17 @@ class FeatureSummary:
     deviation: float
     least: float
     most: float
+    is_flag: bool  # whether there is nothing but 0 and 1
 
     @classmethod
     def of(cls, column: FloatArray) -> Self:
         """The summary of a column."""
-        mean, deviation = float(column.mean()), float(column.std())
         return cls(
-            mean=mean, deviation=deviation, least=float(column.min()), most=float(column.max())
+            mean=float(column.mean()),
+            deviation=float(column.std()),
+            least=float(column.min()),
+            most=float(column.max()),
+            is_flag=bool(np.isin(column, (0, 1)).all()),
         )
 
     @property
@@ -179,7 +184,13 @@ def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
 
 
 def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: int) -> list[str]:
-    constant = [name for name, column in columns.items() if column.min() == column.max()]
+    # That nothing is missing is good news.
+    marks = [f"{name} is missing" for name in data.schema.feature_columns] if data.schema else []
+    constant = [
+        name
+        for name, column in columns.items()
+        if column.min() == column.max() and (name not in marks or column[0])
+    ]
     cautions = [f"feature '{name}' is {columns[name][0]:g} in every row" for name in constant]
     for name, column in columns.items():
         usual = np.median(column)  # the value of most rows, if one has; a 0/1 column always has one
@@ -199,10 +210,29 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
 
 
 def _repeated_rows(data: LoggedData) -> int:
+    """How many rows agree with another in everything, if that is no coincidence.
+
+    Rows of a few coarse columns agree by chance. So they are counted again with other decisions and
+    outcomes beside the contexts, and with every column in an order of its own, as one column may
+    follow from another: only if either leaves less than half of them do they point to duplicates.
+    """
+    rng = generator_for(0, purpose="repeated rows")
+    repeated = _n_alike(data.contexts, data.actions, data.rewards)
+    if not repeated:
+        return 0
+    order = rng.permutation(data.n_rows)
+    other_outcomes = _n_alike(data.contexts, data.actions[order], data.rewards[order])
+    columns = [rng.permutation(column) for column in data.contexts.T]
+    shuffled = np.ascontiguousarray(np.column_stack(columns))
+    other_contexts = _n_alike(shuffled, data.actions, data.rewards)
+    return repeated if repeated > 2 * max(other_outcomes, other_contexts) else 0
+
+
+def _n_alike(contexts: FloatArray, actions: IntArray, rewards: FloatArray) -> int:
     """How many rows agree with another in everything, contexts compared by a hash."""
-    (keys,) = row_keys(data.contexts, 0, ("repeated rows",))
-    order = np.lexsort((data.rewards, data.actions, keys))
-    same = np.ones(data.n_rows - 1, bool)
-    for column in (keys, data.actions, data.rewards):
+    (keys,) = row_keys(contexts, 0, ("repeated rows",))
+    order = np.lexsort((rewards, actions, keys))
+    same = np.ones(len(actions) - 1, bool)
+    for column in (keys, actions, rewards):
         same &= column[order][1:] == column[order][:-1]
     return int(same.sum())

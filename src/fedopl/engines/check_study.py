@@ -153,6 +153,8 @@ def _feature_differences(name: str, by_client: Mapping[str, FeatureSummary]) -> 
     constant = [client for client, found in by_client.items() if found.is_constant]
     if constant and len(constant) < len(by_client):
         return [f"feature '{name}' varies, but not at {', '.join(constant)}"]
+    if all(found.is_flag for found in by_client.values()):
+        return []  # yes or no has no unit
     means = {client: found.mean for client, found in by_client.items()}
     spread = float(np.median([found.deviation for found in by_client.values()]))
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)

@@ -13,6 +13,7 @@ from fedopl.client.table.logged_data import LoggedData
 QUANTILES = (0.0, 0.01, 0.05, 0.5, 0.95, 1.0)
 FEW_EFFECTIVE_ROWS = 30
 LARGE_SHARE_BELOW = 0.01
+USUAL_FLOOR = 0.05
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +50,7 @@ class Overlap:
         share = self.share_below_floor[action]
         if share > LARGE_SHARE_BELOW:
             cautions.append(
-                f"'{name}' had a propensity below {self.floor:g} in {share:.0%} of rows: "
+                f"'{name}' had a propensity below {self.floor:.3g} in {share:.0%} of rows: "
                 "its scores there rest on few decisions, or on the outcome model alone"
             )
         return cautions
@@ -76,7 +77,7 @@ class Overlap:
             "median",
             "95 %",
             "max",
-            f"below {self.floor:g}",
+            f"below {self.floor:.3g}",
             "residual variance",
         ]
         return headers, [self._cells(action) for action in range(len(self.action_names))]
@@ -92,8 +93,13 @@ class Overlap:
         ]
 
 
-def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float = 0.05) -> Overlap:
-    """Diagnose how well each action is supported; nothing is clipped or changed."""
+def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float | None = None) -> Overlap:
+    """Diagnose how well each action is supported; nothing is clipped or changed.
+
+    A propensity below the floor is called small: 0.05 if not said, or half an even chance where
+    there are more than ten actions.
+    """
+    floor = min(USUAL_FLOOR, 0.5 / data.n_actions) if floor is None else floor
     check_probability(floor, "floor")
     by_action = [_one_action(data, nuisances, action, floor) for action in range(data.n_actions)]
     quantiles, effective, below, variance = (
