@@ -121,6 +121,16 @@ def test_labels_in_a_text_stay_as_they_are_written(tmp_path):
         ready(folder)
 
 
+def test_names_and_labels_may_have_any_sign(tmp_path):
+    table = hospital(0).rename(columns={"sex": 'Größe "x" = #1'})
+    table["dose of it, mg"] = np.where(np.arange(N_ROWS) % 2, 'it\'s "5"', "back\\slash")
+    table.to_csv(tmp_path / "north.csv", index=False)
+    assert fedopl("init", "--from", tmp_path / "north.csv", tmp_path / "study").code == 0
+    ready(tmp_path / "study")
+    agreed = read_study(tmp_path / "study" / "study.toml")[0].table
+    assert agreed.categorical["dose of it, mg"] == ("back\\slash", 'it\'s "5"')
+
+
 def test_columns_that_nobody_can_guess_are_asked_for_and_can_be_named(tmp_path):
     table = hospital(0).rename(columns={"treatment": "k", "cost": "z"})
     table.to_csv(tmp_path / "north.csv", index=False)

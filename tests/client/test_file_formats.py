@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -214,6 +215,59 @@ def test_a_file_that_sas_itself_wrote_is_read(tmp_path):
     data = fedopl.read_logged(tmp_path / "sample.sas7bdat", schema)
     assert data.rewards.tolist() == [1.1, 1.2, -1000.3, -1.4, 1000.3]
     assert data.actions.tolist() == [0, 1, 0, 1, 0]
+
+
+CELL = (
+    '<table:table-cell office:value-type="{kind}"{value}><text:p>{text}</text:p></table:table-cell>'
+)
+MANIFEST = (
+    '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+)
+SHEET = """<?xml version="1.0"?><office:document-content
+ xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+ xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+ xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" office:version="1.2"><office:body>
+<office:spreadsheet><table:table table:name="rows">{rows}</table:table></office:spreadsheet>
+</office:body></office:document-content>"""
+
+
+def open_document_cell(cell):
+    if isinstance(cell, str):
+        return CELL.format(kind="string", value="", text=cell)
+    return CELL.format(kind="float", value=f' office:value="{cell}"', text=cell)
+
+
+def test_a_sheet_of_an_open_document_holds_the_same_rows(tmp_path):
+    table = frame()
+    lines = [list(table), *table.itertuples(index=False)]
+    rows = [
+        f"<table:table-row>{''.join(map(open_document_cell, row))}</table:table-row>"
+        for row in lines
+    ]
+    with zipfile.ZipFile(tmp_path / "rows.ods", "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("META-INF/manifest.xml", MANIFEST)
+        archive.writestr("content.xml", SHEET.format(rows="".join(rows)))
+    check_same(fedopl.read_logged(tmp_path / "rows.ods", SCHEMA))
+
+
+def test_an_old_workbook_is_opened(tmp_path):
+    packed = Path(__file__).with_name("sheets.xls.gz").read_bytes()
+    (tmp_path / "sheets.xls").write_bytes(gzip.decompress(packed))
+    names = {"action": "String", "actions": ["a", "b"], "reward": "1", "numeric": ["1.1"]}
+    with pytest.raises(fedopl.DataError, match="no rows; expected a header and at least one row"):
+        fedopl.read_logged(
+            tmp_path / "sheets.xls", fedopl.Schema(**names, direction="higher"), sheet="Sheet1"
+        )
+
+
+def test_a_portable_file_of_spss_has_names_of_its_own(tmp_path):
+    plain = frame().replace({"living": {"für sich": "alone"}}).rename(columns=str.upper)
+    pyreadstat.write_por(plain, tmp_path / "rows.por")
+    own = {name: name.upper() for name in SCHEMA.columns}
+    labels = {"living": {"alone": "für sich"}}
+    data = fedopl.read_logged(tmp_path / "rows.por", SCHEMA, columns=own, labels=labels)
+    np.testing.assert_allclose(data.contexts, EXPECTED.contexts, rtol=1e-9)
 
 
 def test_a_workbook_may_have_several_sheets_empty_rows_and_gaps(tmp_path):

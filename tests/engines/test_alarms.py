@@ -118,6 +118,14 @@ def test_doubled_rows_are_noticed_where_outcomes_are_yes_or_no(tiny):
     assert "160 rows repeat another row exactly; check for duplicates" in cautions(tiny)
 
 
+def test_a_handful_among_thousands_of_rows_changes_nothing(tiny):
+    many = rows(4000)
+    write_csv(tiny.table(), {name: [*cells, *cells[:3]] for name, cells in many.items()})
+    assert not any("repeat" in caution for caution in cautions(tiny))
+    write_csv(tiny.table(), {name: [*cells, *cells[:9]] for name, cells in many.items()})
+    assert "9 rows repeat another row exactly; check for duplicates" in cautions(tiny)
+
+
 # --- nothing missing ------------------------------------------------------------------------------
 
 

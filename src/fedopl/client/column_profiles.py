@@ -23,12 +23,15 @@ ACTION_WORDS = (
 OUTCOME_WORDS = (
     *("outcome", "reward", "y", "response", "result", "gain", "conversion", "converted", "visit"),
     *("visits", "spend", "survival", "score", "cost", "costs", "mortality", "died", "readmission"),
+    *("click", "clicks", "clicked", "purchase", "revenue", "sales", "profit", "success"),
 )
 LOWER_WORDS = (
     *("cost", "costs", "spending", "charges", "mortality", "death", "died", "relapse", "loss"),
     *("readmission", "readmitted", "complication", "complications", "pain", "hospital", "wait"),
 )
-PROPENSITY_WORDS = ("propensity", "pscore", "p", "prob", "probability")
+PROPENSITY_WORDS = (
+    *("propensity", "propensity_score", "pscore", "p", "prob", "probability", "action_prob"),
+)
 WEIGHT_WORDS = ("w", "weights", "sampling_weight", "sample_weight")
 
 

@@ -23,6 +23,8 @@ from fedopl.client.workspace import Workspace
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
+# A share of rows that may repeat another without changing anything.
+FEW_REPEATED = 0.001
 # Rows in memory are all inspected; of rows on disk the first so many.
 MOST_EXAMINED = 200_000
 
@@ -218,7 +220,7 @@ def _repeated_rows(data: LoggedData) -> int:
     """
     rng = generator_for(0, purpose="repeated rows")
     repeated = _n_alike(data.contexts, data.actions, data.rewards)
-    if not repeated:
+    if not repeated or repeated < FEW_REPEATED * data.n_rows:
         return 0
     order = rng.permutation(data.n_rows)
     other_outcomes = _n_alike(data.contexts, data.actions[order], data.rewards[order])

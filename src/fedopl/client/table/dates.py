@@ -48,15 +48,19 @@ def _in_text(texts: Any) -> tuple[Instants, BoolArray]:
     gaps = pc.is_in(texts, pa.array(sorted(NO_LABEL)))
     texts = pc.if_else(gaps, pa.scalar(None, pa.string()), texts)
     written = pc.fill_null(pc.match_substring_regex(texts, ISO), False)
-    cells = texts.to_numpy(zero_copy_only=False)
-    values = np.full(len(cells), "NaT", "datetime64[us]")
+    cells = pc.utf8_rtrim(pc.if_else(written, texts, pa.scalar(None, pa.string())), "Z")
     others = ~written.to_numpy(zero_copy_only=False) & texts.is_valid().to_numpy()
-    for row in np.flatnonzero(written.to_numpy(zero_copy_only=False)):
-        try:
-            values[row] = np.datetime64(str(cells[row]).removesuffix("Z"), "us")
-        except ValueError:  # the 31st of June
-            others[row] = True
-    return values, others
+    spelled = cells.to_numpy(zero_copy_only=False)
+    try:
+        return spelled.astype("datetime64[us]"), others
+    except ValueError:  # there is a 31st of June
+        values = np.full(len(spelled), "NaT", "datetime64[us]")
+        for row in np.flatnonzero(~others & cells.is_valid().to_numpy()):
+            try:
+                values[row] = np.datetime64(spelled[row], "us")
+            except ValueError:
+                others[row] = True
+        return values, others
 
 
 def numbers_of(found: Instants, rule: str) -> FloatArray:

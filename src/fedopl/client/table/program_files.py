@@ -23,7 +23,7 @@ STATISTICS = {
     ".sas7bdat": "read_sas7bdat",
     ".xpt": "read_xport",
 }
-WORKBOOKS = (".xlsx", ".xls", ".xlsb", ".ods")
+WORKBOOKS = (".xlsx", ".xls", ".ods")
 
 
 def _need(package: str, extra: str, path: Path) -> None:
