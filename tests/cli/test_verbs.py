@@ -86,6 +86,7 @@ def good_commands(tiny, folder):
         "diagnose": ["diagnose", run],
         "explain": ["explain", run],
         "decide": ["decide", run, tiny.table(), "--out", folder / "decided.csv"],
+        "export": ["export", run, "--to", "sql", "--out", folder / "policy.sql"],
         "ledger": ["ledger", clients / "north"],
         "unlock": ["unlock", clients / "north"],
     }
@@ -104,6 +105,7 @@ BAD_COMMANDS = {
     "diagnose": ["diagnose", "nowhere"],
     "explain": ["explain", "no.json"],
     "decide": ["decide", "no.json", "no.csv"],
+    "export": ["export", "no.json", "--to", "sql"],
     "ledger": ["ledger", "nowhere"],
     "unlock": ["unlock", "nowhere"],
     "reproduce": ["reproduce", "everything"],

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedopl.base.arrays import IntArray, shortlist
 from fedopl.base.errors import DataError, OptionError
 
+# Spellings of "no value" in columns of labels, unless a label has that name.
+NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 # Whole numbers no further apart than this are counted rather than sorted.
 MOST_COUNTED = 1 << 16
 

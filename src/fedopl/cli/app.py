@@ -8,7 +8,15 @@ from collections.abc import Callable
 import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
-from fedopl.cli import before_run, flower_verbs, init_verb, reproduce_verb, result_verbs, run_verbs
+from fedopl.cli import (
+    before_run,
+    export_verb,
+    flower_verbs,
+    init_verb,
+    reproduce_verb,
+    result_verbs,
+    run_verbs,
+)
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
@@ -24,7 +32,8 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Learn": [run_verbs.run, run_verbs.evaluate],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
-        *(result_verbs.explain, result_verbs.decide, result_verbs.ledger, result_verbs.unlock),
+        *(result_verbs.explain, result_verbs.decide, export_verb.export),
+        *(result_verbs.ledger, result_verbs.unlock),
     ],
     "The paper": [reproduce_verb.reproduce],
 }

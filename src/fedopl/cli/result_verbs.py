@@ -10,13 +10,12 @@ import typer
 from fedopl.base.errors import FedoplWarning
 from fedopl.cli.arguments import AsJson, ClientPath, PolicyPath, RunFolder
 from fedopl.cli.printing import say_json, say_paths
+from fedopl.cli.saved_policy import policy_and_run
 
 if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.client.disclosure.lifetime import StudySummary
     from fedopl.client.disclosure.limits import Limits
-    from fedopl.engines.runs import Run
-    from fedopl.policies.policy import Policy
 
 
 def report(
@@ -89,7 +88,7 @@ def explain(
     """Say in words what drives a policy's decisions; a tree is drawn."""
     from fedopl.report.sections.explainers import explainer_of
 
-    found, run = _policy_and_run(policy)
+    found, run = policy_and_run(policy)
     explainer = explainer_of(found)
     if as_json:
         say_json(explainer.as_json(found, run))
@@ -126,7 +125,7 @@ def decide(
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     decided_path = out or table.with_name(f"{stem}-decided{table.name[len(stem) :]}")
     decided = decide_table(
-        _policy_and_run(policy)[0],
+        policy_and_run(policy)[0],
         table,
         decided_path,
         column=column,
@@ -152,21 +151,6 @@ def decide(
 def _tell_rows(n_rows: int) -> None:
     if sys.stderr.isatty():
         typer.echo(f"\r{n_rows:,} rows decided ", nl=False, err=True)
-
-
-def _policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
-    """A saved policy; with the folder of a run, also the run."""
-    from fedopl.base.errors import PolicyError
-    from fedopl.policies.kinds import load_policy
-
-    if not path.is_dir():
-        return load_policy(path), None
-    from fedopl.engines.runs import load_run
-
-    run = load_run(path)
-    if run.policy is None:
-        raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
-    return run.policy, run
 
 
 def ledger(

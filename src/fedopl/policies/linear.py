@@ -10,6 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
+from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 
 # The intercept of an action that no client has a score for: it is never the largest.
@@ -69,6 +70,11 @@ class LinearPolicy(Policy):
     def score_names(self) -> list[str]:  # (n_scores,)
         """What each linear score speaks for."""
         return self.scores_of(self.action_names)
+
+    def written_in(self, target: Target[Term]) -> Term:
+        """The action with the largest score, in another language."""
+        sums = target.weighted_sums(self.score_names, self.parameters)
+        return target.largest(dict(enumerate(sums)))
 
     # --- what explains it ----------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
+from fedopl.policies.export.target import Target, Term
 from fedopl.policies.linear import LinearPolicy
 
 
@@ -31,6 +32,16 @@ class PairwisePolicy(LinearPolicy):
             wins[:, first] += first_wins[:, pair]
             wins[:, second] += ~first_wins[:, pair]
         return wins
+
+    def written_in(self, target: Target[Term]) -> Term:
+        """The action with most wins, in another language."""
+        sums = target.weighted_sums(self.score_names, self.parameters)
+        wins: list[list[Term]] = [[] for _ in self.action_names]
+        for score, (first, second) in zip(sums, action_pairs(len(wins)), strict=True):
+            first_wins = target.at_least(score, 0.0)
+            wins[first].append(first_wins)
+            wins[second].append(target.negated(first_wins))
+        return target.largest(dict(enumerate(target.counts(self.action_names, wins))))
 
     @property
     def never_chosen(self) -> tuple[str, ...]:

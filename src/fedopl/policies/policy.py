@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -13,6 +14,8 @@ from fedopl.base.errors import DataError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
+from fedopl.policies.export.export_file import export_rule
+from fedopl.policies.export.target import Inputs, Target, Term
 
 FORMAT, VERSION = "fedopl-policy", 1
 
@@ -76,6 +79,41 @@ class Policy(ABC):
     @abstractmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
         """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+
+    @abstractmethod
+    def written_in(self, target: Target[Term]) -> Term:
+        """The action to take, in another language: what `decide` says, in the words of `target`."""
+
+    def export(
+        self,
+        path: str | Path,
+        to: str | None = None,
+        *,
+        column: str = "action",
+        table: str = "rows",
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Path:
+        """Write the policy for another program, which then decides as `decide` does.
+
+        Args:
+            path: a file to write, whole or not at all.
+            to: "sql", "python", "excel" or "onnx"; by the file's ending if not said.
+            column: what the action is called in what comes out.
+            table: what the table is called in SQL.
+            columns: what columns are called there, by the policy's name, where it differs.
+            labels: by the policy's name of a column, the policy's label for each label there.
+
+        """
+        inputs = Inputs(
+            encoding=self.encoding or Encoding(numeric=self.feature_names),
+            actions=self.action_names,
+            column=column,
+            table=table,
+            called=columns or {},
+            labels=labels or {},
+        )
+        return export_rule(self.written_in, inputs, self.decide, Path(path), to)
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, whole or not at all; every float reads back the same."""

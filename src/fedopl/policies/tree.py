@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.schema import Encoding
+from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
 from fedopl.policies.trees.nodes import (
@@ -57,6 +58,22 @@ class TreePolicy(Policy):
         rows = checked_contexts(contexts, self.feature_names)
         actions = np.array([leaf.action for leaf in self.leaves()])
         return actions[leaf_positions(self.root, self.columns, rows)]
+
+    def written_in(self, target: Target[Term]) -> Term:
+        """Questions within questions, in another language."""
+        return self._written(self.root, target)
+
+    def _written(self, node: Node, target: Target[Term]) -> Term:
+        if isinstance(node, Leaf):
+            return target.action(node.action)
+        column = self.columns[node.column]
+        asked = (
+            target.at_level(column.features, int(node.cut))
+            if isinstance(column, LevelColumn)
+            else target.at_most(target.number(column.name), node.cut)
+        )
+        yes, no = (self._written(child, target) for child in (node.yes, node.no))
+        return target.choice(asked, yes, no)
 
     def leaves(self) -> list[Leaf]:
         """From the first answer yes to the last answer no."""

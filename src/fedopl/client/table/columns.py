@@ -12,11 +12,9 @@ from pyarrow import csv
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError
-from fedopl.base.labels import label_text, quoted
+from fedopl.base.labels import NO_LABEL, label_text, quoted
 from fedopl.base.schema import Encoding
 
-# Spellings of "no value" in label columns, unless the schema has a label of that name.
-NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 # Codes for no label, and for a label that is not known.
 MISSING_LABEL, UNKNOWN_LABEL = -1, -2
 # What Arrow's CSV reader takes for a number, a flag and a gap.

@@ -1,0 +1,50 @@
+"""`fedopl export`: a policy for programs that know nothing of fedopl."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedopl.cli.arguments import AsJson, PolicyPath
+from fedopl.cli.printing import say_paths
+from fedopl.cli.saved_policy import policy_and_run
+
+
+def export(
+    policy: PolicyPath,
+    *,
+    to: Annotated[
+        Literal["sql", "python", "excel", "onnx"], typer.Option(help="what it is written in")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="where to write; policy.sql, .py, .xlsx or .onnx beside it if not said"),
+    ] = None,
+    column: Annotated[str, typer.Option(help="what the column of actions is called")] = "action",
+    table: Annotated[
+        str | None, typer.Option(help="what the table is called in SQL; rows if not said")
+    ] = None,
+    client: Annotated[
+        Path | None, typer.Option(help="the client whose names of columns and labels apply")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a policy for a database, for Python alone, a spreadsheet or an ONNX runtime."""
+    from fedopl.base.errors import OptionError
+    from fedopl.client.client_file import read_client
+    from fedopl.policies.export.export_file import LANGUAGES
+
+    if table is not None and to != "sql":
+        raise OptionError(f"--table: only SQL names a table; leave it out with --to {to}")
+    settings = read_client(client).settings if client else None
+    found, _ = policy_and_run(policy)
+    folder = policy if policy.is_dir() else policy.parent
+    written = found.export(
+        out or folder / f"policy{LANGUAGES[to].ending}",
+        to,
+        column=column,
+        table=table or "rows",
+        columns=settings.columns if settings else None,
+        labels=settings.labels if settings else None,
+    )
+    say_paths([written], as_json=as_json)

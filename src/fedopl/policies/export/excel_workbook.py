@@ -1,0 +1,174 @@
+"""A policy as a workbook: rows are filled in or pasted, and formulas say which action to take."""
+
+from collections.abc import Mapping, Sequence
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
+from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
+
+# How many rows have formulas; the last of them can be drawn further down.
+N_ROWS = 1000
+_COMPARING = (
+    f"Fill in the sheet 'decide', or paste rows there. The first {N_ROWS:,} rows have formulas; "
+    "for more, draw those of the last row of 'decide' and of 'working' further down. A row that "
+    "cannot be decided shows #N/A. An empty cell is missing. Spreadsheets compare numbers by about "
+    "their first 15 digits."
+)
+# In place of the row's own number, as all rows have the same formulas.
+ROW = "{row}"
+
+
+def excel_workbook(rule: WrittenRule, inputs: Inputs) -> bytes:
+    """The file: rows to fill in, what is worked out from them, the policy's numbers, and words."""
+    target = _Excel(inputs)
+    decided = target.guarded(rule(target))
+    columns = inputs.encoding.feature_columns
+    names = [inputs.name(column) for column in columns]
+    places = range(2, N_ROWS + 2)
+    empty: list[SheetCell] = [""] * len(names)
+    sheets = {
+        "decide": Sheet(
+            rows=[
+                [*names, inputs.column],
+                *([*empty, _at(decided, row)] for row in places),
+            ],
+            text_columns=range(len(inputs.encoding.numeric), len(columns)),
+        ),
+        "working": Sheet(
+            rows=[
+                [header for header, _ in target.working],
+                *([_at(formula, row) for _, formula in target.working] for row in places),
+            ]
+        ),
+        "numbers": Sheet(rows=target.numbers),
+        "about": Sheet(rows=[[line] for line in header_lines(inputs, _COMPARING)]),
+    }
+    return xlsx_file(sheets)
+
+
+def _at(text: str, row: int) -> Formula:
+    return Formula(text.replace(ROW, str(row)))
+
+
+class _Excel(Target[str]):
+    """Terms are formulas; what is worked out once has a column of the sheet 'working'.
+
+    Numbers and labels stand in cells of the sheet 'numbers': a number within a formula would lose
+    its last digits.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self.working: list[tuple[str, str]] = []  # headers and formulas
+        self.numbers: list[list[SheetCell]] = []
+        self._text_of = {
+            column: self._step(f"{column}, as text", self._as_text(column))
+            for column in inputs.encoding.categorical
+        }
+
+    def guarded(self, decided: str) -> str:
+        """The action, #N/A where the policy cannot decide, and nothing in an empty row."""
+        columns = self.inputs.encoding.feature_columns
+        known = self._steps([f"{c}, is known" for c in columns], [self._known(c) for c in columns])
+        cells = [self._cell(column) for column in columns]
+        return f'IF(COUNTA({_range(cells)})=0,"",IF(AND({_range(known)}),{decided},NA()))'
+
+    def number(self, column: str) -> str:
+        return f"N({self._cell(column)})"  # nothing is 0, and a truth value 1 or 0
+
+    def is_missing(self, column: str) -> str:
+        if column in self.inputs.encoding.numeric:
+            return f"ISBLANK({self._cell(column)})"
+        return self._is_one_of(column, f"{column}, missing", self.inputs.gaps(column))
+
+    def is_level(self, column: str, level: str) -> str:
+        spelled = self.inputs.spellings(column)[level]
+        return self._is_one_of(column, f"{column} is {level}", spelled)
+
+    def at_most(self, number: str, cut: float) -> str:
+        return f"{number}<={self._constants('threshold', [cut])}"
+
+    def at_least(self, number: str, cut: float) -> str:
+        return f"{number}>={self._constants('threshold', [cut])}"
+
+    def negated(self, condition: str) -> str:
+        return f"NOT({condition})"
+
+    def flag(self, condition: str) -> str:
+        return f"IF({condition},1,0)"
+
+    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
+        features = _range(self._steps(self.inputs.encoding.feature_names, self.features()))
+        sums = []
+        for name, (*weights, constant) in zip(names, parameters.tolist(), strict=True):
+            own = self._constants(f"weights for {name}", weights)
+            added = self._constants(f"constant for {name}", [constant])
+            sums.append(f"SUMPRODUCT({features},{own})+{added}")
+        return self._steps([f"score of {name}" for name in names], sums)
+
+    def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
+        sums = ["+".join(map(self.flag, own)) for own in conditions]
+        return self._steps([f"wins of {name}" for name in names], sums)
+
+    def action(self, code: int) -> str:
+        return self._constants("action", [self.inputs.actions[code]])
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        return f"IF({condition},{yes},{no})"
+
+    def largest(self, scores: Mapping[int, str]) -> str:
+        codes = sorted(scores)
+        names = [self.inputs.actions[code] for code in codes]
+        headers = [f"{name}, compared" for name in names]
+        # Beside each other, whatever lies between the scores; MATCH finds the first.
+        compared = _range(self._steps(headers, [scores[code] for code in codes]))
+        actions = self._constants("actions", names)
+        return f"INDEX({actions},MATCH(MAX({compared}),{compared},0))"
+
+    def _known(self, column: str) -> str:
+        """Whether the policy can decide with what is in a column."""
+        cell = self._cell(column)
+        if column in self.inputs.encoding.numeric:
+            known = f"ISNUMBER({cell}),ISLOGICAL({cell})"
+        else:
+            spelled = [text for own in self.inputs.spellings(column).values() for text in own]
+            known = self._is_one_of(column, f"labels of {column}", spelled)
+        missing = f",{self.is_missing(column)}" if self.inputs.marked else ""
+        return f"OR({known}{missing})"
+
+    def _as_text(self, column: str) -> str:
+        cell = self._cell(column)
+        return f'IF(ISLOGICAL({cell}),IF({cell},"true","false"),{cell}&"")'
+
+    def _is_one_of(self, column: str, what: str, texts: Sequence[str]) -> str:
+        """To the letter: in a spreadsheet 'A' equals 'a', and only EXACT tells them apart."""
+        text = self._text_of[column]
+        shown = [spelled for spelled in texts if spelled]
+        empty = [f"LEN({text})=0"] if len(shown) < len(texts) else []
+        listed = [f"SUMPRODUCT(EXACT({text},{self._constants(what, shown)})*1)>0"] if shown else []
+        return f"OR({','.join([*listed, *empty])})"
+
+    def _cell(self, column: str) -> str:
+        place = self.inputs.encoding.feature_columns.index(column)
+        return f"decide!${column_name(place)}{ROW}"
+
+    def _steps(self, headers: Sequence[str], formulas: Sequence[str]) -> list[str]:
+        return [self._step(*one) for one in zip(headers, formulas, strict=True)]
+
+    def _step(self, header: str, formula: str) -> str:
+        self.working.append((header, formula))
+        return f"working!${column_name(len(self.working) - 1)}{ROW}"
+
+    def _constants(self, what: str, values: Sequence[float | str]) -> str:
+        """Where these numbers or texts stand, beside each other."""
+        line: list[SheetCell] = [what, *values]
+        if line not in self.numbers:
+            self.numbers.append(line)
+        row = self.numbers.index(line) + 1
+        first, last = (f"numbers!${column_name(n)}${row}" for n in (1, len(values)))
+        return _range([first, last]) if len(values) > 1 else first
+
+
+def _range(cells: Sequence[str]) -> str:
+    """From the first cell to the last, which lie beside each other."""
+    return f"{cells[0]}:{cells[-1].partition('!')[2]}" if len(cells) > 1 else cells[0]

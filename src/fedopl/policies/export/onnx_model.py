@@ -1,0 +1,166 @@
+"""A policy as an ONNX model: one input for each column, one output with the action."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
+
+_COMPARING = (
+    "Every column is an input of shape (rows, 1), of doubles or of texts; NaN and an empty text "
+    "are missing. The output is an empty text where a row cannot be decided."
+)
+# Old enough for most runtimes; the operators of the second set know texts.
+OPSET, ML_OPSET, IR_VERSION = 17, 2, 8
+MISSING, UNKNOWN = -1, -2
+
+
+def onnx_model(rule: WrittenRule, inputs: Inputs) -> bytes:
+    """The model as bytes."""
+    try:
+        import onnx
+    except ImportError:
+        raise OptionError("onnx is not installed; run: pip install 'fedopl[onnx]'") from None
+    target = _Onnx(inputs, onnx.helper, onnx.numpy_helper)
+    target.action_text(rule(target))
+    make, kinds = onnx.helper, onnx.TensorProto
+    kind_of = dict.fromkeys(inputs.encoding.numeric, kinds.DOUBLE)
+    graph = make.make_graph(
+        target.nodes,
+        "policy",
+        [
+            make.make_tensor_value_info(
+                inputs.name(column), kind_of.get(column, kinds.STRING), ["rows", 1]
+            )
+            for column in inputs.encoding.feature_columns
+        ],
+        [make.make_tensor_value_info(inputs.column, kinds.STRING, ["rows", 1])],
+        target.constants,
+    )
+    model = make.make_model(
+        graph,
+        producer_name="fedopl",
+        ir_version=IR_VERSION,
+        doc_string="\n".join(header_lines(inputs, _COMPARING)),
+        opset_imports=[make.make_opsetid("", OPSET), make.make_opsetid("ai.onnx.ml", ML_OPSET)],
+    )
+    onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+class _Onnx(Target[str]):
+    """Terms are the names of tensors of shape (rows, 1); actions are their codes."""
+
+    def __init__(self, inputs: Inputs, make: Any, arrays: Any) -> None:
+        super().__init__(inputs)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._make, self._arrays = make, arrays
+        self._codes = {column: self._level_codes(column) for column in inputs.encoding.categorical}
+
+    def action_text(self, decided: str) -> None:
+        """The action's name, nothing where a row cannot be decided, as the output."""
+        known = ""
+        for column in self.inputs.encoding.feature_columns:
+            own = self._known(column)
+            known = self._node("And", known, own) if known else own
+        code = self._node("Where", known, decided, self._constant([[UNKNOWN]]))
+        self._node(
+            "LabelEncoder",
+            code,
+            output=self.inputs.column,
+            domain="ai.onnx.ml",
+            keys_int64s=range(len(self.inputs.actions)),
+            values_strings=list(self.inputs.actions),
+            default_string="",
+        )
+
+    def number(self, column: str) -> str:
+        name = self.inputs.name(column)
+        if not self.inputs.marked:
+            return name
+        return self._node("Where", self.is_missing(column), self._constant([[0.0]]), name)
+
+    def is_missing(self, column: str) -> str:
+        if column in self.inputs.encoding.numeric:
+            return self._node("IsNaN", self.inputs.name(column))
+        return self._node("Equal", self._codes[column], self._constant([[MISSING]]))
+
+    def is_level(self, column: str, level: str) -> str:
+        place = self.inputs.encoding.categorical[column].index(level)
+        return self._node("Equal", self._codes[column], self._constant([[place]]))
+
+    def at_most(self, number: str, cut: float) -> str:
+        return self._node("LessOrEqual", number, self._constant([[cut]]))
+
+    def at_least(self, number: str, cut: float) -> str:
+        return self._node("GreaterOrEqual", number, self._constant([[cut]]))
+
+    def negated(self, condition: str) -> str:
+        return self._node("Not", condition)
+
+    def flag(self, condition: str) -> str:
+        return self._node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
+
+    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
+        features = self._node("Concat", *self.features(), axis=1)
+        product = self._node("MatMul", features, self._constant(parameters[:, :-1].T))
+        sums = self._node("Add", product, self._constant(parameters[None, :, -1]))
+        places = range(len(names))
+        return [self._node("Gather", sums, self._constant([n]), axis=1) for n in places]
+
+    def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
+        flags = [[self.flag(condition) for condition in own] for own in conditions]
+        return [self._node("Sum", *own) for own in flags]
+
+    def action(self, code: int) -> str:
+        return self._constant([[code]])
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        return self._node("Where", condition, yes, no)
+
+    def largest(self, scores: Mapping[int, str]) -> str:
+        codes = sorted(scores)
+        beside = self._node("Concat", *(scores[code] for code in codes), axis=1)
+        first = self._node("ArgMax", beside, axis=1, keepdims=1, select_last_index=0)
+        return self._node("Gather", self._constant(codes), first)
+
+    def _known(self, column: str) -> str:
+        """Whether the policy can decide with what is in a column."""
+        if column not in self.inputs.encoding.numeric:
+            least = MISSING if self.inputs.marked else 0
+            return self._node("GreaterOrEqual", self._codes[column], self._constant([[least]]))
+        name = self.inputs.name(column)
+        finite = self._node("Not", self._node("IsInf", name))
+        if self.inputs.marked:
+            return finite
+        return self._node("And", finite, self._node("Not", self._node("IsNaN", name)))
+
+    def _level_codes(self, column: str) -> str:
+        """The position of each row's level, or that it is missing or unknown."""
+        spelled = enumerate(self.inputs.spellings(column).values())
+        codes = {text: place for place, own in spelled for text in own}
+        codes |= dict.fromkeys(self.inputs.gaps(column), MISSING)
+        return self._node(
+            "LabelEncoder",
+            self.inputs.name(column),
+            domain="ai.onnx.ml",
+            keys_strings=list(codes),
+            values_int64s=list(codes.values()),
+            default_int64=UNKNOWN,
+        )
+
+    def _node(self, kind: str, *terms: str, output: str = "", **settings: Any) -> str:
+        output = output or f"fedopl/step {len(self.nodes) + 1}"
+        self.nodes.append(self._make.make_node(kind, list(terms), [output], **settings))
+        return output
+
+    def _constant(self, values: Any) -> str:
+        name = f"fedopl/constant {len(self.constants) + 1}"
+        array = np.ascontiguousarray(values)
+        self.constants.append(self._arrays.from_array(array, name))
+        return name

@@ -1,0 +1,88 @@
+"""What a policy writes, worked out on made-up rows, to see that it decides as the policy does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.policies.export.target import Inputs, Target, WrittenRule
+
+N_MADE_UP = 2000
+Decide = Callable[[FloatArray], IntArray]
+
+
+def share_that_differs(rule: WrittenRule, inputs: Inputs, decide: Decide) -> float:
+    """In what share of made-up rows the rule says something else than `decide`."""
+    first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
+    rule(first)  # which tells where the cuts are
+    contexts = _made_up_contexts(inputs, first.cuts)
+    return float(np.mean(rule(_OnArrays(inputs, contexts)) != decide(contexts)))
+
+
+def _made_up_contexts(inputs: Inputs, cuts: Sequence[float]) -> FloatArray:  # (n_rows, n_features)
+    """Rows with every level, with gaps if those are marked, and numbers on and beside the cuts."""
+    rng = np.random.default_rng(0)
+    encoding, columns = inputs.encoding, []
+    for _ in encoding.numeric:
+        around = rng.choice([0.0, *cuts], N_MADE_UP) + rng.choice([0.0, 1.0, -1.0], N_MADE_UP)
+        values = np.where(rng.random(N_MADE_UP) < 0.5, around, rng.normal(size=N_MADE_UP))
+        missing = rng.random(N_MADE_UP) < (0.2 if inputs.marked else 0)
+        columns += [np.where(missing, 0.0, values), missing] if inputs.marked else [values]
+    for levels in encoding.categorical.values():
+        n_levels = len(levels) + inputs.marked
+        level = rng.integers(n_levels, size=N_MADE_UP)
+        columns += [level == place for place in range(1, n_levels)]
+    return np.column_stack(columns).astype(np.float64)
+
+
+class _OnArrays(Target[Any]):
+    """Terms are arrays, one number for each row."""
+
+    def __init__(self, inputs: Inputs, contexts: FloatArray) -> None:
+        super().__init__(inputs)
+        self._contexts = contexts
+        self.cuts: list[float] = []  # that were asked about
+
+    def number(self, column: str) -> Any:
+        return self._contexts[:, self.inputs.features.index((column, None))]
+
+    def is_missing(self, column: str) -> Any:
+        last = len(self.inputs.features) - 1 - self.inputs.features[::-1].index((column, None))
+        return self._contexts[:, last] > 0.5
+
+    def is_level(self, column: str, level: str) -> Any:
+        if (column, level) in self.inputs.features:
+            return self._contexts[:, self.inputs.features.index((column, level))] > 0.5
+        own = [place for place, (name, _) in enumerate(self.inputs.features) if name == column]
+        return ~(self._contexts[:, own] > 0.5).any(axis=1)
+
+    def at_most(self, number: Any, cut: float) -> Any:
+        self.cuts.append(cut)
+        return number <= cut
+
+    def at_least(self, number: Any, cut: float) -> Any:
+        return number >= cut
+
+    def negated(self, condition: Any) -> Any:
+        return ~condition
+
+    def flag(self, condition: Any) -> Any:
+        return condition.astype(np.float64)
+
+    def weighted_sums(self, _names: Sequence[str], parameters: FloatArray) -> list[Any]:
+        features = np.column_stack(self.features())
+        return list((features @ parameters[:, :-1].T + parameters[:, -1]).T)
+
+    def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:
+        return [np.sum(own, axis=0) for own in conditions]
+
+    def action(self, code: int) -> Any:
+        return np.full(len(self._contexts), code)
+
+    def choice(self, condition: Any, yes: Any, no: Any) -> Any:
+        return np.where(condition, yes, no)
+
+    def largest(self, scores: Mapping[int, Any]) -> Any:
+        codes = sorted(scores)
+        return np.array(codes)[np.argmax([scores[code] for code in codes], axis=0)]
