@@ -155,14 +155,14 @@ def test_the_figure_of_shifts_names_the_largest_source_of_each_client(apart):
     picture = pictures(joining(apart).parts)["shifts"]
     assert picture.label.count("most in what comes of its decisions") == 2
     assert [key.mark for key in picture.keys] == ["●", "■", "◆"]
-    assert picture.svg.count("outcomes") == 2
+    assert picture.drawing.svg.count("outcomes") == 2
 
 
 def test_sources_that_nobody_reported_are_marked_so(apart):
     silent = replace(apart, diagnosis=replace(apart.diagnosis, models=None))
     parts = joining(silent).parts
     picture = pictures(parts)["shifts"]
-    assert picture.svg.count("not reported") == 4
+    assert picture.drawing.svg.count("not reported") == 4
     assert "the rest is not reported" in picture.label
     for row in table(parts, "Shift from").rows:
         assert row[2:] == ("not reported", "not reported", "not all reported")

@@ -221,15 +221,15 @@ def test_with_many_actions_the_best_other_is_shown_and_the_rest_folded(deep):
 
 
 def test_long_names_are_cut_in_the_drawing_but_thresholds_are_not(deep):
-    svg, width = tree_chart(
+    drawing = tree_chart(
         "tree",
         deep.policy,
         [Ending(action="A" * 99, note="1 %", colour=0) for _ in deep.policy.leaves()],
     )
-    assert "AAAA…" in svg
-    assert "A" * 40 not in svg
-    assert deep.policy.asked(deep.policy.root)[1] in svg
-    assert 5 < width < 12
+    assert "AAAA…" in drawing.svg
+    assert "A" * 40 not in drawing.svg
+    assert deep.policy.asked(deep.policy.root)[1] in drawing.svg
+    assert 5 < drawing.width < 12
 
 
 def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
@@ -238,7 +238,7 @@ def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
 
     policy = replace(deep.policy, root=grown(6))
     endings = [Ending(action="drug", note="1 %", colour=1) for _ in policy.leaves()]
-    assert ">drug  1 %<" in tree_chart("tree", policy, endings)[0]
+    assert ">drug  1 %<" in tree_chart("tree", policy, endings).svg
 
 
 @pytest.mark.parametrize(

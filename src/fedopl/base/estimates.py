@@ -22,6 +22,9 @@ class Estimate:
         reach = float(stdtrit(self.degrees_of_freedom, 0.5 + level / 2)) * self.standard_error
         return (self.value - reach, self.value + reach)
 
+    def _repr_html_(self) -> str:
+        return f"<p>{self}</p>"
+
     def __str__(self) -> str:
         low, high = self.interval()
         return f"{self.value:.4g} (95 % interval {low:.4g} to {high:.4g}, {self.n_rows:,} rows)"

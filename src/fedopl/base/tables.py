@@ -1,8 +1,15 @@
-"""Tables, as plain text and for notebooks."""
+"""Tables, as plain text, for notebooks and as data frames."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
+
+from fedopl.base.errors import OptionError
+
+# The first that is installed is taken; pyarrow always is.
+Backend = Literal["pandas", "polars", "pyarrow"]
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -34,3 +41,29 @@ def _html_cells(row: Sequence[str]) -> str:
     first, *others = row
     numbers = "".join(f'<td style="text-align:right">{escape(cell)}</td>' for cell in others)
     return f'<th scope="row" style="text-align:left">{escape(first)}</th>{numbers}'
+
+
+def html_text(text: str) -> str:
+    """Text for notebooks, with its lines and spaces."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def html_fields(fields: Mapping[str, object]) -> str:
+    """Names and what they stand for, for notebooks; long texts are cut off."""
+    texts = {name: " ".join(str(value).split()) for name, value in fields.items()}
+    cut = {name: text if len(text) <= 200 else f"{text[:199]}…" for name, text in texts.items()}
+    return html_table(["field", "value"], [[name, text] for name, text in cut.items()])
+
+
+def frame_of(columns: Mapping[str, Sequence[object]], backend: Backend | None = None) -> Any:
+    """A frame of pandas if it is installed, else of polars, else a table of pyarrow; or as said."""
+    import narwhals as nw
+
+    known: tuple[Backend, ...] = get_args(Backend)
+    chosen = backend or next(name for name in known if find_spec(name))
+    if chosen not in known:
+        raise OptionError(f"backend: expected one of {', '.join(known)}, came {backend!r}")
+    if not find_spec(chosen):
+        raise OptionError(f"{chosen} is not installed; run: pip install {chosen}")
+    lists = {name: list(values) for name, values in columns.items()}
+    return nw.from_dict(lists, backend=chosen).to_native()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedopl.base.errors import StorageError
+from fedopl.base.tables import html_text
 from fedopl.client.client_file import Client, read_clients
 from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
@@ -44,6 +45,9 @@ class Readiness:
         if self.problems:
             parts.append("Problems with all together:\n" + _marked(self.problems, "✗"))
         return "\n\n".join([*parts, READY if self.is_ready else NOT_READY])
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
     def _client(self, name: str) -> str:
         found = self.clients[name]

@@ -7,7 +7,7 @@ from typing import Any
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.base.tables import text_table
+from fedopl.base.tables import html_text, text_table
 from fedopl.engines.runs import Run
 from fedopl.results.value_tables import arm_name
 
@@ -32,6 +32,9 @@ class Comparison:
         verdicts = "\n".join(f"{name}: {run.verdict}" for name, run in self.runs.items())
         parts = [table, self._differing(), verdicts, CAUTION]
         return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
     def _cells(self, name: str, run: Run) -> list[str]:
         found = _numbers(run)

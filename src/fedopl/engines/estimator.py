@@ -8,14 +8,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fedopl.base.errors import DataError
 from fedopl.base.known_shares import Chances
+from fedopl.client.scoring.cross_fit import cross_fit
+from fedopl.client.scoring.scores import aipw_scores
+from fedopl.client.scoring.values import estimate_value
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn, refuse_moved
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import Policy, checked_contexts
 
 
 class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     """`fit(X, A, Y, propensity=…)` learns a policy, `predict(X)` says which action to take.
+
+    `score(X, A, Y, propensity=…)` estimates what the policy is worth on rows it did not learn from.
 
     Parameters are those of `fedopl.learn`; they are checked when fitting.
     """
@@ -57,6 +63,11 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         self.policy_: Policy | None = self.run_.policy
         self.classes_ = _classes(A, data)
         self.n_features_in_ = data.n_features
+        # Only where columns have names, as scikit-learn has it; those of an earlier fit are gone.
+        if hasattr(X, "columns"):
+            self.feature_names_in_: NDArray[Any] = np.array(data.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
@@ -64,6 +75,51 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         assert self.policy_ is not None  # noqa: S101
         return self.classes_[self.policy_.decide(X)]
+
+    def score(
+        self,
+        X: ArrayLike,  # noqa: N803
+        A: ArrayLike,  # noqa: N803
+        Y: ArrayLike,  # noqa: N803
+        *,
+        propensity: ArrayLike | Chances | None = None,
+        weights: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> float:
+        """The policy's estimated value on other logged rows: more is better.
+
+        Nuisances are fitted anew on these rows, as the learner's own settings say; rows that were
+        learned from flatter the policy. `fedopl.estimate_value` gives the standard error, too.
+        """
+        check_is_fitted(self)
+        assert self.policy_ is not None  # noqa: S101
+        names, features = self.policy_.action_names, self.policy_.feature_names
+        data = LoggedData(
+            checked_contexts(X, features),
+            A,
+            Y,
+            propensity,
+            action_names=names,
+            feature_names=features,
+            weights=weights,
+            groups=groups,
+        )
+        plan = self.run_.study.nuisances
+        nuisances = cross_fit(
+            data,
+            outcome=plan.outcome,
+            propensity=plan.propensity,
+            folds=plan.folds,
+            seed=self.seed,
+        )
+        scores = aipw_scores(data, nuisances, clip=plan.clip)
+        found = estimate_value(scores, self.policy_.decide(data.contexts))
+        if found.n_rows < data.n_rows:
+            raise DataError(
+                f"score: {data.n_rows - found.n_rows:,} of {data.n_rows:,} rows have no score for "
+                "the action that the policy takes there, as too few rows took it; give more rows"
+            )
+        return found.value
 
 
 def _classes(actions: ArrayLike, data: LoggedData) -> NDArray[Any]:

@@ -1,16 +1,20 @@
-"""`Run`: the record of a run in one process with its ledgers, and its folder."""
+"""`Run`: the record of a run in one process with its ledgers, its folder and its figures."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Entry
 from fedopl.client.door import Door
 from fedopl.results.record import Record
+from fedopl.results.row_tables import LeafTable, RoundTable
 from fedopl.results.run_folder import load_record, save_record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LEDGER = "ledger.jsonl"
 
@@ -19,6 +23,8 @@ LEDGER = "ledger.jsonl"
 class Run(Record):
     """A finished run in one process, with what every client wrote down in its ledger."""
 
+    rounds: RoundTable
+    leaves: LeafTable = field(default_factory=LeafTable)
     ledger: dict[str, list[Entry]]
 
     @classmethod
@@ -29,7 +35,36 @@ class Run(Record):
             name: [entry for entry in door.ledger.entries() if entry.study == study]
             for name, door in doors.items()
         }
-        return cls(**vars(record), ledger=ledger)
+        return cls(**_as_tables(record), ledger=ledger)
+
+    def plot_values(self) -> "Figure":
+        """What policies are worth, with intervals, as the report draws it."""
+        return self._plot("values")
+
+    def plot_gains(self) -> "Figure":
+        """What the learned policy gains over each of the others, on the same rows."""
+        return self._plot("gains")
+
+    def plot_clients(self) -> "Figure":
+        """What the learned policy gains at each client."""
+        return self._plot("clients")
+
+    def plot_policy(self) -> "Figure":
+        """The policy itself: its weights, or the tree."""
+        return self._plot("policy")
+
+    def plot_decisions(self) -> "Figure":
+        """What the learned policy would do in groups of rows, as clients described them."""
+        return self._plot("decisions")
+
+    def plot_overlap(self) -> "Figure":
+        """How likely each action was at each client, as clients described it."""
+        return self._plot("overlap")
+
+    def _plot(self, what: str) -> "Figure":
+        from fedopl.report.plots import figure_of  # with matplotlib, which is slow to import
+
+        return figure_of(self, what)
 
     def save(self, folder: str | Path) -> None:
         """Write the run as files; `fedopl.load_run` reads them."""
@@ -46,7 +81,13 @@ def load_run(folder: str | Path) -> Run:
     """The run that was saved in this folder, as `learn` returned it."""
     folder = Path(folder)
     record = load_record(folder)
-    return Run(**vars(record), ledger=_entries(folder / LEDGER))
+    return Run(**_as_tables(record), ledger=_entries(folder / LEDGER))
+
+
+def _as_tables(record: Record) -> dict[str, Any]:
+    """The record's fields; leaves and rounds can be printed and made a frame."""
+    tables = {"leaves": LeafTable(record.leaves), "rounds": RoundTable(record.rounds)}
+    return {**vars(record), **tables}
 
 
 def _entries(path: Path) -> dict[str, list[Entry]]:

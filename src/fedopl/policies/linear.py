@@ -10,6 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
+from fedopl.base.tables import html_table
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 
@@ -140,6 +141,11 @@ class LinearPolicy(Policy):
         if parameters.shape != cls.numbers_shape(domain) or not np.isfinite(parameters).all():
             raise ValueError("wrong size, or a number is not finite")
         return cls.from_numbers(parameters, domain)
+
+    def _repr_html_(self) -> str:
+        rows = zip((*self.feature_names, "(constant)"), self.parameters.T.tolist(), strict=True)
+        cells = [[name, *(f"{weight:.4g}" for weight in weights)] for name, weights in rows]
+        return html_table(["weight in the score", *self.score_names], cells)
 
     def __repr__(self) -> str:
         sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.schema import Encoding
+from fedopl.base.tables import html_text
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
@@ -152,6 +153,9 @@ class TreePolicy(Policy):
 
     def __str__(self) -> str:
         return self.drawing()
+
+    def _repr_html_(self) -> str:
+        return html_text(self.drawing())
 
     def __repr__(self) -> str:
         return f"TreePolicy(depth {self.depth}, {len(self.leaves())} leaves)"

@@ -2,7 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fedopl.base.tables import text_table
 from fedopl.report.words.printable_text import printable
@@ -56,13 +56,24 @@ class Key:
     mark: str = "■"
 
 
+class Drawn(Protocol):
+    """What a picture shows."""
+
+    @property
+    def svg(self) -> str:
+        """As SVG, to stand in the page."""
+
+    def figure(self) -> Any:
+        """As a figure of matplotlib."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure: SVG, what it shows in words for those who cannot see it, and a legend."""
+    """A figure: the drawing, what it shows in words for those who cannot see it, and a legend."""
 
     kind: ClassVar[str] = "picture"
     name: str
-    svg: str
+    drawing: Drawn
     label: str
     caption: str
     keys: tuple[Key, ...] = ()

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
+from fedopl.base.tables import html_fields
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.mixture_search import SkewPath
 
@@ -105,3 +106,6 @@ class Diagnosis:
     classifiers: dict[str, Classifier] = field(default_factory=dict)
     moments: dict[str, SecondMoments] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)  # part → why it is not known
+
+    def _repr_html_(self) -> str:
+        return html_fields(vars(self))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fedopl.base.estimates import Estimate
+from fedopl.base.tables import html_fields
 from fedopl.study.mixture import Weights
 
 
@@ -26,6 +27,9 @@ class SkewPath:
 
     target: str
     points: tuple[PathPoint, ...]  # the first has α = 0
+
+    def _repr_html_(self) -> str:
+        return html_fields(vars(self))
 
     @property
     def cannot_tell(self) -> bool:
@@ -94,6 +98,9 @@ class MinimaxSearch:
     regrets: dict[str, float]  # of the policy for them, by client
     trace: tuple[Step, ...]
     converged: bool
+
+    def _repr_html_(self) -> str:
+        return html_fields(vars(self))
 
     @property
     def largest(self) -> float:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fedopl.base.estimates import Estimate
+from fedopl.base.tables import html_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +38,19 @@ class Reliance:
 
     left_out: tuple[LeftOut, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+
+    def _repr_html_(self) -> str:
+        left_out = [
+            [one.client, f"{one.weight:.1%}", one.best_arm, str(one.difference or "–")]
+            for one in self.left_out
+        ]
+        found = [
+            [one.client, one.about, f"{one.reported:.4g}", f"{one.implied:.4g}"]
+            for one in self.contradictions
+        ]
+        tables = [
+            html_table(["left out", "weight", "best arm", "what the others would gain"], left_out)
+        ]
+        if found:
+            tables.append(html_table(["contradiction", "about", "reported", "implied"], found))
+        return "".join(tables)

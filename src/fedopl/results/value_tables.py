@@ -1,15 +1,17 @@
 """Tables of what policies are worth on held-out rows: values, paired gains, leaves of a tree."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
-from fedopl.base.tables import html_table, text_table
+from fedopl.base.tables import Backend, frame_of, html_table, text_table
 
 # What policies are called in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
+
+_NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 
 AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow")
 
@@ -68,6 +70,20 @@ class _Table(Generic[AnyRow]):
             there = sorted({f"{name} at {where}" for name, where in cells})
             raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
         return cells[policy, client]
+
+    def to_frame(self, backend: Backend | None = None) -> Any:
+        """One row for each estimate: a frame of pandas, polars or pyarrow; see `frame_of`."""
+        found = [row.estimate for row in self.rows]
+        intervals = [row.interval for row in self.rows]
+        columns: dict[str, list[object]] = {
+            self._policy: [getattr(row, self._policy) for row in self.rows],
+            "client": [row.client for row in self.rows],
+            **{name: [getattr(e, name) for e in found] for name in _NUMBERS_OF_ESTIMATE},
+            "level": [row.level for row in self.rows],
+            "low": [low for low, _ in intervals],
+            "high": [high for _, high in intervals],
+        }
+        return frame_of(columns, backend)
 
     def __str__(self) -> str:
         return text_table(*self._cells())

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray, check_probability
-from fedopl.base.tables import html_table, text_table
+from fedopl.base.tables import Backend, frame_of, html_table, text_table
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.table.logged_data import LoggedData
 
@@ -54,6 +55,19 @@ class Overlap:
                 "its scores there rest on few decisions, or on the outcome model alone"
             )
         return cautions
+
+    def to_frame(self, backend: Backend | None = None) -> Any:
+        """One row for each action: a frame of pandas, polars or pyarrow; see `frame_of`."""
+        quantiles = zip(QUANTILES, self.propensity_quantiles.T.tolist(), strict=True)
+        columns: dict[str, list[object]] = {
+            "action": list(self.action_names),
+            "rows": self.rows.tolist(),
+            "effective_rows": self.effective_rows.tolist(),
+            **{f"propensity_{100 * level:g}": values for level, values in quantiles},
+            "share_below_floor": self.share_below_floor.tolist(),
+            "residual_variance": self.residual_variance.tolist(),
+        }
+        return frame_of(columns, backend)
 
     def __str__(self) -> str:
         return "\n".join([self.table(), *(f"Caution: {caution}." for caution in self.cautions)])

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedopl.base.arrays import FloatArray
 from fedopl.report.figures.colours import BETTER, QUIET, WORSE
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, in_lines, label_room, short
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, in_lines, label_room, short
 
 # In inches: the height of a bar, the room for titles and the axis, between panels and at the edge.
 _ROW, _HEAD, _FOOT, _GAP, _EDGE = 0.24, 0.46, 0.32, 0.2, 0.12
@@ -17,7 +17,7 @@ _MOST_COLUMNS = 3
 
 def weights_chart(
     name: str, features: list[str], panels: list[tuple[str, FloatArray]], axis: str
-) -> str:
+) -> Drawing:
     """One panel for each score, a bar for each feature; at most three panels side by side."""
     columns = min(_MOST_COLUMNS, len(panels))
     n_rows = -(-len(panels) // columns)  # rounded up
@@ -40,7 +40,7 @@ def weights_chart(
                 axes.set_yticklabels([])
         figure.text(1 - _EDGE / WIDTH, 0.06 / height, axis, ha="right", color=QUIET)
 
-    return drawn(name, height, draw)
+    return Drawing(name=name, height=height, draw=draw)
 
 
 def _weights(axes: Axes, weights: FloatArray, largest: float) -> None:

@@ -18,3 +18,23 @@ CSS_OF = {
     **{colour: f"var(--action-{place})" for place, colour in enumerate(ACTIONS, start=1)},
     **{colour: f"var(--source-{place})" for place, colour in enumerate(SOURCE_COLOURS, start=1)},
 }
+
+# The same for a figure on its own, as on a light page.
+PAPER = {
+    INK: "#1d2327",
+    QUIET: "#56616b",
+    LINE: "#d8dde1",
+    PAGE: "#fdfdfc",
+    BETTER: "#1b6ca8",
+    WORSE: "#b0461a",
+    UNCLEAR: "#66717b",
+    ACCENT: "#1c5d99",
+    **dict(zip(SOURCE_COLOURS, ("#0f766e", "#946200", "#6d3fa0"), strict=True)),
+    **dict(
+        zip(
+            ACTIONS,
+            ("#a9cdea", "#f5c48d", "#a7d8ba", "#dcb8da", "#efdc86", "#cdc3b5", "#d5d9dd"),
+            strict=True,
+        )
+    ),
+}

@@ -5,15 +5,20 @@ import re
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import is_color_like, to_hex, to_rgba
 from matplotlib.figure import Figure
 
-from fedopl.report.figures.colours import CSS_OF, INK, LINE, QUIET
+from fedopl.report.figures.colours import CSS_OF, INK, LINE, PAGE, PAPER, QUIET
 from fedopl.report.words.printable_text import printable
 
 # Narrow, so that letters can still be read where a phone shrinks the figure to its width.
@@ -21,6 +26,7 @@ WIDTH = 5.2
 _LETTER = 0.073  # inches, the width of an ordinary letter
 LONGEST_LABEL = 28  # letters
 _FONT_SIZE = 9.5
+_DPI = 150  # of figures in notebooks
 
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # letters stay letters, in the page's font and found by a search
@@ -49,20 +55,64 @@ _FONT = re.compile(r"\s*font-family:[^;]*;?")
 _REFERENCE = re.compile(r"#([\w.-]+)")
 
 
-def drawn(name: str, height: float, draw: Callable[[Figure], None], width: float = WIDTH) -> str:
-    """The SVG of what `draw` puts on a figure of this height in inches."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Drawing:
+    """What `draw` puts on a figure of this size in inches: SVG for the page, or the figure."""
+
+    name: str
+    height: float
+    draw: Callable[[Figure], None]
+    width: float = WIDTH
+
+    @cached_property
+    def svg(self) -> str:
+        """As SVG, in the colours and fonts of the page it is part of."""
+        with _own_settings():
+            figure = Figure(figsize=(self.width, self.height))
+            self.draw(figure)
+            content = io.BytesIO()
+            with warnings.catch_warnings():
+                # Letters that matplotlib's own font lacks are drawn by the reader's browser.
+                warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+                figure.savefig(content, format="svg", transparent=True, metadata=_NO_METADATA)
+        return _inline(content.getvalue(), self.name)
+
+    def figure(self) -> Figure:
+        """As a figure of matplotlib, in the colours of a light page."""
+        with _own_settings():
+            figure = ShownFigure(figsize=(self.width, self.height), dpi=_DPI)
+            self.draw(figure)
+        figure.set_facecolor(PAPER[PAGE])
+        for artist in figure.findobj(include_self=False):
+            _recolour(artist)
+        return figure
+
+
+class ShownFigure(Figure):
+    """A figure that a notebook shows, whether or not it has been told to show matplotlib's."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png")
+        return content.getvalue()
+
+
+def _recolour(artist: Artist) -> None:
+    """Put the colours of paper in place of those that only stand for them."""
+    for part in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
+        if hasattr(artist, f"get_{part}") and hasattr(artist, f"set_{part}"):
+            found = getattr(artist, f"get_{part}")()
+            if is_color_like(found) and to_hex(found) in PAPER and to_rgba(found)[3]:
+                getattr(artist, f"set_{part}")(PAPER[to_hex(found)])
+
+
+@contextmanager
+def _own_settings() -> Iterator[None]:
+    """Whatever the user has set: the same record gives the same bytes everywhere."""
     with mpl.rc_context():
-        # Whatever the user has set: the same record gives the same bytes everywhere.
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
-        figure = Figure(figsize=(width, height))
-        draw(figure)
-        content = io.BytesIO()
-        with warnings.catch_warnings():
-            # Letters that matplotlib's own font lacks are drawn by the reader's browser.
-            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-            figure.savefig(content, format="svg", transparent=True, metadata=_NO_METADATA)
-    return _inline(content.getvalue(), name)
+        yield
 
 
 def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:

@@ -12,8 +12,8 @@ from fedopl.report.figures.colours import BETTER, INK, LINE, PAGE, QUIET, UNCLEA
 from fedopl.report.figures.drawing import (
     LONGEST_LABEL,
     WIDTH,
+    Drawing,
     axes_at,
-    drawn,
     in_lines,
     label_room,
     short,
@@ -47,7 +47,7 @@ class Panel:
 
 def forest(
     name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
-) -> str:
+) -> Drawing:
     """With a line at zero, marks say on which side of it an interval lies: right is better."""
     labels = [short(text, LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE) for text in labels]
     left, head = label_room(labels), _HEAD if any(p.title for p in panels) else 0.06
@@ -70,7 +70,7 @@ def forest(
                     _point(axes, row, span, _MARKS[verdict(span)] if zero else (INK, "o"))
         figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
-    return drawn(name, head + body + _FOOT, draw)
+    return Drawing(name=name, height=head + body + _FOOT, draw=draw)
 
 
 def _style(axes: Axes, n_rows: int, limits: tuple[float, float], ticks: int) -> None:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import ACCENT, LINE, QUIET
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
 from fedopl.report.parts import Key
 
 # In inches: the figure's height, and the room for both axes' labels.
@@ -19,7 +19,7 @@ ASCENT_KEYS = (
 )
 
 
-def curve(name: str, numbers: list[float], axis: str) -> str:
+def curve(name: str, numbers: list[float], axis: str) -> Drawing:
     """One number for each round."""
 
     def plot(axes: Axes) -> None:
@@ -29,7 +29,7 @@ def curve(name: str, numbers: list[float], axis: str) -> str:
     return _over_steps(name, plot, "round", axis)
 
 
-def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> str:
+def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> Drawing:
     """The largest regret and the gap after each step."""
     steps = range(1, len(largest) + 1)
     solid, dashed = ("o-", "s--") if len(largest) <= _FEW else ("-", "--")
@@ -42,7 +42,7 @@ def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) 
     return _over_steps(name, plot, "step", axis)
 
 
-def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> str:
+def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> Drawing:
     """Whole numbers across, plain ones up, and lines to read them by."""
 
     def draw(figure: Figure) -> None:
@@ -55,4 +55,4 @@ def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -
         axes.ticklabel_format(useOffset=False, style="plain")
         axes.grid(axis="y", color=LINE, linewidth=0.6)
 
-    return drawn(name, _HEIGHT, draw)
+    return Drawing(name=name, height=_HEIGHT, draw=draw)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import ACCENT, ACTIONS, INK, LINE, QUIET
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -40,7 +40,7 @@ def keys(target: str, *, shift: bool) -> tuple[Key, ...]:
     )
 
 
-def path_chart(name: str, points: list[Along], constant: float) -> str:
+def path_chart(name: str, points: list[Along], constant: float) -> Drawing:
     """Two panels over the same α."""
     width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
 
@@ -62,7 +62,7 @@ def path_chart(name: str, points: list[Along], constant: float) -> str:
             axes.set_axisbelow(True)
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
-    return drawn(name, _HEIGHT, draw)
+    return Drawing(name=name, height=_HEIGHT, draw=draw)
 
 
 def _series(

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from fedopl.base.arrays import FloatArray
 from fedopl.report.figures.colours import ACCENT, ACTIONS, INK, LINE, PAGE, QUIET
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, label_room, short
 
 # In inches: the height of a strip, the room above a first one, for titles, the axis and notes.
 _ROW, _ABOVE, _HEAD, _FOOT, _RIGHT = 0.26, 0.3, 0.3, 0.27, 0.68
@@ -28,7 +28,7 @@ class Shares:
     heading: str = ""
 
 
-def stacked(name: str, bars: list[Shares]) -> str:
+def stacked(name: str, bars: list[Shares]) -> Drawing:
     """Stacked bars that add up to a whole, with numbers where there is room for them."""
     left = label_room([short(bar.label) for bar in bars])
     right = 0.1 + 0.068 * max(len(bar.note) for bar in bars)
@@ -49,7 +49,7 @@ def stacked(name: str, bars: list[Shares]) -> str:
             axes.text(-0.08 / width, place, short(bar.label), ha="right", va="center", color=INK)
             axes.text(1 + 0.07 / width, place, bar.note, va="center", color=QUIET)
 
-    return drawn(name, height, draw)
+    return Drawing(name=name, height=height, draw=draw)
 
 
 def _places(bars: list[Shares]) -> list[float]:
@@ -74,7 +74,7 @@ def _stack(axes: Axes, bar: Shares, place: float) -> None:
         axes.barh(place, 1, height=0.21, color="none", edgecolor=LINE, lw=0.8)
 
 
-def strips(name: str, items: list[Shares], columns: list[str], axis: str, notes: str) -> str:
+def strips(name: str, items: list[Shares], columns: list[str], axis: str, notes: str) -> Drawing:
     """One strip below the other; `axis` says what the columns are, `notes` what the notes are."""
     left = label_room([short(item.label, _MOST_LETTERS) for item in items])
     cell = (WIDTH - left - _RIGHT) / len(columns)
@@ -98,7 +98,7 @@ def strips(name: str, items: list[Shares], columns: list[str], axis: str, notes:
         axes.text(len(columns) + 0.25, -0.06, notes, size=8, color=QUIET)
         axes.text(0, body + 0.08, axis, va="top", color=QUIET)
 
-    return drawn(name, _HEAD + body + _FOOT, draw)
+    return Drawing(name=name, height=_HEAD + body + _FOOT, draw=draw)
 
 
 def _strip(axes: Axes, item: Shares, down: float) -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import INK, LINE, QUIET, SOURCE_COLOURS
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, label_room, short
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -35,7 +35,7 @@ class Dots:
     note: str
 
 
-def shift_dots(name: str, items: list[Dots], places: list[int]) -> str:
+def shift_dots(name: str, items: list[Dots], places: list[int]) -> Drawing:
     """Every client's sources below each other; `places` says which marks they have."""
     labels = [short(item.label, _MOST_LETTERS) for item in items]
     notes = [item.note for item in items]
@@ -62,7 +62,7 @@ def shift_dots(name: str, items: list[Dots], places: list[int]) -> str:
             axes.text(1 + 0.08 / width, -0.08, "largest", color=QUIET, transform=beside)
         figure.text(1 - 0.12 / WIDTH, 0.09 / (head + body + _FOOT), _AXIS, ha="right", color=QUIET)
 
-    return drawn(name, head + body + _FOOT, draw)
+    return Drawing(name=name, height=head + body + _FOOT, draw=draw)
 
 
 def _style(axes: Axes, body: float, furthest: float) -> None:

@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.report.figures.colours import ACTIONS, INK, PAGE, QUIET
-from fedopl.report.figures.drawing import WIDTH, axes_at, drawn, label_room, short
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, label_room, short
 
 # In inches: between levels and around everything; a line of text, the margin around it, and between
 # leaves.
@@ -46,8 +46,8 @@ class _Box:
             yield from box.all()
 
 
-def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> tuple[str, float]:
-    """The SVG, and how wide it is in inches."""
+def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> Drawing:
+    """The tree, as wide as its levels need."""
     root = _box(policy.root, policy, enumerate(endings), 0)
     boxes = list(root.all())
     starts, widths = _columns(boxes)
@@ -68,7 +68,7 @@ def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> tuple[st
                 end = starts[child.level], _EDGE + slot * (child.down + 0.5)
                 _draw_branch(axes, start, end, answer)
 
-    return drawn(name, height, draw, width), width
+    return Drawing(name=name, height=height, draw=draw, width=width)
 
 
 def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], level: int) -> _Box:

@@ -83,7 +83,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
         caption += f" Drawn are the {_MOST_DRAWN} of {len(shifts)} that differ most."
     return Picture(
         name="shifts",
-        svg=shift_dots("shifts", items, [SOURCES.index(source) for source in sources]),
+        drawing=shift_dots("shifts", items, [SOURCES.index(source) for source in sources]),
         label=f"Shift from the mixture by source. {words}.",
         caption=caption,
         keys=tuple(SOURCE_KEYS[SOURCES.index(source)] for source in sources),

@@ -84,7 +84,7 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
     no_shift = "" if first.shift is not None else " The shift was not reported."
     return Picture(
         name=name,
-        svg=path_chart(name, points, facts.constant),
+        drawing=path_chart(name, points, facts.constant),
         label=f"Value at {path.target} along α, {both}, and the regret bound in its parts. "
         f"{path.verdict}",
         caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "

@@ -55,14 +55,16 @@ def _picture(found: list[ActionSupport]) -> Picture:
         for s, heading in zip(drawn, headings, strict=True)
     ]
     axis = "% of rows, by how likely the action was"
-    svg = strips("overlap", items, chance_names(), axis, "eff. rows")
+    drawing = strips("overlap", items, chance_names(), axis, "eff. rows")
     caption = (
         "How likely each action was for a client's rows, in per cent of the rows (darker is more), "
         "and its effective rows."
     )
     if len(drawn) < len(found):
         caption += f" Drawn are the {len(drawn)} of {len(found)} with the fewest effective rows."
-    return Picture(name="overlap", svg=svg, label=f"{caption} {_words(found)}", caption=caption)
+    return Picture(
+        name="overlap", drawing=drawing, label=f"{caption} {_words(found)}", caption=caption
+    )
 
 
 def _table(found: list[ActionSupport]) -> Part:

@@ -64,7 +64,7 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
         caption += " Lines that reach the edge go on beyond it."
     return Picture(
         name="clients",
-        svg=forest("clients", shown, panels, axis, zero=True),
+        drawing=forest("clients", shown, panels, axis, zero=True),
         label=f"{caption} {_tally(record, clients)}",
         caption=caption,
         keys=GAIN_KEYS,

@@ -48,7 +48,7 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     ]
     picture = Picture(
         name="split",
-        svg=stacked("split", bars),
+        drawing=stacked("split", bars),
         label=f"Share of each action overall: {listed(words, _MOST_DRAWN)}.",
         caption="Share of each action: what the learned policy would do, and what was done.",
         keys=_keys(actions, order),
@@ -88,7 +88,7 @@ def _by_group(record: Record, described: Descriptions) -> tuple[Part, ...]:
         )
     picture = Picture(
         name="groups",
-        svg=stacked("groups", bars),
+        drawing=stacked("groups", bars),
         label=f"{caption} Decisions differ most by {listed(ranked[:3])}.",
         caption=caption,
         keys=_keys(record.study.actions, order),

@@ -81,7 +81,7 @@ def _chart(explanation: Explanation) -> Picture:
         )
     return Picture(
         name="weights",
-        svg=weights_chart("weights", names, panels, axis),
+        drawing=weights_chart("weights", names, panels, axis),
         label=f"{caption} {' '.join(_few_sentences(explanation)[:4])}",
         caption=caption,
         keys=_KEYS,

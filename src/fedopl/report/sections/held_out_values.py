@@ -93,7 +93,7 @@ def _picture(name: str, spans: dict[str, Span], what: str, axis: str) -> Picture
     left_out = f" The first {_MOST_DRAWN} are drawn." if len(spans) > _MOST_DRAWN else ""
     return Picture(
         name=name,
-        svg=forest(name, list(drawn), [panel], axis, zero=is_gain),
+        drawing=forest(name, list(drawn), [panel], axis, zero=is_gain),
         label=f"{what}, with intervals. {words}.",
         caption=f"{what}, with intervals.{left_out}",
         keys=GAIN_KEYS if is_gain else (),

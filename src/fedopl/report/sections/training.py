@@ -59,7 +59,9 @@ def _curve(record: Record) -> tuple[Part, ...]:
         f"{decimal(losses[-1])}. Where the curve is flat, more rounds would not help."
     )
     return (
-        Picture(name="curve", svg=curve("curve", losses, "loss"), label=caption, caption=caption),
+        Picture(
+            name="curve", drawing=curve("curve", losses, "loss"), label=caption, caption=caption
+        ),
     )
 
 

@@ -56,7 +56,7 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
         Ending(action=leaf.action, note=share, colour=places[leaf.action])
         for leaf, share in zip(leaves, shares, strict=True)
     ]
-    svg, width = tree_chart("tree", policy, endings)
+    drawing = tree_chart("tree", policy, endings)
     caption = "The questions from left to right; each leaf has the colour of its action"
     caption += ", and its share of people." if leaves[0].share is not None else "."
     words = leaf_sentences(policy, leaves)
@@ -65,10 +65,11 @@ def _drawn(record: Record, policy: TreePolicy, leaves: list[LeafInWords]) -> tup
     return (
         Picture(
             name="tree",
-            svg=svg,
+            drawing=drawing,
             label=f"A tree of questions. {' '.join(words[:_MOST_WORDED])}{more}",
-            caption=caption + " What is cut off is written out in the table." * ("…" in svg),
-            width=round(width, 2) if width > WIDTH else None,
+            caption=caption
+            + " What is cut off is written out in the table." * ("…" in drawing.svg),
+            width=round(drawing.width, 2) if drawing.width > WIDTH else None,
         ),
     )
 

@@ -126,7 +126,9 @@ def _trace(record: Record, found: MinimaxSearch) -> Picture:
     )
     return Picture(
         name="ascent",
-        svg=ascent_chart("ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"),
+        drawing=ascent_chart(
+            "ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"
+        ),
         label=f"{caption} Regret from {decimal(largest[0])} to {decimal(min(largest))} at best.",
         caption=caption,
         keys=ASCENT_KEYS,
@@ -153,7 +155,7 @@ def _weights_by_step(found: MinimaxSearch) -> tuple[Part, ...]:
     return (
         Picture(
             name="ascent-weights",
-            svg=strips("ascent-weights", items, columns, axis, "found"),
+            drawing=strips("ascent-weights", items, columns, axis, "found"),
             label=f"Weights by step, and those found in the end. {ends}.",
             caption="Weight of each client, in per cent, at some of the steps. On the right, what "
             "was found: of all steps and their average, the weights whose policy leaves the "

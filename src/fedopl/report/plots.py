@@ -1,0 +1,44 @@
+"""The report's figures one by one, as figures of matplotlib."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from matplotlib.figure import Figure
+
+from fedopl.base.errors import OptionError
+from fedopl.report.parts import Folded, Part, Picture, Section, Text
+from fedopl.report.sections.action_overlap import action_overlap
+from fedopl.report.sections.by_client import by_client
+from fedopl.report.sections.decisions import decisions
+from fedopl.report.sections.held_out_values import held_out_values
+from fedopl.results.record import Record
+
+# What can be drawn: its section, and what its picture may be called there.
+_DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
+    "values": (held_out_values, ("values",)),
+    "gains": (held_out_values, ("gains",)),
+    "clients": (by_client, ("clients",)),
+    "policy": (decisions, ("weights", "tree")),
+    "decisions": (decisions, ("groups", "split")),
+    "overlap": (action_overlap, ("overlap",)),
+}
+
+
+def figure_of(record: Record, what: str) -> Figure:
+    """One of the report's figures; an error with the report's own words where it has none."""
+    section_of, names = _DRAWN_IN[what]
+    section = section_of(record)
+    pictures = {picture.name: picture for picture in _pictures(section.parts)}
+    for name in names:
+        if name in pictures:
+            figure: Figure = pictures[name].drawing.figure()
+            return figure
+    said = " ".join(part.text for part in section.parts if isinstance(part, Text))
+    raise OptionError(f"plot_{what}: there is nothing to draw. {said}".strip())
+
+
+def _pictures(parts: Iterable[Part]) -> Iterator[Picture]:
+    for part in parts:
+        if isinstance(part, Picture):
+            yield part
+        elif isinstance(part, Folded):
+            yield from _pictures(part.parts)
