@@ -1,17 +1,21 @@
 """The report's figures one by one, as figures of matplotlib."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedopl.base.errors import OptionError
-from fedopl.report.parts import Folded, Part, Picture, Section, Text
+from fedopl.report.figures.colours import CSS_OF, PAPER
+from fedopl.report.figures.drawing import short
+from fedopl.report.parts import Folded, Key, Part, Picture, Section, Text
 from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.decisions import decisions
 from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.results.record import Record
 
+_MARKERS = {"●": "o", "○": "o", "■": "s"}
 # What can be drawn: its section, and what its picture may be called there.
 _DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
     "values": (held_out_values, ("values",)),
@@ -31,9 +35,25 @@ def figure_of(record: Record, what: str) -> Figure:
     for name in names:
         if name in pictures:
             figure: Figure = pictures[name].drawing.figure()
+            _add_legend(figure, pictures[name].keys)
             return figure
     said = " ".join(part.text for part in section.parts if isinstance(part, Text))
     raise OptionError(f"plot_{what}: there is nothing to draw. {said}".strip())
+
+
+def _add_legend(figure: Figure, keys: Sequence[Key]) -> None:
+    """Below the figure, as the page has it."""
+    colours = {css: PAPER[colour] for colour, css in CSS_OF.items() if colour in PAPER}
+    entries = [
+        Line2D([], [], ls="", marker=_MARKERS[key.mark], color=colours[f"var(--{key.colour})"])
+        for key in keys
+    ]
+    for entry, key in zip(entries, keys, strict=True):
+        if key.mark == "○":
+            entry.set_markerfacecolor("none")
+    if entries:
+        texts = [short(key.text, 60) for key in keys]
+        figure.legend(entries, texts, loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
 
 
 def _pictures(parts: Iterable[Part]) -> Iterator[Picture]:

@@ -83,6 +83,8 @@ class Drawing:
             figure = ShownFigure(figsize=(self.width, self.height), dpi=_DPI)
             self.draw(figure)
         figure.set_facecolor(PAPER[PAGE])
+        for axes in figure.axes:
+            axes.set_facecolor("none")
         for artist in figure.findobj(include_self=False):
             _recolour(artist)
         return figure
@@ -90,6 +92,10 @@ class Drawing:
 
 class ShownFigure(Figure):
     """A figure that a notebook shows, whether or not it has been told to show matplotlib's."""
+
+    def savefig(self, fname: Any, **how: Any) -> None:
+        """Save the figure with what stands at its edges, such as its legend."""
+        super().savefig(fname, **{"bbox_inches": "tight", **how})
 
     def _repr_png_(self) -> bytes:
         content = io.BytesIO()
