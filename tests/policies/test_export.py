@@ -28,8 +28,9 @@ WARDS = ("A", "a", 'O\'Neil "x" */ \\', "25")
 CUT = 0.1 + 0.2  # which no program may shorten
 
 
-def encoding_of(missing):
+def encoding_of(missing, **rules):
     return Encoding(
+        **rules,
         numeric=("age", 'in"come'),
         categorical={"ward": WARDS, "on": ("no", "yes")},
         missing=missing,
@@ -169,6 +170,36 @@ def test_an_export_decides_every_row_as_the_policy_does(to, run, missing, tmp_pa
         found = run(policy.export(tmp_path / f"{kind}.file", to), rows)
         wrong = [(row, e, f) for row, e, f in zip(rows, expected, found, strict=True) if e != f]
         assert not wrong, (kind, len(wrong), wrong[:3])
+
+
+@pytest.mark.parametrize(("to", "run"), RUNS, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("missing", ["indicator", "error"])
+def test_labels_that_are_not_listed_are_pooled_as_the_policy_does(to, run, missing, tmp_path):
+    if to == "onnx":
+        pytest.importorskip("onnx")
+    rows = rows_of()
+    for other in ("A", "25"):
+        policies = policies_of(encoding_of(missing, others={"ward": other}))
+        for kind in ("linear", "tree"):
+            expected = expected_of(policies[kind], rows, tmp_path)
+            path = policies[kind].export(tmp_path / f"{kind}.file", to)
+            assert run(path, rows) == expected, (other, kind)
+
+
+def test_a_date_is_read_as_what_its_rule_makes_of_it(tmp_path):
+    encoding = Encoding(dates={"seen": "days since 2025-01-01", "born": "month"})
+    policy = TreePolicy(
+        Branch(0, 30.0, Leaf(0), Branch(1, 1.0, Leaf(1), Leaf(2))),
+        ACTIONS,
+        encoding.feature_names,
+        encoding,
+    )
+    path = policy.export(tmp_path / "policy.py")
+    text = path.read_text(encoding="utf-8")
+    assert "seen: not the date but its 'days since 2025-01-01', a number" in text
+    assert "born: not the date but its 'month', one of 1, 2, 3" in text
+    rows = [{"seen": d, "born": m} for d, m in ((30, "2"), (31, "2"), (31, 3), ("2025-02-03", "2"))]
+    assert _by_python(path, rows) == [*ACTIONS, None]
 
 
 def test_sqlite_text_in_a_column_of_numbers_is_not_taken_for_zero(tmp_path):
@@ -314,10 +345,13 @@ def by_libreoffice(path, rows):
 
 @pytest.mark.parametrize("run", [by_formulas, by_libreoffice])
 @pytest.mark.parametrize("missing", ["indicator", "error"])
-def test_a_workbook_decides_every_row_as_the_policy_does(run, missing, tmp_path, monkeypatch):
+@pytest.mark.parametrize("rules", [{}, {"others": {"ward": "a"}}], ids=["listed", "pooled"])
+def test_a_workbook_decides_every_row_as_the_policy_does(
+    run, missing, rules, tmp_path, monkeypatch
+):
     monkeypatch.setattr(excel_workbook, "N_ROWS", len(SPREADSHEET_ROWS) + 1)
-    for kind in SPREADSHEET_KINDS:
-        policy = policies_of(encoding_of(missing))[kind]
+    for kind in ("tree",) if rules else SPREADSHEET_KINDS:
+        policy = policies_of(encoding_of(missing, **rules))[kind]
         expected = expected_of(policy, SPREADSHEET_ROWS, tmp_path)
         (tmp_path / kind).mkdir()
         found = run(policy.export(tmp_path / kind / "policy.xlsx"), SPREADSHEET_ROWS)

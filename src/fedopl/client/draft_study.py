@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.files import replacing, write_atomically
-from fedopl.base.labels import GLOBAL, NODE_CHARACTERS, quoted
+from fedopl.base.labels import GLOBAL, NO_LABEL, NODE_CHARACTERS, quoted
 from fedopl.client.client_file import FILE_NAME
 from fedopl.client.column_profiles import profiles
 from fedopl.client.drafted_text import CONFIRM, Hints, Roles, study_lines, toml_text
-from fedopl.client.table.columns import NO_LABEL, distinct_labels, is_text, numbers_in_text
+from fedopl.client.table.columns import distinct_labels, is_text, numbers_in_text
 from fedopl.client.table.formats import TEXT_ENDINGS, Columns, FileFormat, open_whole, suffix_of
 from fedopl.client.table.text_files import TextFormat, likely_format
 

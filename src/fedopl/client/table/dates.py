@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.date_rules import LABELLED, SINCE
 from fedopl.base.errors import DataError
-from fedopl.client.table.columns import NO_LABEL, is_text
+from fedopl.base.labels import NO_LABEL
+from fedopl.client.table.columns import is_text
 
 # Dates as everybody reads them, with a time of day or without.
 ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?Z?$"

@@ -82,6 +82,9 @@ class _Excel(Target[str]):
         return self._is_one_of(column, f"{column}, missing", self.inputs.gaps(column))
 
     def is_level(self, column: str, level: str) -> str:
+        others = self.inputs.not_other(column, level)
+        if others is not None:
+            return self.negated(self._is_one_of(column, f"{column} is not {level}", others))
         spelled = self.inputs.spellings(column)[level]
         return self._is_one_of(column, f"{column} is {level}", spelled)
 
@@ -130,6 +133,8 @@ class _Excel(Target[str]):
         cell = self._cell(column)
         if column in self.inputs.encoding.numeric:
             known = f"ISNUMBER({cell}),ISLOGICAL({cell})"
+        elif column in self.inputs.encoding.others:
+            known = self.negated(self.is_missing(column))
         else:
             spelled = [text for own in self.inputs.spellings(column).values() for text in own]
             known = self._is_one_of(column, f"labels of {column}", spelled)

@@ -142,6 +142,8 @@ class _Onnx(Target[str]):
 
     def _level_codes(self, column: str) -> str:
         """The position of each row's level, or that it is missing or unknown."""
+        levels = self.inputs.encoding.categorical[column]
+        other = self.inputs.encoding.others.get(column)
         spelled = enumerate(self.inputs.spellings(column).values())
         codes = {text: place for place, own in spelled for text in own}
         codes |= dict.fromkeys(self.inputs.gaps(column), MISSING)
@@ -151,7 +153,7 @@ class _Onnx(Target[str]):
             domain="ai.onnx.ml",
             keys_strings=list(codes),
             values_int64s=list(codes.values()),
-            default_int64=UNKNOWN,
+            default_int64=levels.index(other) if other else UNKNOWN,
         )
 
     def _node(self, kind: str, *terms: str, output: str = "", **settings: Any) -> str:

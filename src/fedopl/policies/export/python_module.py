@@ -40,7 +40,7 @@ def _number(value):
     return number
 
 
-def _label(value, levels, gaps):
+def _label(value, levels, gaps, other):
     """One of the policy's labels, or None where there is no value."""
     if value is None or value != value:
         return None
@@ -52,9 +52,9 @@ def _label(value, levels, gaps):
         text = str(value)
     if text in gaps:
         return None
-    if text not in levels:
+    if text not in levels and other is None:
         raise _Undecided
-    return levels[text]
+    return levels.get(text, other)
 
 
 def _read(row):
@@ -109,6 +109,7 @@ def python_module(rule: WrittenRule, inputs: Inputs) -> bytes:
         inputs.name(column): (
             {text: level for level, own in inputs.spellings(column).items() for text in own},
             inputs.gaps(column),
+            inputs.encoding.others.get(column),
         )
         for column in inputs.encoding.categorical
     }

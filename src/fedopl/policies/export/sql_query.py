@@ -47,6 +47,8 @@ class _Sql(Target[str]):
         if column in self.inputs.encoding.numeric:
             # SQLite also keeps text in columns of numbers: there it would not equal its own sum.
             known = f"{cell} + 0 = {cell} AND ABS({cell} + 0) <= {_LARGEST_DOUBLE}"
+        elif column in self.inputs.encoding.others:
+            known = self.negated(self.is_missing(column))
         else:
             spelled = self.inputs.spellings(column).values()
             known = self._in(column, [text for texts in spelled for text in texts])
@@ -78,6 +80,9 @@ class _Sql(Target[str]):
         return f"({empty} OR {self._in(column, self.inputs.gaps(column))})"
 
     def is_level(self, column: str, level: str) -> str:
+        others = self.inputs.not_other(column, level)
+        if others is not None:
+            return f"({self._cell(column)} IS NOT NULL AND NOT {self._in(column, others)})"
         return self._in(column, self.inputs.spellings(column)[level])
 
     def at_most(self, number: str, cut: float) -> str:

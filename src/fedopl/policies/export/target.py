@@ -53,6 +53,14 @@ class Inputs:
             for level in self.encoding.categorical[column]
         }
 
+    def not_other(self, column: str, level: str) -> list[str] | None:
+        """Where every label that is not listed stands for this level: all texts that do not."""
+        if self.encoding.others.get(column) != level:
+            return None
+        spelled = self.spellings(column)
+        others = [text for name, own in spelled.items() if name != level for text in own]
+        return [*others, *self.gaps(column)]
+
     def gaps(self, column: str) -> list[str]:
         """Every text that stands for no label, in the order of the alphabet."""
         known = {text for spelled in self.spellings(column).values() for text in spelled}
@@ -161,19 +169,28 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
+def _read_as(inputs: Inputs, column: str) -> str:
+    """What is expected in a column, in words."""
+    encoding = inputs.encoding
+    # The policy itself makes a feature of a date; other languages do not agree on how.
+    rule = f"not the date but its '{encoding.dates[column]}', " if column in encoding.dates else ""
+    if column in encoding.numeric:
+        return f"{rule}a number"
+    texts = [text for spelled in inputs.spellings(column).values() for text in spelled]
+    other = encoding.others.get(column)
+    pooled = f"; every other label counts as {other}" if other else ""
+    return f"{rule}one of {', '.join(texts)}{pooled}"
+
+
 def header_lines(inputs: Inputs, comparing: str) -> list[str]:
     """What every exported file says of itself; how the language compares is its own affair."""
     encoding = inputs.encoding
+    columns = encoding.feature_columns
     undecided = "text in place of a number, an infinite number and an unknown label"
     lines = [
         f"A policy learned by fedopl: which of {len(inputs.actions)} actions to take in each row.",
         "Columns that it reads:",
-        *(f"  {inputs.name(column)}: a number" for column in encoding.numeric),
-        *(
-            f"  {inputs.name(column)}: one of "
-            + ", ".join(text for spelled in inputs.spellings(column).values() for text in spelled)
-            for column in encoding.categorical
-        ),
+        *(f"  {inputs.name(column)}: {_read_as(inputs, column)}" for column in columns),
         f"Rows with {undecided} get no action; a missing value is one more value to the policy."
         if inputs.marked
         else f"Rows with a missing value, {undecided} get no action.",
