@@ -344,6 +344,7 @@ def test_a_command_that_ends_takes_its_federation_with_it_however_it_ends(
         process.send_signal(signal.Signals[name])
         said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == code, said
+        assert ("--resume" in said) == (name == "SIGINT"), said
         wait_until(lambda: not processes_of(flower), SWEEP_SECONDS, "they are gone, too")
     finally:
         process.kill()

@@ -11,7 +11,7 @@ import typer
 
 from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath
-from fedopl.cli.printing import note, say_paths
+from fedopl.cli.printing import note, resumable, say_paths
 from fedopl.cli.run_summary import say_run
 
 flower = typer.Typer(
@@ -95,8 +95,10 @@ def up(
     trips = expected_trips(agreed, len(taking_part))
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
-    record = run_over_flower(study, taking_part, out=out, wait=wait, tell=note)
-    say_run(record, write_report(record, out / "report.html"), as_json=as_json)
+    with resumable("flower", "up", study, "--clients", clients, "--out", out, "--resume"):
+        record = run_over_flower(study, taking_part, out=out, wait=wait, tell=note)
+        report = write_report(record, out / "report.html")
+    say_run(record, report, as_json=as_json)
 
 
 def _need(package: str) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import math
+import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,17 @@ def say_paths(paths: Iterable[Path], *, as_json: bool) -> None:
         say_json(named)
     else:
         typer.echo("\n".join(named))
+
+
+@contextmanager
+def resumable(*command: str | Path) -> Iterator[None]:
+    """Where somebody stops this, say which command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = shlex.join(["fedopl", *map(str, command)])
+        typer.echo(f"fedopl: stopped; what was answered is kept. To go on: {again}", err=True)
+        raise typer.Exit(130) from None
 
 
 def _plain(content: Any) -> Any:

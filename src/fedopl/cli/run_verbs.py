@@ -1,9 +1,6 @@
 """Verbs that learn: demo, run, evaluate."""
 
 import re
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +8,7 @@ import typer
 
 from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath, Threads
 from fedopl.cli.live import watched
-from fedopl.cli.printing import note
+from fedopl.cli.printing import note, resumable
 from fedopl.cli.run_summary import say_run
 
 
@@ -52,23 +49,12 @@ def run(
     from fedopl.study.study_file import read_study
 
     folder = out or Path("runs") / _slug(read_study(study)[0].name)
-    with _resumable("run", study, "--clients", clients, "--out", folder, "--resume"):
+    with resumable("run", study, "--clients", clients, "--out", folder, "--resume"):
         finished = run_folders(
             study, clients, out=folder, resume=resume, threads=threads, watch=watched
         )
         report = write_report(finished, folder / "report.html")
     say_run(finished, report, as_json=as_json)
-
-
-@contextmanager
-def _resumable(*command: str | Path) -> Iterator[None]:
-    """Where somebody stops this, say which command goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        again = shlex.join(["fedopl", *map(str, command)])
-        typer.echo(f"fedopl: stopped; what was answered is kept. To go on: {again}", err=True)
-        raise typer.Exit(130) from None
 
 
 def _slug(name: str) -> str:
