@@ -210,3 +210,4 @@ def test_the_check_names_numbers_with_which_arms_cannot_have_been_drawn(tmp_path
     checked = tiny.check()
     assert checked.code == 1
     assert "by those of 'new', it was taken" in checked.out
+    assert "Correct the numbers that the schema states (action.propensity" in checked.out

@@ -31,9 +31,14 @@ def contradiction(data: LoggedData) -> str:
         f"propensities: by those of '{data.action_names[worst]}', it was taken "
         f"{_often(ratios[worst])} as it could have been; 1/propensity over its "
         f"{found.taken[worst]:,} rows adds up to {ratios[worst] * data.n_rows:,.0f}, and there are "
-        f"{data.n_rows:,} rows in all. Give each row the probability of the action that was taken, "
-        "not that of treatment"
+        f"{data.n_rows:,} rows in all. {_advice(data)}"
     )
+
+
+def _advice(data: LoggedData) -> str:
+    if data.schema is not None and data.schema.known_shares:
+        return "Correct the numbers that the schema states (action.propensity of the study file)"
+    return "Give each row the probability of the action that was taken, not that of treatment"
 
 
 def _often(ratio: float) -> str:
