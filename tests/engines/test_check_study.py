@@ -179,3 +179,17 @@ def test_a_row_that_has_most_of_a_sum_is_a_problem_named_by_its_column(tiny):
     tiny.change(age=["99999", *rows()["age"][1:]])
     problems = check(tiny).clients["north"].problems
     assert any("sum of squares of feature 'age'" in problem for problem in problems)
+
+
+def test_an_action_without_a_score_is_named_with_the_setting_that_brings_it_back(tiny):
+    """Three features and one, at half a row each, need eight rows to learn from."""
+    for name in NAMES:
+        few = {**rows(), "arm": ["new"] * 8 + ["usual"] * 152}
+        write_csv(tiny.table(name), few)
+    (found,) = [text for text in check(tiny).clients["north"].cautions if "no score" in text]
+    assert "'new'" in found
+    assert "8 are needed" in found
+    assert "raise parameter_share in its client.toml to 0.67" in found
+    for name in NAMES:
+        limits(tiny, "parameter_share = 0.67\nminimum_cell = 0", name)
+    assert not [text for text in check(tiny).clients["north"].cautions if "no score" in text]

@@ -118,3 +118,47 @@ def test_a_large_stack_is_solved_part_by_part(monkeypatch, joint):
     for one, other in zip(together, apart, strict=True):
         for field in ("coefficients", "intercepts", "penalties"):
             np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+def rare_and_frequent(same_slopes, seed=5):
+    """Sums of a frequent action and of one that a few rows took, and rows of the rare one."""
+    rng = np.random.default_rng(seed)
+    slopes = rng.standard_normal(12)
+    other = slopes if same_slopes else rng.standard_normal(12)
+    frequent, rare, more = (rng.standard_normal((n, 12)) for n in (2000, 25, 1000))
+    sums = [
+        sums_of(frequent, frequent @ slopes + 1 + rng.standard_normal(2000)),
+        sums_of(rare, rare @ other - 1 + rng.standard_normal(25)),
+    ]
+    return np.array(sums), np.array([2000.0, 25.0]), more, more @ other - 1
+
+
+@pytest.mark.parametrize(("same_slopes", "most"), [(True, 0.6), (False, 1.1)])
+def test_few_rows_borrow_slopes_from_all_others_where_that_helps(same_slopes, most):
+    sums, rows, contexts, truth = rare_and_frequent(same_slopes)
+    toward_all = least_squares.ridge_toward_all(sums, rows)
+    alone = least_squares.ridge(sums, rows)
+    errors = [
+        np.sqrt(np.mean((contexts @ one.coefficients[1] + one.intercepts[1] - truth) ** 2))
+        for one in (toward_all, alone)
+    ]
+    assert errors[0] < most * errors[1]
+
+
+def test_shrinking_toward_all_is_ridge_on_what_the_model_of_all_leaves():
+    rng = np.random.default_rng(0)
+    contexts = [rng.standard_normal((n, 3)) + 2 for n in (40, 9)]
+    rewards = [rng.standard_normal(len(x)) + x[:, 0] for x in contexts]
+    sums = np.array([sums_of(x, y) for x, y in zip(contexts, rewards, strict=True)])
+    found = least_squares.ridge_toward_all(sums, np.array([40.0, 9.0]))
+    everybody = least_squares.ridge(sums.sum(axis=0), np.array(49.0))
+    rest = rewards[1] - contexts[1] @ everybody.coefficients - everybody.intercepts
+    own = least_squares.ridge(sums_of(contexts[1], rest), np.array(9.0))
+    np.testing.assert_allclose(found.coefficients[1], own.coefficients + everybody.coefficients)
+    np.testing.assert_allclose(found.intercepts[1], own.intercepts + everybody.intercepts)
+
+
+def test_an_action_without_rows_gets_no_model_from_the_others():
+    sums, rows, *_ = rare_and_frequent(same_slopes=True)
+    sums[1], rows[1] = 0.0, 0.0
+    assert least_squares.ridge_toward_all(sums, rows).supported.tolist() == [True, False]

@@ -16,7 +16,8 @@ from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.local.local_policy import learn_local_policy
+from fedopl.client.local.local_policy import LocalTask, learn_local_policy
+from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
@@ -29,6 +30,7 @@ from fedopl.client.scoring.outcome import (
     action_blocks,
     federated_outcomes,
     linear_outcomes,
+    pooled_parameters,
 )
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
@@ -194,12 +196,7 @@ class Workspace:
     @cached_property
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
         """Which parameters an oracle may move, if not all."""
-        if self.blocks is None:
-            return None
-        mask = np.zeros((self.study.n_actions, len(self.study.features) + 1))
-        for action, own in enumerate(self.blocks):
-            mask[action, own] = 1.0
-        return mask
+        return movable(self.blocks, self.study.n_features)
 
     # --- scores --------------------------------------------------------------------------------
 
@@ -216,7 +213,7 @@ class Workspace:
         rule = self.study.nuisances.unseen_rule
         if never.any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
-        outcomes = federated_outcomes(models) if len(models) else self._own_outcomes
+        outcomes = self._outcomes_by(models) if len(models) else self._own_outcomes
         scorer = Scorer(
             models=NuisanceModels(outcomes=outcomes, propensities=self.propensities),
             clip=self.study.nuisances.clip,
@@ -299,6 +296,21 @@ class Workspace:
         except DataError:
             raise RefusedError(RefusalCode.NO_PROPENSITIES) from None
 
+    def _outcomes_by(self, models: FloatArray) -> Outcomes:
+        """The federation's outcome models, and own ones of actions that it has none of.
+
+        With many actions, the sums of one in a fold may be too small to be released anywhere. What
+        never leaves may rest on fewer rows; but those who took the action speak for it in sums of
+        scores, so they must be as many as behind any other sum.
+        """
+        lacking = np.isnan(models[..., -1]).any(axis=0)
+        lacking &= self.rows_per_action >= max(self.rows_needed, 1)
+        if lacking.any():
+            own = pooled_parameters(self._rows.fold_sums())
+            lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
+            models = np.where(lacking[:, None], own, models)
+        return federated_outcomes(models)
+
     @cached_property
     def _own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
@@ -309,21 +321,28 @@ class Workspace:
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores
     ) -> FloatArray:  # the numbers of a policy
-        """From own nuisances and own scores, which may be those of the study."""
-        shared = (
-            scorer.models.outcomes is self._own_outcomes
-            and scorer.clip is None
-            and not scorer.masked.any()
-            and scores.is_complete
-        )
+        """From own nuisances and own scores, which may be those of the study.
+
+        They are made as the study says, and it may only choose what the study has scores for: on
+        held-out rows it is valued by these.
+        """
+        shared = scorer.models.outcomes is self._own_outcomes
         models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
-        own = Scorer(models=models, clip=None, masked=np.zeros(self.study.n_actions, bool))
+        own = replace(scorer, models=models, masked=scorer.masked | scores.hidden)
 
         def parts() -> Iterator[ScoredChunk]:
             chunks = self.unscored_chunks()
             return scores.of(chunks) if shared else (chunk for chunk, _ in own.scored(chunks))
 
-        return learn_local_policy(self._rows, self.study, parts, self.blocks)
+        return learn_local_policy(
+            LocalTask(
+                rows=self._rows,
+                study=self.study,
+                parts=parts,
+                blocks=self.blocks,
+                draws=self.draws,
+            )
+        )
 
     def score_means(self, scores: StudyScores) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""

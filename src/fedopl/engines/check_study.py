@@ -14,8 +14,10 @@ from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
 from fedopl.engines.run import check_history
+from fedopl.engines.unscored_actions import without_scores
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
+from fedopl.results.record import Record
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_mixture, read_study
 
@@ -86,7 +88,9 @@ def check_clients(
 ) -> Readiness:
     """Inspect every client's table, compare the clients, then rehearse the study."""
     examined = {name: _examined(study, client) for name, client in sorted(clients.items())}
-    refusals, failure = _rehearsal(study, examined, clients, candidates)
+    refusals, record, failure = _rehearsal(study, examined, clients, candidates)
+    for name, caution in (without_scores(record, examined, clients) if record else {}).items():
+        examined[name] = replace(examined[name], cautions=(*examined[name].cautions, caution))
     never = _never_taken(study, examined)
     problems = [f"nobody ever took '{a}': take it out of the study's actions" for a in never]
     return Readiness(
@@ -114,17 +118,17 @@ def _rehearsal(
     examined: Mapping[str, Examined],
     clients: Mapping[str, Client],
     candidates: Mapping[str, Policy],
-) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
+) -> tuple[dict[str, tuple[tuple[str, str], ...]], Record | None, str]:
     """What clients refuse in a rehearsal of the study; unknown unless all of them take part."""
     refused: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
     data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
-    failure = ""
+    record, failure = None, ""
     if len(data) == len(examined):
-        rounds, failure = rehearse_together(study, clients, data, candidates)
+        rounds, record, failure = rehearse_together(study, clients, data, candidates)
         for latest in rounds:
             for name, code in latest.refused.items():
                 refused[name][latest.query, code] = None
-    return {name: tuple(refusals) for name, refusals in refused.items()}, failure
+    return {name: tuple(refusals) for name, refusals in refused.items()}, record, failure
 
 
 def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:

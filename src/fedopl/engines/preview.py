@@ -22,6 +22,7 @@ from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
@@ -101,18 +102,18 @@ def rehearse_together(
     clients: Mapping[str, Client],
     data: Mapping[str, LoggedData],
     policies: Mapping[str, Policy],
-) -> tuple[list[Round], str]:
-    """How the study would go with all of them, and what it would fail at; nothing is kept."""
+) -> tuple[list[Round], Record | None, str]:
+    """How the study would go with all of them, or what it would fail at; nothing is kept."""
     doors = {}
     for name, rows in data.items():
         entries = FileLedger(clients[name].ledger_path).entries()
         doors[name] = door_of(study, clients[name], rows, MemoryLedger(entries))
     conversation = Conversation(study, InProcess(doors))
     try:
-        run_study(conversation, policies=policies, alone=only_policy(doors))
+        record = run_study(conversation, policies=policies, alone=only_policy(doors))
     except FederationError as error:
-        return conversation.rounds, str(error)
-    return conversation.rounds, ""
+        return conversation.rounds, None, str(error)
+    return conversation.rounds, record, ""
 
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:

@@ -30,6 +30,7 @@ class RefusalCode(enum.Enum):
     LOCKED = 19
     DOMINATED = 20
     WRONG_PROPENSITIES = 21
+    UNSCORED_DECISIONS = 22
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -145,6 +146,12 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "with its known propensities the actions cannot have been taken as they were",
         "Let it run `fedopl check`, which names the action; each row needs the probability of the "
         "action that was taken, not that of treatment.",
+    ),
+    RefusalCode.UNSCORED_DECISIONS: Refused(
+        "policies decide on actions that it has no score for, so their values would rest on a "
+        "selected part of its held-out rows",
+        "Let it run `fedopl check`, which names the actions and what brings them back; or leave "
+        "these actions out of the study.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

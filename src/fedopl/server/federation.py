@@ -20,7 +20,11 @@ from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.server.aggregate.federated_outcomes import solve_outcomes, without_models
+from fedopl.server.aggregate.federated_outcomes import (
+    solve_outcomes,
+    unsupported_models,
+    without_models,
+)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.exchange.answers import Answers
@@ -168,9 +172,11 @@ def _enrol(conversation: Conversation) -> tuple[dict[str, int], SumScores]:
     if not sums:
         return rows, without_models(study)
     usable = conversation.drop(sums[0], lambda name, _: None if name in rows else "did not enrol")
-    # One client is enough: whoever cannot add to the models may still use them.
-    total = combined(conversation.require_quorum(usable, share=0), weights={})
-    return rows, solve_outcomes(study, total)
+    # One client is enough: whoever cannot add to the models may still use them. If nobody can,
+    # each has those of its own that it can have.
+    if not usable:
+        return rows, unsupported_models(study)
+    return rows, solve_outcomes(study, combined(usable, weights={}))
 
 
 def _belied(

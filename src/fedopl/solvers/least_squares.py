@@ -86,6 +86,26 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
     return _models(basis, loadings, penalties)
 
 
+def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearModels:
+    """Ridge regressions along the last axis that shrink toward one model of all of them together.
+
+    A regression with few rows of its own borrows slopes from the others. From sums alone: with θ
+    the model of all, the sums of (x, 1, y − θᵀ(x, 1)) are those of (x, 1, y), turned.
+    """
+    whole, squared = sums.sum(axis=-3), squared_weights.sum(axis=-1)
+    everybody = ridge(whole, effective_rows(whole[..., -2, -2], squared))
+    turn = np.broadcast_to(np.eye(sums.shape[-1]), whole.shape).copy()
+    turn[..., -1, :-2] = -everybody.coefficients
+    turn[..., -1, -2] = -np.nan_to_num(everybody.intercepts)
+    rest = turn[..., None, :, :] @ sums @ np.swapaxes(turn, -1, -2)[..., None, :, :]
+    own = ridge(rest, effective_rows(sums[..., -2, -2], squared_weights))
+    return LinearModels(
+        coefficients=own.coefficients + everybody.coefficients[..., None, :],
+        intercepts=own.intercepts + everybody.intercepts[..., None],
+        penalties=own.penalties,
+    )
+
+
 def _is_large(sums: FloatArray) -> bool:
     """Whether a stack of stacks is solved part by part, as it would need many times its memory."""
     return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE

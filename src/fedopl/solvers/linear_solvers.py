@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import NEVER
+from fedopl.policies.pairwise import action_pairs
 from fedopl.solvers import least_squares
 
 
@@ -26,9 +27,25 @@ def solve_scores(
     else:
         parameters = np.zeros_like(products)
         parameters[:, :-1] = solve_through_zero(grams[:, :-1, :-1], products[:, :-1])
-    unknown = shares <= 0
-    parameters[unknown] = 0.0
+    return never_taken(parameters, shares <= 0)
+
+
+def never_taken(parameters: FloatArray, unknown: BoolArray) -> FloatArray:  # shaped as parameters
+    """The same parameters, but an action nobody has a score for is never chosen."""
+    parameters = np.where(unknown[:, None], 0.0, parameters)
     parameters[unknown, -1] = NEVER
+    return parameters
+
+
+def solve_pairs(
+    grams: FloatArray, products: FloatArray, unknown: BoolArray
+) -> FloatArray:  # (n_pairs, n_columns)
+    """Weighted all pairs: one weighted regression for each pair; what nobody scores loses."""
+    parameters = solve_through_zero(grams, products)
+    for pair, (first, second) in enumerate(action_pairs(len(unknown))):
+        if unknown[first] or unknown[second]:
+            parameters[pair] = 0.0
+            parameters[pair, -1] = 1.0 if unknown[second] else -1.0
     return parameters
 
 

@@ -38,10 +38,14 @@ class TrainingPlan(Checked):
 class KindOfPlan(Checked):
     """What follows from the kind of policy, so that nobody has to ask for the kind itself."""
 
-    local_kind: ClassVar[str] = "linear"  # of the policy that every client learns alone
     has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
     compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once
     is_best_for_weights: ClassVar[bool] = True  # of its kind, on the rows it was learned from
+
+    @property
+    def local_kind(self) -> str:
+        """The kind of the policy that every client learns alone."""
+        return "linear"
 
     @property
     def on_grid(self) -> bool:
@@ -114,6 +118,11 @@ class Linear(KindOfPlan):
         return self
 
     @property
+    def local_kind(self) -> str:
+        """What the oracle finds."""
+        return "pairwise" if self.oracle == "wap" else "linear"
+
+    @property
     def can_be_resolved(self) -> bool:
         """Only the exact oracle needs nothing but sums."""
         return self.oracle == "csoaa-exact"
@@ -127,10 +136,14 @@ class Linear(KindOfPlan):
 class Tree(TreePlan, KindOfPlan):
     """A tree of a few questions, and what it has to keep to."""
 
-    local_kind: ClassVar[str] = "tree"
     has_leaves: ClassVar[bool] = True
 
     kind: Literal["tree"] = "tree"
+
+    @property
+    def local_kind(self) -> str:
+        """A tree, too."""
+        return "tree"
 
     @property
     def on_grid(self) -> bool:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.server.oracles.sgd import first_averaged
+from fedopl.solvers.averaged_rounds import first_averaged
 
 MARGINAL = fedopl.NuisancePlan(propensity="marginal")
 N_FEATURES = 12
@@ -93,5 +93,5 @@ def test_what_is_kept_is_never_worse_than_the_last_round(correlation, rounds, mo
     [(1, [0], 0), (2, [0, 1], 1), (3, [0, 1, 2], 1), (40, [0, 1, 2, 5, 10, 20, 30, 35, 39], 20)],
 )
 def test_means_begin_at_several_rounds_or_at_the_second_half(rounds, steps, ends):
-    assert first_averaged(fedopl.TrainingPlan(rounds=rounds)) == steps
-    assert first_averaged(fedopl.TrainingPlan(rounds=rounds, average="rounds")) == [ends]
+    assert first_averaged(rounds, "steps") == steps
+    assert first_averaged(rounds, "rounds") == [ends]

@@ -15,6 +15,9 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateV
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
+# The share of held-out rows that values may do without, as policies decide on what has no score.
+MOST_UNSCORED = 0.05
+
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
     """The values of the policies asked about, of the logging policy and of the client's own."""
@@ -31,6 +34,7 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
         # How many rows have scores for what policies decide is a count that the server can choose.
         noisy = space.noisy(np.array([float(n_used)]), *together)
         n_used = min(max(int(noisy[0]), 1), n_rows)
+        _check_not_selected(space, query, n_used)
     least = max(space.limits.minimum_cell, n_values / space.limits.parameter_share)
     if min(n_used, found.n_rows) < least:
         raise RefusedError(RefusalCode.SMALL_CELLS)
@@ -45,6 +49,17 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
         means=means,
         covariances=covariances,
     )
+
+
+def _check_not_selected(space: Workspace, query: EstimateValues, n_used: int) -> None:
+    """Refuse values of held-out rows that rest on a part of them which the policies selected.
+
+    By the count with noise, which would leave otherwise: so the refusal tells no more than it.
+    """
+    n_rows = space.n_rows(query.split)
+    few = max(MOST_UNSCORED * n_rows, 2 * space.limits.minimum_cell)
+    if query.split is RowSplit.EVALUATION and n_used < n_rows - few:
+        raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
 
 class _Spread:

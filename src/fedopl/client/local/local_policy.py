@@ -1,46 +1,150 @@
 """The local policy: what one client would learn from its own rows alone; it is never released."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.local.local_steps import movable
+from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.local_tree import best_local_tree
-from fedopl.client.local.score_means import means_of
+from fedopl.client.local.score_means import means_of, pair_means, value_slope
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
-from fedopl.solvers import least_squares
-from fedopl.solvers.linear_solvers import solve_scores
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.solvers.averaged_rounds import AveragedRounds
+from fedopl.solvers.linear_solvers import never_taken, solve_pairs
+from fedopl.solvers.value_ascent import climb, surely_rises
 from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.
 ScoredChunks = Callable[[], Iterator[ScoredChunk]]
+# A federation of one.
+ALONE = {"own": 1.0}
 
 
-def learn_local_policy(
-    rows: StudyRows, study: Study, parts: ScoredChunks, blocks: list[IntArray] | None
-) -> FloatArray:  # the numbers of a policy of the local kind
-    """By the exact oracle or search, on scores that rest on nobody else."""
-    if study.policy.local_kind == TreePolicy.kind:
-        return _tree(rows, study, parts)
-    means = means_of(parts, rows, blocks, complete=True)
-    parameters = solve_scores(
-        means.grams, means.products, means.squares, means.shares, intercept=study.has_intercept
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalTask:
+    """A client's own scores, and how the study learns a policy from scores."""
+
+    rows: StudyRows
+    study: Study
+    parts: ScoredChunks
+    blocks: list[IntArray] | None  # each action's own columns, where the policy has them
+    draws: PrivateDraws
+
+    @cached_property
+    def statistics(self) -> ScoreStatistics:
+        """The sums that a server would have of this client."""
+        means = means_of(self.parts, self.rows, self.blocks, complete=True)
+        return ScoreStatistics(study=self.study, sums={"own": ScoreSums(**vars(means))})
+
+    @cached_property
+    def whole(self) -> ScoredChunk:
+        """All rows with their scores, where rows are in memory."""
+        if self.rows.given.is_on_disk:
+            raise RefusedError(RefusalCode.ROWS_ON_DISK)
+        (whole,) = self.parts()
+        return whole
+
+
+def learn_local_policy(task: LocalTask) -> FloatArray:  # the numbers of a policy of the local kind
+    """As the study learns, by its oracle or search, on scores that rest on nobody else."""
+    if task.study.policy.local_kind == TreePolicy.kind:
+        return _tree(task)
+    # What a new oracle does with one client is to be said here; until then, the exact one does it.
+    return _ORACLES.get(task.study.linear.oracle, _exact)(task)
+
+
+def _exact(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
+    return task.statistics.solve(ALONE).parameters
+
+
+def _rounds(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
+    """Algorithm 1 with one client, which takes the same steps as in the federation."""
+    study, plan, statistics = task.study, task.study.linear.training, task.statistics
+    centre, scale = statistics.standardisation(ALONE)
+    training = LocalTraining(study, Batches(task.draws))
+    rows = training.examples(task.whole, centre, scale)
+    mask = movable(task.blocks, study.n_features)
+    shape = (study.n_actions, study.n_features + 1)
+    rounds = AveragedRounds(shape, plan.rounds, plan.momentum, plan.average)
+    for turn in range(plan.rounds):
+        rounds.move_to(training.improved(rounds.parameters, rows, turn, mask))
+    learned = rounds.best(centre, scale, statistics.loss(ALONE))
+    return never_taken(learned, statistics.unknown(ALONE))
+
+
+def _pairs(task: LocalTask) -> FloatArray:  # (n_pairs, n_features + 1)
+    whole = task.whole
+    grams, products = pair_means(whole.data, whole.scores, whole.training)
+    return solve_pairs(grams, products, task.statistics.unknown(ALONE))
+
+
+def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
+    """Climb on all folds but the first; accept if the value on the first one rises."""
+    whole, start = task.whole, _exact(task)
+    fitting, mask = whole.rows(RowSplit.FITTING), movable(task.blocks, task.study.n_features)
+
+    def slope_at(parameters: FloatArray, temperature: float) -> FloatArray:
+        slope, _ = value_slope(whole.data, whole.scores, fitting, parameters, temperature)
+        return slope if mask is None else slope * mask
+
+    climbed = climb(start, *task.statistics.standardisation(ALONE), slope_at)
+    return climbed if surely_rises(_gain(task, start, climbed)) else start
+
+
+def _gain(task: LocalTask, start: FloatArray, climbed: FloatArray) -> Estimate:
+    """What the climb gains on the rows of the first fold."""
+    whole = task.whole
+    rows = whole.rows(RowSplit.VALIDATION)
+    contexts, scores = whole.data.contexts[rows], whole.scores[rows]
+    policies = [LinearPolicy(p, task.study.actions, task.study.features) for p in (start, climbed)]
+    before, after = (scores[np.arange(len(scores)), one.decide(contexts)] for one in policies)
+    groups = whole.data.groups_of(rows)
+    found = joint_estimate((after - before)[:, None], whole.weights(rows), groups)
+    if found is None:
+        return Estimate(value=0.0, standard_error=0.0, n_rows=0, degrees_of_freedom=0)
+    n_rows, _, gain, variance = found.first_column
+    return Estimate(
+        value=gain,
+        standard_error=float(np.sqrt(variance)),
+        n_rows=int(n_rows),
+        degrees_of_freedom=found.degrees_of_freedom,
     )
-    return least_squares.widen(parameters, blocks, len(study.features))
 
 
-def _tree(rows: StudyRows, study: Study, parts: ScoredChunks) -> FloatArray:  # (n_nodes, 4)
-    if rows.given.is_on_disk and study.tree.thresholds == "observed":
+_ORACLES: dict[str, Callable[[LocalTask], FloatArray]] = {
+    "csoaa-exact": _exact,
+    "csoaa-sgd": _rounds,
+    "csoaa-vw": _rounds,  # only the steps differ
+    "wap": _pairs,
+    "direct": _direct,
+}
+
+
+def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
+    is_on_disk, study = task.rows.given.is_on_disk, task.study
+    if is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 
     def scored() -> Iterator[ScoredRows]:
-        return (chunk.scored_rows() for chunk in parts())
+        return (chunk.scored_rows() for chunk in task.parts())
 
     found = scored
-    if not rows.given.is_on_disk:
+    if not is_on_disk:
         whole = list(scored())  # scored once, and gone through for every level
         found = lambda: iter(whole)  # noqa: E731
     return as_array(best_local_tree(found, study.tree, study.columns, study.actions))

@@ -66,6 +66,18 @@ def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Example
     )
 
 
+def movable(
+    blocks: list[IntArray] | None, n_features: int
+) -> FloatArray | None:  # (n_actions, n_features + 1)
+    """Which parameters steps may move: all (None), or each action's own columns."""
+    if blocks is None:
+        return None
+    mask = np.zeros((len(blocks), n_features + 1))
+    for action, own in enumerate(blocks):
+        mask[action, own] = 1.0
+    return mask
+
+
 def improve(
     parameters: FloatArray,
     rows: Examples,

@@ -69,6 +69,18 @@ def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes
     return _linear(models, outcome, reason)
 
 
+def pooled_parameters(sums: FoldSums) -> FloatArray:  # (n_folds + 1, n_actions, n_features + 1)
+    """Models of rare actions, which share slopes with all others; the intercept last.
+
+    NaN where an action has no rows in all folds but one.
+    """
+    others = least_squares.sums_of_others(sums.sums, and_of_all=True)
+    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
+    models = least_squares.ridge_toward_all(others, squared)
+    models = least_squares.shift_origin(models, sums.origin)
+    return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
+
+
 def federated_outcomes(parameters: FloatArray) -> Outcomes:
     """Models of the whole federation, (n_parts, n_actions, n_features + 1), the intercept last.
 

@@ -57,7 +57,7 @@ class StudyScores:
     """The scores of all rows of a study, and what they rest on."""
 
     values: FloatArray | DiskArray  # (n_rows, n_actions)
-    hidden: BoolArray  # (n_actions,)  whose scores are not used, as a few rows lack them
+    hidden: BoolArray  # (n_actions,)  without scores: no row has one, or a few rows lack it
     is_complete: BoolArray  # ()  whether all training rows have all scores
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)
@@ -96,8 +96,8 @@ def score_chunks(
             support.add(chunk.data, nuisances.propensities, chunk.training)
         if writer:
             writer.append(values)
-    hidden = known.to_suppress(needed)
-    if not np.diagonal(known.both)[~hidden].any():
+    hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
+    if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     if path and writer:
         written = writer.finished()

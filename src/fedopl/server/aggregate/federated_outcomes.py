@@ -14,6 +14,12 @@ def without_models(study: Study) -> SumScores:
     return SumScores(models=np.empty(shape), supported=np.empty(shape[:2]))
 
 
+def unsupported_models(study: Study) -> SumScores:
+    """The query with models of nothing, where nobody can release the sums they are made from."""
+    shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
+    return SumScores(models=np.zeros(shape), supported=np.zeros(shape[:2]))
+
+
 def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     """The query with each fold's models, fitted on the sums of all other folds, of all clients."""
     others = least_squares.sums_of_others(total.sums, and_of_all=True)

@@ -1,0 +1,68 @@
+"""Rounds of steps, whoever takes them: momentum, and means over rounds, of which one is kept."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+
+# Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
+LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
+
+
+class AveragedRounds:
+    """Parameters that move from round to round, and their means over the later rounds.
+
+    A single round's parameters carry the noise of their last batches; their average does not
+    (Polyak & Juditsky 1992). How many early rounds to leave out depends on how far the way was, so
+    there are several means, and the one of least loss is kept.
+    """
+
+    def __init__(self, shape: tuple[int, ...], rounds: int, momentum: float, average: str) -> None:
+        self.parameters = np.zeros(shape)  # θ_g
+        self._rounds, self._momentum, self._turn = rounds, momentum, 0
+        self._velocity = np.zeros(shape)
+        self._totals = {first: np.zeros(shape) for first in first_averaged(rounds, average)}
+
+    def move_to(self, found: FloatArray) -> None:
+        """End a round with these parameters; momentum as in FedAvgM (Hsu, Qi & Brown 2019)."""
+        self._velocity = self._momentum * self._velocity + (found - self.parameters)
+        self.parameters = self.parameters + self._velocity
+        for first in self._totals:
+            if self._turn >= first:
+                self._totals[first] += self.parameters
+        self._turn += 1
+
+    def best(
+        self, centre: FloatArray, scale: FloatArray, loss: Callable[[FloatArray], float]
+    ) -> FloatArray:
+        """The mean of least loss, as parameters for the features themselves."""
+        return min((on_raw_features(mean, centre, scale) for mean in self._means()), key=loss)
+
+    def _means(self) -> Iterator[FloatArray]:
+        return (total / (self._rounds - first) for first, total in self._totals.items())
+
+
+def first_averaged(rounds: int, average: str) -> list[int]:
+    """The first rounds of the means to choose from."""
+    if average == "rounds":
+        return [rounds // 2]
+    return sorted({int(share * rounds) for share in LEFT_OUT} | {rounds - 1})
+
+
+def on_raw_features(
+    parameters: FloatArray, centre: FloatArray, scale: FloatArray
+) -> FloatArray:  # (n_actions, n_features + 1)
+    """Parameters for standardised features, as parameters for the features themselves."""
+    raw = parameters / scale
+    raw[:, -1] = parameters[:, -1] - raw[:, :-1] @ centre[:-1]
+    return raw
+
+
+def on_standardised_features(
+    parameters: FloatArray, centre: FloatArray, scale: FloatArray
+) -> FloatArray:  # (n_actions, n_features + 1)
+    """The way back."""
+    standardised = parameters * scale
+    standardised[:, -1] = parameters[:, -1] + parameters[:, :-1] @ centre[:-1]
+    return standardised

@@ -1,0 +1,91 @@
+"""With many actions the limits cost none of them silently, and values rest on all rows."""
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.base.labels import GLOBAL
+from fedopl.results.value_tables import LOGGING
+
+N_ACTIONS, N_LEVELS = 34, 16
+AT_RANDOM = fedopl.NuisancePlan(propensity="marginal")
+
+
+def shop(seed, n_rows=10_000, rare=0):
+    """Recommendations drawn at random: 8 numbers and 16 levels of a category, clicks in percent."""
+    rng = np.random.default_rng(seed)
+    level = rng.integers(0, N_LEVELS, n_rows)
+    contexts = np.hstack([rng.standard_normal((n_rows, 8)), np.eye(N_LEVELS)[level]])
+    actions = rng.integers(0, N_ACTIONS, n_rows)
+    if rare:  # the last action is taken so often
+        actions[actions == N_ACTIONS - 1] = 0
+        actions[:rare] = N_ACTIONS - 1
+    worth = 1 + contexts[:, 0] * np.sin(actions) + 0.5 * np.cos(actions)
+    rewards = worth + rng.standard_normal(n_rows)
+    names = [f"item {a}" for a in range(N_ACTIONS)]
+    return fedopl.LoggedData(contexts, actions, rewards, action_names=names)
+
+
+@pytest.fixture(scope="module")
+def shops():
+    return {"one": shop(1), "two": shop(2)}
+
+
+def guarded(clients, policy="linear", **more):
+    return fedopl.learn(clients, policy=policy, limits="guarded", nuisances=AT_RANDOM, **more)
+
+
+@pytest.fixture(scope="module")
+def run(shops):
+    return guarded(shops)
+
+
+def test_every_action_that_many_took_has_a_score(run):
+    assert not run.statistics.unknown(run.mixture).any()
+
+
+@pytest.mark.parametrize("policy", ["linear", "tree"])
+def test_values_rest_on_all_rows_held_out(shops, run, policy):
+    found = run if policy == "linear" else guarded(shops, "tree")
+    for client, rows in shops.items():
+        estimate = found.values.of(LOGGING, client)
+        assert estimate.n_rows == pytest.approx(rows.n_rows / 4, abs=N_ACTIONS)
+        # What was done so far is the mean outcome, of everybody.
+        low, high = estimate.interval(0.999)
+        assert low < rows.rewards.mean() < high
+
+
+def test_scores_of_rare_actions_are_as_good_as_with_open_limits(shops, run):
+    open_run = fedopl.learn(shops, limits="open", nuisances=AT_RANDOM)
+    both = [one.statistics.arm_values(one.mixture) for one in (run, open_run)]
+    truth = 1 + 0.5 * np.cos(np.arange(N_ACTIONS))
+    errors = [float(np.sqrt(np.mean((found - truth) ** 2))) for found in both]
+    assert errors[0] < 1.1 * errors[1]
+
+
+def test_an_action_that_too_few_took_has_no_score_and_nobody_chooses_it():
+    clients = {"one": shop(1, rare=40), "two": shop(2, rare=40)}
+    run = guarded(clients)
+    (lost,) = np.flatnonzero(run.statistics.unknown(run.mixture))
+    assert run.study.actions[lost] == f"item {N_ACTIONS - 1}"
+    for client in clients:
+        estimate = run.values.of(LOGGING, client)
+        assert estimate.n_rows == pytest.approx(2_500, abs=N_ACTIONS)
+
+
+def test_values_of_a_selected_part_of_the_rows_are_not_told():
+    """What one client has no score for is best for many elsewhere, so the policy decides on it."""
+    known, unknown = shop(1), shop(2, rare=20)
+    better = known.rewards + 0.5 * (known.actions == N_ACTIONS - 1)
+    names = known.action_names
+    best = fedopl.LoggedData(known.contexts, known.actions, better, action_names=names)
+    run = guarded({"best": best, "lacks": unknown})
+    assert ("lacks", "UNSCORED_DECISIONS") in {(name, why) for _, name, why in run.refusals}
+    assert {row.client for row in run.values.rows} == {GLOBAL, "best"}
+
+
+def test_a_study_in_which_no_sum_of_an_action_may_leave_goes_on_with_own_models():
+    clients = {name: shop(seed, n_rows=8_000) for seed, name in enumerate(["one", "two"])}
+    run = guarded(clients)
+    assert {name for _, name, why in run.refusals if why == "SMALL_CELLS"} == {"one", "two"}
+    assert not run.statistics.unknown(run.mixture).any()
