@@ -102,6 +102,11 @@ def test_only_named_rules_are_taken(rule):
         schema(dates={"admitted": rule})
 
 
+def test_a_date_that_is_called_a_number_is_told_about_rules():
+    with pytest.raises(fedopl.DataError, match=r'came dates; name a rule .*"weekday"'):
+        fedopl.read_logged(table(admitted=pa.array(DAYS)), schema(numeric=["admitted"]))
+
+
 # --- ids ------------------------------------------------------------------------------------------
 
 

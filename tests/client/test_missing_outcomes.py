@@ -106,6 +106,9 @@ def test_a_study_says_it_and_each_client_sees_its_own_counts(tmp_path):
     assert checked.code == 0, checked.text
     assert checked.out.count("Outcomes are missing by action: 'usual'") == 1
     assert checked.out.index("── north") < checked.out.index("Outcomes are missing by")
+    by_client = tiny.check("--json").json()["clients"]
+    assert sum(by_client["north"]["outcomes_missing"].values()) == 9
+    assert by_client["south"]["outcomes_missing"] == {}
     done = tiny.run()
     assert done.code == 0
     assert "Outcomes are missing by action" in done.err

@@ -242,7 +242,7 @@ def test_a_table_without_rows_is_refused(stored):
 
 def test_a_date_is_not_a_number():
     frame = pandas.DataFrame(TABLE).assign(age=pandas.to_datetime(["2024-01-01"] * 4))
-    with pytest.raises(fedopl.DataError, match="column 'age': expected numbers, came timestamp"):
+    with pytest.raises(fedopl.DataError, match="column 'age': expected numbers, came dates"):
         fedopl.read_logged(frame, schema())
 
 

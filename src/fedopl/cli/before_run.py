@@ -57,6 +57,7 @@ def _check_as_json(checked: "Readiness") -> dict[str, Any]:
                 "cautions": found.cautions,
                 "refusals": [{"query": q, "code": c} for q, c in checked.refusals[name]],
                 "support": _support_as_json(found),
+                "outcomes_missing": found.attrition.lost if found.attrition else {},
             }
             for name, found in checked.clients.items()
         },

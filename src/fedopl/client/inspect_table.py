@@ -18,6 +18,7 @@ from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
+from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.study.plans import Declared, EvaluationPlan
@@ -66,6 +67,7 @@ class Examined:
     data: LoggedData | None = None
     overlap: Overlap | None = None
     features: dict[str, FeatureSummary] | None = None
+    attrition: Attrition | None = None  # where rows without an outcome were left out
 
 
 def examine(client: Client, study: Study) -> Examined:
@@ -115,7 +117,13 @@ def examine(client: Client, study: Study) -> Examined:
         data=whole,
         overlap=found,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
+        attrition=_attrition(caught),
     )
+
+
+def _attrition(caught: list[warnings.WarningMessage]) -> Attrition | None:
+    dropped = [w.message.gaps for w in caught if isinstance(w.message, RowsDroppedWarning)]
+    return dropped[0].attrition if dropped else None
 
 
 def _readable_data(client: Client) -> list[str]:

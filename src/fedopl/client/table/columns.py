@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.date_rules import RULES_IN_WORDS
 from fedopl.base.errors import DataError
 from fedopl.base.labels import NO_LABEL, label_text, quoted
 from fedopl.base.schema import Encoding
@@ -42,6 +43,11 @@ def numbers(column: Any, what: str) -> FloatArray:
 def check_numbers(kind: Any, what: str) -> None:
     """Refuse an Arrow type whose values are not numbers."""
     kinds = ("null", "integer", "floating", "boolean", "decimal")
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        raise DataError(
+            f"{what}: expected numbers, came dates; name a rule for them in the study, "
+            f"{RULES_IN_WORDS}"
+        )
     if not any(getattr(pa.types, f"is_{name}")(kind) for name in kinds):
         raise DataError(f"{what}: expected numbers, came {kind}; convert it to a number first")
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
-from fedopl.base.errors import DataError, FedoplWarning
+from fedopl.base.errors import DataError
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
 from fedopl.client.table.dates import codes_of, moments, numbers_of
 from fedopl.client.table.formats import Columns
-from fedopl.client.table.gaps import Attrition, Gaps
+from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData, trusted
 
 # Names of columns that number people or things, and how many different ones are just a code.
@@ -157,12 +157,11 @@ class Encoder:
     def warn_of_gaps(self, gaps: Gaps) -> None:
         """Warn that rows were dropped, if any were."""
         if gaps.n_missing:
-            warnings.warn(
+            text = (
                 f"{self.name}: dropped {gaps.n_missing:,} of {gaps.n_rows:,} rows for missing "
-                f"values {_counted(gaps.by_column)}{gaps.attrition.in_words()}",
-                FedoplWarning,
-                stacklevel=3,
+                f"values {_counted(gaps.by_column)}{gaps.attrition.in_words()}"
             )
+            warnings.warn(RowsDroppedWarning(text, gaps), stacklevel=3)
 
     def logged(self, encoded: Encoded, kept: BoolArray | slice) -> LoggedData:
         """The usable rows, checked for what no column shows by itself."""

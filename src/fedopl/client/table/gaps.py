@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, IntArray, shortlist
+from fedopl.base.errors import FedoplWarning
 
 # Outcomes that went missing this unevenly by chance, once in so many tables, are called uneven.
 ONE_IN = 1000
@@ -86,6 +87,14 @@ class Gaps:
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """What `dataclasses.asdict` made of it."""
         return cls(**{**content, "attrition": Attrition(**content["attrition"])})
+
+
+class RowsDroppedWarning(FedoplWarning):
+    """Rows were left out because a value is missing."""
+
+    def __init__(self, message: str, gaps: Gaps) -> None:
+        super().__init__(message)
+        self.gaps = gaps
 
 
 def _added(these: Mapping[str, int], those: Mapping[str, int]) -> dict[str, int]:
