@@ -112,6 +112,20 @@ def test_missing_values_repeated_ids_and_propensities_are_drafted_with_a_questio
     assert (agreed.group, agreed.propensity) == ("patient_id", "p")
 
 
+def test_a_label_of_a_few_people_does_not_get_into_the_study(tmp_path):
+    table = hospital(0)
+    table.loc[:2, "sex"] = "somebody's own"
+    table["name"] = [f"N{k // 3}" for k in range(N_ROWS)]  # three rows each
+    table.to_csv(tmp_path / "north.csv", index=False)
+    assert fedopl("init", "--from", tmp_path / "north.csv", tmp_path / "study").code == 0
+    text = (tmp_path / "study" / "study.toml").read_text()
+    assert "somebody" not in text
+    assert "# name: labels of a few rows each" in text
+    ready(tmp_path / "study")
+    agreed = read_study(tmp_path / "study" / "study.toml")[0].table
+    assert (set(agreed.categorical["sex"]), agreed.others["sex"]) == ({"f", "m", "other"}, "other")
+
+
 def test_labels_in_a_text_stay_as_they_are_written(tmp_path):
     table = hospital(0).assign(zone=[f"0{k % 3}" for k in range(N_ROWS)], site="x")
     table.to_csv(tmp_path / "all.csv", index=False)

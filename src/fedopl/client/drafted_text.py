@@ -207,31 +207,50 @@ class _Room:
 
 def _width(profile: Profile) -> int | None:
     """How many features a column becomes; unknown where its labels are pooled."""
-    if len(profile.labels) < 2 or profile.is_id or profile.is_called(OUTCOME_WORDS):
+    if _left_out(profile):
         return 0
     if profile.years or profile.numbers is not None:
         return 1
-    return None if len(profile.labels) > MOST_LEVELS else len(profile.labels) - 1
+    return None if _is_pooled(profile) else len(profile.labels) - 1
+
+
+def _usual(profile: Profile) -> list[str]:
+    """Labels that say nothing of a few people, those of most rows first; a study is no secret."""
+    cell = Limits().minimum_cell
+    return [label for label, count in profile.labels.most_common() if count >= cell]
+
+
+def _is_pooled(profile: Profile) -> bool:
+    return len(profile.labels) > MOST_LEVELS or len(_usual(profile)) < len(profile.labels)
+
+
+def _left_out(profile: Profile) -> str:
+    """Why a column is no feature; nothing if it may be one."""
+    if len(profile.labels) < 2:
+        return "the same in every row"
+    if profile.is_id:
+        return "an id, which is no feature"
+    if profile.is_called(OUTCOME_WORDS):
+        return "an outcome, too, by its name"
+    has_labels = profile.numbers is None and profile.years is None
+    return "labels of a few rows each" if has_labels and not _usual(profile) else ""
 
 
 def _feature(profile: Profile, named_levels: int) -> str:
     key = _key(profile.name)
-    if len(profile.labels) < 2:
-        return f"# {key}: the same in every row"
-    if profile.is_id:
-        return f"# {key}: an id, which is no feature"
-    if profile.is_called(OUTCOME_WORDS):
-        return f"# {key}: an outcome, too, by its name"
+    if why := _left_out(profile):
+        return f"# {key}: {why}"
     if profile.years:
         rule = toml_text(f"days since {profile.years[0]}-01-01")
         return f'{key} = {rule}  # {CONFIRM}: or "weekday", "month", "year"'
     if profile.numbers is not None:
         levels = _in_order(profile)
-        is_code = 2 < len(levels) <= FEW_CODES
+        is_code = 2 < len(levels) <= FEW_CODES and len(_usual(profile)) == len(levels)
         question = f"  # {CONFIRM}: a number, or the levels {_levels(levels)}?" if is_code else ""
         return f'{key} = "number"{question}'
-    if len(profile.labels) <= MOST_LEVELS:
+    if not _is_pooled(profile):
         return f"{key} = {_levels(_in_order(profile))}"
-    usual = _levels(label for label, _ in profile.labels.most_common(named_levels))
-    question = f"{len(profile.labels):,} levels; which have a name of their own?"
-    return f'{key} = {{ levels = {usual}, others = "other" }}  # {CONFIRM}: {question}'
+    named = _usual(profile)[:named_levels]
+    n_pooled = len(profile.labels) - len(named)
+    question = f"which levels have a name of their own? {n_pooled:,} others have none"
+    return f'{key} = {{ levels = {_levels(named)}, others = "other" }}  # {CONFIRM}: {question}'
