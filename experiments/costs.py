@@ -6,7 +6,7 @@ what is printed is what tests hold against real runs. `performance_page.py` writ
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 Letters = Mapping[str, float]
@@ -67,10 +67,11 @@ LETTERS = {
     "score",
     "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree",
     "e": "policies that others would learn without one client, valued with the learned one: at "
-    "most 3, and at most d; 0 for one client, and for oracles that take rounds or pairs",
-    "b": "constant arms that are best without one client, and were not before; e + b is at most d",
-    "v": "policies valued: 2 + e + b, or d and all candidates where the policy is finite",
-    "W": "numbers that these are: (1 + e)·w + (1 + b)·d·(p + 1), where it is not finite",
+    "most 3; 0 for one client, and for oracles that take rounds or pairs",
+    "b": "constant arms that are valued: d, or fewer where a client holds few rows out",
+    "v": "policies valued: 1 + e + b, or d and all candidates where the policy is finite; 2 where "
+    "`direct` tries its own",
+    "W": "numbers that these are: (1 + e)·w + b·d·(p + 1), where it is not finite",
     "c": "columns that a tree may ask about (`tree.columns`)",
     "j": "the other columns of the study, which count with one bin each",
     "s": "of the c columns, numbers whose thresholds are not agreed beforehand",
@@ -96,13 +97,14 @@ DERIVED = {
     "h": "2·o − 1",
     "x": "d + 2",
 }
-USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3, "b": 0}
+USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3}
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
     """All letters of a study with shared features, unless more is said."""
     letters = {**USUAL, "p": p, "d": d, "c": p, "f": p + 1, "g": 1, **more}
     letters.setdefault("s", letters["c"])
+    letters.setdefault("b", d)
     letters.setdefault("j", p - letters["c"])
     for letter, formula in DERIVED.items():
         letters.setdefault(letter, value_of(formula, letters))
@@ -175,18 +177,25 @@ class Way:
     options: str
     asks: tuple[tuple[str, str], ...]  # query, times
     w: str = "d·(p + 1)"
-    v: str = "2 + e + b"
-    W: str = "(1 + e)·w + (1 + b)·d·(p + 1)"
+    v: str = "1 + e + b"
+    W: str = "(1 + e)·w + b·d·(p + 1)"
+    tried: str = "v"  # policies valued while it learns
+    tried_numbers: str = "W"
     leaves: bool = False
     solved_again: bool = False  # from sums at hand, without single clients
 
     def letters(self, p: int, d: int, **more: float) -> dict[str, float]:
         """All letters of a study that learns this way."""
         letters = letters_for(p, d, **more)
-        letters.setdefault("e", min(3, d) if self.solved_again and letters["C"] > 1 else 0)
+        letters.setdefault("e", 3 if self.solved_again and letters["C"] > 1 else 0)
         for name in ("w", "v", "W"):
             letters.setdefault(name, value_of(getattr(self, name), letters))
         return letters
+
+    def while_learning(self, letters: Letters) -> dict[str, float]:
+        """The letters of values that are asked for before a policy is learned."""
+        tried = {"v": value_of(self.tried, letters), "W": value_of(self.tried_numbers, letters)}
+        return {**letters, **tried}
 
 
 WAYS = {
@@ -198,7 +207,10 @@ WAYS = {
     ),
     "wap": Way(options='`policy.oracle = "wap"`', asks=(("SumPairs", "1"),), w="P·(p + 1)"),
     "direct": Way(
-        options='`policy.oracle = "direct"`', asks=(("SlopeOfValue", "15"), ("EstimateValues", "1"))
+        options='`policy.oracle = "direct"`',
+        asks=(("SlopeOfValue", "15"), ("EstimateValues", "1")),
+        tried="2",
+        tried_numbers="2·d·(p + 1)",
     ),
     "finite": Way(
         options='`policy.kind = "finite"`, constant arms only',
@@ -262,13 +274,23 @@ def cost(way: Way, letters: Letters, around: Around | None = None) -> Cost:
     around = around or Around()
     letters = {**letters, "M": letters["M"] * around.federated}
     travelled = trips(way, letters, around)
-    queries = [query for trip in travelled for query in trip]
+    asked = list(sized(way, letters, [query for trip in travelled for query in trip], around))
     return Cost(
-        exchanges=len(queries),
+        exchanges=len(asked),
         trips=len(travelled),
-        receives=sum(QUERIES[query].n_bytes(letters) for query in queries),
-        sends=sum(ANSWERS[query].n_bytes(letters) for query in queries),
+        receives=sum(QUERIES[query].n_bytes(own) for query, own in asked),
+        sends=sum(ANSWERS[query].n_bytes(own) for query, own in asked),
     )
+
+
+def sized(
+    way: Way, letters: Letters, queries: list[str], around: Around
+) -> Iterator[tuple[str, Letters]]:
+    """Each query with the letters of its size: values asked for last are of more policies."""
+    last = len(queries) - 1 - queries[::-1].index("EstimateValues") if around.evaluated else None
+    for place, query in enumerate(queries):
+        early = query == "EstimateValues" and place != last
+        yield query, way.while_learning(letters) if early else letters
 
 
 def framing(travelled: list[list[str]]) -> int:

@@ -10,7 +10,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.results.record import Record
@@ -31,7 +31,7 @@ class Joined:
 
     @property
     def most(self):
-        return most_candidates(self.study)
+        return most_in_query(self.study)
 
     @property
     def statistics(self):

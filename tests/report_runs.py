@@ -8,7 +8,16 @@ import pandas as pd
 import fedopl
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
-from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, GainRow, GainTable, arm_name
+from fedopl.results.value_tables import (
+    LEARNED,
+    LOCAL,
+    LOGGING,
+    GainRow,
+    GainTable,
+    ImprovementRow,
+    ImprovementTable,
+    arm_name,
+)
 
 ACTIONS = ("usual care", "new drug", "coaching")
 FEATURES = ("age", "severity", "lives alone")
@@ -81,17 +90,28 @@ def severe(contexts):
     return (contexts[:, 1] > 0).astype(np.int64)
 
 
-def with_gains(record, *, arm, past, own=(0.0, 0.1), client=GLOBAL):
-    """The record with these gains (value, standard error) instead of its own."""
+def with_gains(record, *, arm, past, own=(0.0, 0.1), arms=None, client=GLOBAL):
+    """The record with these gains (value, standard error) instead of its own.
+
+    `arm` and `past` are what the learned policy gains over the best arm and over the past; `arms`
+    is what each constant arm gains over the past, which is nothing clear where it is not said.
+    """
     against = {arm_name(record.best_arm): arm, LOGGING: past, LOCAL: own}
-    rows = tuple(
-        GainRow(
-            against=name,
-            client=client,
-            estimate=Estimate(
-                value=value, standard_error=error, n_rows=100, degrees_of_freedom=10_000
-            ),
-        )
-        for name, (value, error) in against.items()
+    over_past = {LEARNED: past, arm_name(record.best_arm): (0.0, 0.1)}
+    over_past |= {arm_name(action): gain for action, gain in (arms or {}).items()}
+    gains = [GainRow(against=n, client=client, estimate=_gain(*g)) for n, g in against.items()]
+    level = 1 - 0.05 / len(over_past)
+    improvements = [
+        ImprovementRow(policy=name, client=client, estimate=_gain(*gain), level=level)
+        for name, gain in over_past.items()
+    ]
+    return replace(
+        record,
+        gains=GainTable(tuple(gains)),
+        improvements=ImprovementTable(tuple(improvements)),
+        chosen=LEARNED,
     )
-    return replace(record, gains=GainTable(rows), chosen=LEARNED)
+
+
+def _gain(value, error):
+    return Estimate(value=value, standard_error=error, n_rows=100, degrees_of_freedom=10_000)

@@ -92,12 +92,12 @@ def queries_by_trip(run):
 def with_policies_valued_beside(run, way, letters):
     """As many policies without one client as the rows led to, of those that there may be."""
     asked = [latest for latest in run.rounds if latest.query == "EstimateValues"]
-    for e, b in product(range(int(letters["e"]) + 1), range(int(letters["d"]) + 1)):
+    for e, b in product(range(int(letters["e"]) + 1), range(1, int(letters["d"]) + 1)):
         fewer = {**letters, "e": e, "b": b}
         fewer |= {name: value_of(getattr(way, name), fewer) for name in ("v", "W")}
         sizes = [QUERIES["EstimateValues"].n_bytes(fewer), ANSWERS["EstimateValues"].n_bytes(fewer)]
         came = [[n.bytes_sent / len(n.asked), *set(n.received.values())] for n in asked[-1:]]
-        if e + b <= letters["d"] and came == [sizes]:
+        if came == [sizes]:
             return fewer
     return letters
 
@@ -108,10 +108,11 @@ def check(run, way, letters, around, travelled):
     letters = with_policies_valued_beside(run, way, letters)
     expected = costs.trips(way, letters, around)
     assert queries_by_trip(run) == expected
-    for latest in run.rounds:
+    sized = costs.sized(way, letters, [latest.query for latest in run.rounds], around)
+    for latest, (_, own) in zip(run.rounds, sized, strict=True):
         n_asked = len(latest.asked)
-        assert latest.bytes_sent == n_asked * QUERIES[latest.query].n_bytes(letters), latest.query
-        answer = ANSWERS[latest.query].n_bytes(letters)
+        assert latest.bytes_sent == n_asked * QUERIES[latest.query].n_bytes(own), latest.query
+        answer = ANSWERS[latest.query].n_bytes(own)
         assert set(latest.received.values()) == {answer}, latest.query
     cost, frames = costs.cost(way, letters, around), costs.framing(expected)
     assert (cost.exchanges, cost.trips) == (len(run.rounds), len(expected))
@@ -375,14 +376,14 @@ def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
 
     usual = asked()
     on_path = asked(mixture=fedopl.mixture.path("client 1")) - usual
-    assert on_path == {"SumFitting": 1, "EstimateValues": ceil(5 / (d + 1))}
+    assert on_path == {"SumFitting": 1, "EstimateValues": ceil(5 / (d + 3))}
     finite = asked(policy="finite")
     on_path = asked(policy="finite", mixture=fedopl.mixture.path("client 1")) - finite
     assert on_path == {"EstimateValues": 2}
     assert asked(policy="finite", mixture="minimax") == finite
     climbed = asked(mixture="minimax") - usual
     assert set(climbed) == {"EstimateValues"}
-    assert climbed["EstimateValues"] <= ceil(n_clients / (d + 2)) + 15 + 1
+    assert climbed["EstimateValues"] <= ceil(n_clients / (d + 4)) + 15 + 1
     diagnosed = asked(diagnose=True) - usual
     assert diagnosed.pop("ClassifyContexts") <= 8
     assert diagnosed == {

@@ -140,7 +140,7 @@ def test_a_file_that_is_gone_is_named(folder, name):
 
 def test_a_run_of_a_later_version_is_said_so(folder):
     path = folder / "run.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
     with pytest.raises(StorageError, match="load it with the fedopl that saved it"):
         fedopl.load_run(folder)
 

@@ -395,7 +395,7 @@ def test_gains_stay_gains_where_less_is_better(joined):
     path = joined.diagnosis.paths["client 1"]
     row = table(joining(record).parts, "From all together to client 1").rows[0]
     assert float(row[5].replace("−", "-")) == pytest.approx(
-        -path.points[0].at_target.value, abs=0.02
+        path.points[0].at_target.value, abs=0.02
     )
     gain = next(r for r in record.gains.rows if (r.against, r.client) == (LOCAL, "client 1"))
     shown = table(joining(record).parts, "Gain by joining in days").rows[0][2]

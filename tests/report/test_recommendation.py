@@ -1,47 +1,61 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.words.numbers import Span, alike, decimal, listed, percent, size
-from fedopl.results.value_tables import GainTable, ValueTable
+from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 from fedopl.study.plans import EvaluationPlan
 from report_runs import with_gains
 
+NO_TABLES = {
+    "values": ValueTable(()),
+    "gains": GainTable(()),
+    "improvements": ImprovementTable(()),
+}
 CLEAR, LOSS, UNCLEAR = (0.41, 0.097), (-0.41, 0.097), (0.1, 0.1)
 
 
-def test_a_clear_gain_over_arm_and_past_says_use_it(run):
-    found = recommend(with_gains(run, arm=CLEAR, past=CLEAR))
+def test_a_clear_gain_over_past_and_arm_says_use_it(run):
+    found = recommend(with_gains(run, arm=CLEAR, past=CLEAR, arms={run.best_arm: CLEAR}))
     assert found.sentence == (
-        f"Use the learned policy: compared with giving everybody '{run.best_arm}', it is expected "
-        "to gain 0.41 reward per decision (95 % interval 0.22 to 0.60)."
+        "Use the learned policy: compared with what was done so far, that is expected to gain "
+        "0.41 reward per decision (97.5 % interval 0.19 to 0.63)."
     )
-    assert found.tone == "change"
-    assert found.detail.startswith("Compared with what was done so far, it is expected to gain")
+    assert (found.tone, found.policy) == ("change", "learned")
+    assert found.detail.startswith(
+        f"Compared with giving everybody '{run.best_arm}', it is better, expected to gain"
+    )
 
 
-def test_no_clear_gain_over_the_arm_says_give_everybody_the_same(run):
+def test_an_arm_that_beats_the_past_comes_before_a_policy_that_does_not_beat_the_arm(run):
+    found = recommend(with_gains(run, arm=UNCLEAR, past=CLEAR, arms={run.best_arm: CLEAR}))
+    assert found.sentence.startswith(
+        f"Give everybody '{run.best_arm}': compared with what was done so far, that is expected to "
+        "gain 0.41 reward"
+    )
+    assert found.detail == (
+        "Compared with that, the learned policy is not demonstrably better, expected to gain 0.10 "
+        "reward per decision (95 % interval −0.10 to 0.30)."
+    )
+    assert found.policy == f"everybody gets {run.best_arm}"
+
+
+def test_an_arm_is_not_recommended_without_a_test_against_the_past(run):
+    found = recommend(with_gains(run, arm=UNCLEAR, past=UNCLEAR))
+    assert found.sentence.startswith(
+        "Keep to what was done so far: the learned policy is not demonstrably better, expected to "
+        "gain 0.10"
+    )
+    assert (found.tone, found.policy) == ("keep", "logging policy")
+    assert f"giving everybody '{run.best_arm}', which came out best on the rows" in found.detail
+
+
+def test_a_policy_that_beats_the_past_is_used_where_no_arm_does(run):
     found = recommend(with_gains(run, arm=UNCLEAR, past=CLEAR))
-    assert found.sentence == (
-        f"Give everybody '{run.best_arm}': the learned policy is not demonstrably better, expected "
-        "to gain 0.10 reward per decision (95 % interval −0.10 to 0.30)."
-    )
-
-
-def test_no_clear_gain_over_anything_leaves_both_open(run):
-    sentence = recommend(with_gains(run, arm=UNCLEAR, past=UNCLEAR)).sentence
-    assert sentence.startswith(
-        f"Give everybody '{run.best_arm}', or keep to what was done so far: the learned policy is "
-        "not demonstrably better"
-    )
-
-
-def test_a_policy_worse_than_the_arm_is_called_worse(run):
-    sentence = recommend(with_gains(run, arm=LOSS, past=CLEAR)).sentence
-    assert sentence.startswith(
-        f"Give everybody '{run.best_arm}': the learned policy is worse, expected to lose 0.41 "
-    )
+    assert found.sentence.startswith("Use the learned policy")
+    assert "it is not demonstrably better, expected to gain 0.10" in found.detail
 
 
 @pytest.mark.parametrize("arm", [CLEAR, UNCLEAR, LOSS])
@@ -51,35 +65,52 @@ def test_a_policy_worse_than_the_past_is_never_recommended(run, arm):
     assert found.tone == "keep"
 
 
-def test_a_policy_that_only_beats_the_arm_is_no_case_for_a_change(run):
-    found = recommend(with_gains(run, arm=CLEAR, past=UNCLEAR))
-    assert found.sentence.startswith("No case for a change yet: the learned policy is better than")
-    assert "not demonstrably better than what was done so far" in found.sentence
+def test_what_too_few_rows_speak_for_is_not_recommended(run):
+    reported = {
+        name: replace(own, effective_rows=np.array([100.0, 12.0, 100.0]))
+        for name, own in run.described.by_client.items()
+    }
+    thin = replace(run, described=replace(run.described, by_client=reported))
+    found = recommend(with_gains(thin, arm=CLEAR, past=CLEAR, arms={"new drug": CLEAR}))
+    assert found.policy == "logging policy"
+    assert "seems better, expected to gain 0.41" in found.sentence
+    assert "but too few rows speak for 'new drug': fewer than 30 effective ones" in found.sentence
+
+
+def test_tiles_say_whose_numbers_they_are_and_begin_with_what_is_recommended(run):
+    arm = with_gains(run, arm=UNCLEAR, past=UNCLEAR, arms={run.best_arm: CLEAR})
+    what = [figure[0] for figure in key_figures(arm)]
+    assert what[0] == f"Everybody gets '{run.best_arm}': expected reward"
+    assert what[1] == f"Everybody gets '{run.best_arm}': gain over what was done so far"
+    assert what[2] == "The learned policy: gain over what was done so far"
+    keep = key_figures(with_gains(run, arm=UNCLEAR, past=UNCLEAR))
+    assert keep[0][0] == "What was done so far: expected reward"
+    assert float(keep[0][1]) == pytest.approx(run.values.of("logging policy").value, abs=0.1)
 
 
 def test_a_policy_that_never_differs_from_the_arm_says_so(run):
-    sentence = recommend(with_gains(run, arm=(0.0, 0.0), past=CLEAR)).sentence
-    assert "decides just the same on all held-out rows" in sentence
+    found = recommend(with_gains(run, arm=(0.0, 0.0), past=CLEAR, arms={run.best_arm: CLEAR}))
+    assert "decides just the same on all held-out rows" in found.detail
 
 
 def test_where_less_is_better_a_gain_lowers_the_outcome(lower):
     sentence = recommend(with_gains(lower, arm=CLEAR, past=CLEAR)).sentence
-    assert "expected to lower readmissions by 0.41 per decision (95 % interval 0.22" in sentence
+    assert "expected to lower readmissions by 0.41 per decision (97.5 % interval 0.19" in sentence
     assert "to raise readmissions by 0.41" in (
-        recommend(with_gains(lower, arm=LOSS, past=CLEAR)).sentence
+        recommend(with_gains(lower, arm=CLEAR, past=LOSS)).sentence
     )
 
 
 def test_where_less_is_better_values_read_as_they_were_logged(lower):
     figures = {what: number for what, number, _ in key_figures(lower)}
-    assert float(figures["Expected readmissions"]) == pytest.approx(
-        -lower.values.of("learned").value, abs=0.01
+    assert float(figures["The learned policy: expected readmissions"]) == pytest.approx(
+        lower.values.of("learned").value, abs=0.01
     )
 
 
 def test_without_held_out_rows_nothing_is_claimed(run):
     study = run.study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
-    bare = replace(run, study=study, values=ValueTable(()), gains=GainTable(()))
+    bare = replace(run, study=study, **NO_TABLES)
     found = recommend(bare)
     assert found.sentence.startswith("No recommendation: no rows were held out")
     assert found.tone == "nothing"
@@ -87,23 +118,23 @@ def test_without_held_out_rows_nothing_is_claimed(run):
 
 
 def test_without_reported_values_nothing_is_claimed(run):
-    bare = replace(run, values=ValueTable(()), gains=GainTable(()))
+    bare = replace(run, **NO_TABLES)
     assert "no client reported values" in recommend(bare).sentence
 
 
 def test_a_finite_policy_is_recommended_by_name(finite):
     assert finite.chosen == "severe"
-    assert recommend(finite).sentence.startswith("Use the policy 'severe': compared with giving")
+    assert recommend(finite).sentence.startswith("Use the policy 'severe': compared with what was")
 
 
-def test_an_arm_that_does_not_beat_the_past_is_not_recommended(run):
-    gains = with_gains(run, arm=CLEAR, past=UNCLEAR)
-    arm = replace(gains, chosen="everybody gets new drug")
+def test_an_arm_that_came_out_best_is_recommended_only_if_it_beats_the_past(run):
+    keep = with_gains(run, arm=CLEAR, past=UNCLEAR, arms={"new drug": UNCLEAR})
+    arm = replace(keep, chosen="everybody gets new drug", best_arm="new drug")
     assert recommend(arm).sentence.startswith(
-        "Keep to what was done so far: giving everybody 'new drug' came out best of the "
-        "candidates, but is not demonstrably better"
+        "Keep to what was done so far: giving everybody 'new drug' is not demonstrably better"
     )
-    past = replace(with_gains(run, arm=CLEAR, past=CLEAR), chosen="everybody gets new drug")
+    clear = with_gains(run, arm=CLEAR, past=UNCLEAR, arms={"new drug": CLEAR})
+    past = replace(clear, chosen="everybody gets new drug", best_arm="new drug")
     assert recommend(past).sentence.startswith("Give everybody 'new drug': compared with what was")
 
 

@@ -9,8 +9,9 @@ from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from fedopl.report.parts import Caution
+    from fedopl.report.recommending import Recommendation
     from fedopl.results.record import Record
-    from fedopl.results.value_tables import GainRow, ValueRow
+    from fedopl.results.value_tables import GainRow, ImprovementRow, ValueRow
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -18,15 +19,25 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
     if as_json:
         say_json(_as_json(finished) | ({"report": str(report)} if report else {}))
         return
+    typer.echo(f"{_recommendation(finished).sentence}\n")
     typer.echo(str(finished))
     typer.echo(_refusals(finished))
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
     table = finished.study.table
     if table and table.direction == "lower":
-        typer.echo(f"Less {table.reward} is better: values are shown as minus {table.reward}.\n")
+        typer.echo(
+            f"Less {table.reward} is better: values are {table.reward} as logged, and a gain above "
+            "0 is less of it.\n"
+        )
     if report:
         typer.echo(f"The report is {report}")
+
+
+def _recommendation(finished: "Record") -> "Recommendation":
+    from fedopl.report.recommending import recommend
+
+    return recommend(finished)
 
 
 def _cautions(finished: "Record") -> list["Caution"]:
@@ -52,6 +63,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
     return {
         "study": finished.study.name,
         "digest": finished.study.digest.hex(),
+        "recommendation": _recommendation(finished)._asdict(),
         "verdict": finished.verdict,
         "chosen": finished.chosen,
         "best_arm": finished.best_arm,
@@ -59,6 +71,10 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "rows": finished.rows,
         "values": [{"policy": row.policy, **_row(row)} for row in finished.values.rows],
         "gains": [{"against": row.against, **_row(row)} for row in finished.gains.rows],
+        "improvements": [
+            {"policy": row.policy, "level": row.level, **_row(row)}
+            for row in finished.improvements.rows
+        ],
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
@@ -69,5 +85,5 @@ def _as_json(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _row(row: "ValueRow | GainRow") -> dict[str, Any]:
+def _row(row: "ValueRow | GainRow | ImprovementRow") -> dict[str, Any]:
     return {"client": row.client, **vars(row.estimate), "interval": row.interval}

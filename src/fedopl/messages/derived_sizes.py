@@ -7,7 +7,7 @@ from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
-from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Axis
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
@@ -37,7 +37,7 @@ def axis_sizes(study: Study) -> Sizes:
     """How long each axis may be in this study; every size is agreed, and none depends on rows."""
     n_actions, n_features, folds = study.n_actions, study.n_features, study.nuisances.folds
     own = n_features // n_actions if study.linear.features == "blocks" else n_features
-    most = most_candidates(study)
+    most = most_in_query(study)
     exactly = {
         Axis.ACTIONS: n_actions,
         Axis.PARAMETERS: n_features + 1,

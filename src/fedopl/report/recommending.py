@@ -2,14 +2,16 @@
 
 from typing import Literal, NamedTuple
 
+from fedopl.analysis.recommended import LEAST_SUPPORT, MOST_BORROWED, Choice, choice_of
 from fedopl.base.labels import GLOBAL
-from fedopl.report.words.numbers import Span, count, percent
+from fedopl.report.words.numbers import Span, count, listed, percent, plural
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
     gain_over,
     is_arm,
     label,
+    opened,
     value_of,
     valued_clients,
     verdict,
@@ -17,25 +19,35 @@ from fedopl.report.words.policy_labels import (
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 
+Tone = Literal["change", "keep", "nothing"]
+
 
 class Recommendation(NamedTuple):
-    """Whether to change something, what to do, and why."""
+    """Whether to change something, what to do, why, and which policy of the tables it is."""
 
-    tone: Literal["change", "keep", "nothing"]
+    tone: Tone
     sentence: str
     detail: str
+    policy: str | None  # the logging policy where things stay; None where nothing is known
 
 
 def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
     if not record.study.evaluation.share:
         return _nothing("no rows were held out")
-    if not record.gains.rows:
+    choice = choice_of(record)
+    if choice is None:
         return _nothing("no client reported values of held-out rows")
-    so_far = Span.of(record.gains.over(LOGGING))
-    if is_arm(record.study, record.chosen):
-        return _constant(record, so_far)
-    return _policy(record, Span.of(record.gains.over(arm_name(record.best_arm))), so_far)
+    if choice.keeps:
+        return _keep(record, choice)
+    done = _done(record, choice.policy)
+    change = _change(record, _over_past(choice, choice.policy))
+    return Recommendation(
+        "change",
+        f"{opened(done)}: compared with {SO_FAR}, that is expected to {change}.",
+        _beside(record, choice),
+        choice.policy,
+    )
 
 
 def _nothing(why: str) -> Recommendation:
@@ -44,73 +56,84 @@ def _nothing(why: str) -> Recommendation:
         f"No recommendation: {why}, so nothing is claimed about what the policy is worth.",
         "The policy below is what was learned. Whether it is better than what is done now "
         "cannot be read from this run.",
+        None,
     )
 
 
-def _constant(record: Record, so_far: Span) -> Recommendation:
-    """The best candidate gives everybody the same."""
-    gets = label(record.study, record.chosen).removeprefix("everybody gets ")
-    found, change = verdict(so_far), _change(record, so_far)
-    if found == "better":
-        return Recommendation(
-            "change",
-            f"Give everybody {gets}: compared with {SO_FAR}, that is expected to {change}.",
-            "Of all candidates it came out best on the rows learned from.",
+def _keep(record: Record, choice: Choice) -> Recommendation:
+    """Nothing demonstrably beats what was done: the learned policy, then the best arm, say why."""
+    who, how = _who(record, record.chosen), _against_past(record, choice, record.chosen)
+    arm = arm_name(record.best_arm)
+    beside = ""
+    if arm != record.chosen and arm in choice.improvements:
+        beside = (
+            f"No action for everybody is{_as_valued(record, choice)}: giving everybody "
+            f"'{record.best_arm}', which came out best on the rows learned from, "
+            f"{_against_past(record, choice, arm)}."
         )
-    how = "is worse" if found == "worse" else "is not demonstrably better"
-    return Recommendation(
-        "keep",
-        f"Keep to {SO_FAR}: giving everybody {gets} came out best of the candidates, but {how}, "
-        f"expected to {change}.",
-        "",
-    )
+    return Recommendation("keep", f"Keep to {SO_FAR}: {who} {how}.", beside, LOGGING)
 
 
-def _policy(record: Record, over_arm: Span, so_far: Span) -> Recommendation:
-    """A policy that decides by person, beside the best constant arm and the past."""
-    beats_arm, beats_past = verdict(over_arm) == "better", verdict(so_far)
-    who, arm = _who(record), f"giving everybody '{record.best_arm}'"
-    by_arm, by_past = _change(record, over_arm), _change(record, so_far)
-    compared_with_arm = f"Compared with {arm}, it is expected to {by_arm}."
-    # Harm comes first: what is worse than the past is not used, whatever else it beats.
-    if beats_past == "worse":
-        sentence = f"Keep to {SO_FAR}: {who} is worse, expected to {by_past}."
-        return Recommendation("keep", sentence, compared_with_arm)
-    if not beats_arm:
-        past = f"Compared with {SO_FAR}, {who} is expected to {by_past}."
-        return _arm(record, over_arm, beats_past, past)
-    if beats_past == "better":
-        return Recommendation(
-            "change",
-            f"Use {who}: compared with {arm}, it is expected to {by_arm}.",
-            f"Compared with {SO_FAR}, it is expected to {by_past}.",
+def _against_past(record: Record, choice: Choice, policy: str) -> str:
+    """Why a policy is no case for a change."""
+    gain = _over_past(choice, policy)
+    if verdict(gain) == "better":
+        few = listed([f"'{action}'" for action in choice.thin[policy]])
+        return (
+            f"seems better, expected to {_change(record, gain)}, but too few rows speak for {few}: "
+            f"fewer than {LEAST_SUPPORT} effective ones, or next to none at clients with more "
+            f"than {percent(MOST_BORROWED)} of the weight"
         )
-    return Recommendation(
-        "keep",
-        f"No case for a change yet: {who} is better than {arm}, but not demonstrably "
-        f"better than {SO_FAR}, expected to {by_past}.",
-        compared_with_arm,
-    )
+    return _verb(record, gain)
 
 
-def _arm(record: Record, over_arm: Span, beats_past: str, past: str) -> Recommendation:
-    """The same for everybody is as good as a policy that is harder to follow."""
-    found, change = verdict(over_arm), _change(record, over_arm)
-    why = {
+def _as_valued(record: Record, choice: Choice) -> str:
+    """Which arms were valued, where not all of them could be."""
+    n_arms = sum(is_arm(record.study, name) for name in choice.improvements)
+    n_all = record.study.n_actions
+    return "" if n_arms == n_all else f" ({count(n_arms)} of {count(n_all)} could be valued)"
+
+
+def _beside(record: Record, choice: Choice) -> str:
+    """The learned policy beside an arm that is recommended, or the best arm beside a policy."""
+    if not is_arm(record.study, choice.policy):
+        arm = arm_name(record.best_arm)
+        gain = gain_over(record, arm) if choice.policy == record.chosen else None
+        if gain is None:
+            return ""
+        return f"Compared with giving everybody '{record.best_arm}', it {_verb(record, gain)}."
+    gain = gain_over(record, choice.policy)
+    if gain is None:  # it is what came out best of all candidates
+        return "Of all candidates it came out best on the rows learned from."
+    return f"Compared with that, {_who(record, record.chosen)} {_verb(record, gain)}."
+
+
+def _verb(record: Record, gain: Span) -> str:
+    change = _change(record, gain)
+    return {
+        "better": f"is better, expected to {change}",
         "same": "decides just the same on all held-out rows",
         "worse": f"is worse, expected to {change}",
         "unclear": f"is not demonstrably better, expected to {change}",
-    }[found]
-    keep = f", or keep to {SO_FAR}" if beats_past != "better" and found == "unclear" else ""
-    return Recommendation(
-        "change" if beats_past == "better" else "keep",
-        f"Give everybody '{record.best_arm}'{keep}: {_who(record)} {why}.",
-        past,
-    )
+    }[verdict(gain)]
 
 
-def _who(record: Record) -> str:
-    return "the learned policy" if record.chosen == LEARNED else f"the policy '{record.chosen}'"
+def _over_past(choice: Choice, policy: str) -> Span:
+    row = choice.improvements[policy]
+    return Span.of(row.estimate, row.level)
+
+
+def _who(record: Record, name: str) -> str:
+    if is_arm(record.study, name):
+        return label(record.study, name).replace("everybody gets", "giving everybody")
+    return "the learned policy" if name == LEARNED else f"the policy '{name}'"
+
+
+def _done(record: Record, name: str) -> str:
+    """What somebody does who follows the recommendation."""
+    if is_arm(record.study, name):
+        return label(record.study, name).replace("everybody gets", "give everybody")
+    return f"use {_who(record, name)}"
 
 
 def _change(record: Record, gain: Span) -> str:
@@ -119,23 +142,51 @@ def _change(record: Record, gain: Span) -> str:
 
 
 def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
-    """(what, number, what else there is to say) for the few numbers one should know."""
+    """(what, number, what else there is to say) for the few numbers one should know.
+
+    What is recommended comes first; every number says which policy it is of.
+    """
     asked = len(record.rounds[0].asked) if record.rounds else len(record.rows)
-    figures = [
+    about = (
         ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
         ("Rows learned from", count(sum(record.rows.values())), ""),
-    ]
-    if not record.values.rows:
-        return (*figures, ("Held-out rows", "none", "nothing can be claimed"))
+    )
+    choice = choice_of(record)
+    if choice is None:
+        return (*about, ("Held-out rows", "none", "nothing can be claimed"))
     held_out = record.values.of(record.chosen, GLOBAL).n_rows
-    n_clients = count(len(valued_clients(record)))
-    figures.append(("Held-out rows", count(held_out), f"from {n_clients} clients"))
-    if value := value_of(record, record.chosen):
-        name = OutcomeWords.of(record.study).name
-        figures.append((f"Expected {name}", value.number, value.interval))
-    others = {f"'{record.best_arm}' for everybody": arm_name(record.best_arm), SO_FAR: LOGGING}
-    for what, against in others.items():
-        if gain := gain_over(record, against):
-            number = f"+{gain.number}" if gain.value > 0 else gain.number
-            figures.append((f"Gain over {what}", number, gain.interval))
-    return tuple(figures)
+    n_clients = plural(len(valued_clients(record)), "client")
+    return (
+        *_worth(record, choice),
+        *about,
+        ("Held-out rows", count(held_out), f"from {n_clients}"),
+    )
+
+
+def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
+    """The value and gain of what is recommended; then those of the learned policy, if another."""
+    outcome = OutcomeWords.of(record.study).name
+    figures = []
+    if value := value_of(record, choice.policy):
+        what = opened(label(record.study, choice.policy))
+        figures.append((f"{what}: expected {outcome}", value.number, value.interval))
+    for policy in dict.fromkeys((choice.policy, record.chosen)):
+        if policy in choice.improvements:
+            gain = _over_past(choice, policy)
+            what = opened(label(record.study, policy))
+            figures.append(
+                (f"{what}: gain over {SO_FAR}", _signed(gain), _with_level(gain)),
+            )
+    arm = choice.policy if is_arm(record.study, choice.policy) else arm_name(record.best_arm)
+    if (over_arm := gain_over(record, arm)) and arm != record.chosen:
+        what = f"{opened(label(record.study, record.chosen))}: gain over {label(record.study, arm)}"
+        figures.append((what, _signed(over_arm), _with_level(over_arm)))
+    return figures
+
+
+def _signed(gain: Span) -> str:
+    return f"+{gain.number}" if gain.value > 0 else gain.number
+
+
+def _with_level(gain: Span) -> str:
+    return f"{gain.interval} ({percent(gain.level)} interval)" if gain.is_known else gain.interval

@@ -15,8 +15,8 @@ class PathPoint:
     weights: Weights
     skewness: float  # 𝔰(λ‖n̄)
     effective_rows: float  # n/𝔰
-    at_target: Estimate  # Q̂_t(π_λ)
-    in_base: Estimate  # Q̂_n̄(π_λ)
+    at_target: Estimate  # Q̂_t(π_λ), as outcomes were logged
+    in_base: Estimate  # Q̂_n̄(π_λ), as outcomes were logged
     target_gain: Estimate  # over the policy for α = 0, paired
     base_gain: Estimate
 

@@ -13,7 +13,14 @@ from fedopl.results.round import Round
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.results.value_tables import LEARNED, GainTable, LeafRow, ValueTable, arm_name
+from fedopl.results.value_tables import (
+    LEARNED,
+    GainTable,
+    ImprovementTable,
+    LeafRow,
+    ValueTable,
+    arm_name,
+)
 from fedopl.study.mixture import FOUND, Weights, as_mixture
 from fedopl.study.study import Study
 
@@ -30,6 +37,7 @@ class Record:
     rows: dict[str, int]  # training rows each client enrolled with
     values: ValueTable
     gains: GainTable
+    improvements: ImprovementTable  # of every policy over what was done
     rounds: tuple[Round, ...]
     statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody answered
@@ -94,12 +102,18 @@ class Record:
 
     def _repr_html_(self) -> str:
         parts = [f"<p><strong>{escape(self.verdict)}</strong></p>"]
-        if self.values.rows:
-            parts += [self.values._repr_html_(), self.gains._repr_html_()]
+        parts += [table._repr_html_() for table in self._tables()]
         return "".join(parts)
 
     def __str__(self) -> str:
-        parts = [self.verdict]
-        if self.values.rows:
-            parts += ["", str(self.values), "", str(self.gains)]
-        return "\n".join(parts)
+        return "\n\n".join([self.verdict, *map(str, self._tables())])
+
+    def _tables(self) -> list[ValueTable | GainTable | ImprovementTable]:
+        """What there is to show: of arms that are not the best, only what all clients say."""
+        if not self.values.rows:
+            return []
+        arms = {arm_name(action) for action in self.study.actions}
+        others = arms - {arm_name(self.best_arm), self.chosen}
+        shown = [table.without_clients(others) for table in (self.values, self.gains)]
+        everybody = {row.policy for row in self.improvements.rows}
+        return [*shown, self.improvements.without_clients(everybody)]

@@ -1,19 +1,20 @@
 """The run folder: a finished run as files that people and programs can read.
 
-study.json     the study, exactly; study.toml beside it is what a person wrote
-policy.json    the learned policy, unless it is a rule in code
-values.csv     values on held-out rows, by policy and client
-gains.csv      paired gains of the learned policy
-rounds.jsonl   every exchange: who answered, who refused, how many bytes
-leaves.csv     of a tree: who ends in each leaf, and what each action is worth there
-mixture.json   how the weights were found, where they were not agreed
-diagnosis.json where clients differ, and what joining is worth, if the study asks
-reliance.json  what would come out without single clients, and who contradicts itself
-sums.npz       the clients' sums, from which other mixtures can be solved, and descriptions
-run.json       what was chosen, for whom, with which versions; written last
-exchanges/     the journal, from which a killed run goes on
-failed.txt     over a network: why there is no result
-.lock          while a run writes here: which process that is
+study.json       the study, exactly; study.toml beside it is what a person wrote
+policy.json      the learned policy, unless it is a rule in code
+values.csv       values on held-out rows, by policy and client
+gains.csv        paired gains of the learned policy
+improvements.csv paired gains of every policy over what was done
+rounds.jsonl     every exchange: who answered, who refused, how many bytes
+leaves.csv       of a tree: who ends in each leaf, and what each action is worth there
+mixture.json     how the weights were found, where they were not agreed
+diagnosis.json   where clients differ, and what joining is worth, if the study asks
+reliance.json    what would come out without single clients, and who contradicts itself
+sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
+run.json         what was chosen, for whom, with which versions; written last
+exchanges/       the journal, from which a killed run goes on
+failed.txt       over a network: why there is no result
+.lock            while a run writes here: which process that is
 """
 
 import hashlib
@@ -36,7 +37,7 @@ from fedopl.results.sums_file import load_sums, sums_npz
 from fedopl.results.table_files import TEXT_FILES
 from fedopl.study.study import Study
 
-_FORMAT, _VERSION = "fedopl-run", 1
+_FORMAT, _VERSION = "fedopl-run", 2
 FAILURE, LOCK = "failed.txt", ".lock"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 

@@ -13,7 +13,15 @@ from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
-from fedopl.results.value_tables import GainRow, GainTable, LeafRow, ValueRow, ValueTable
+from fedopl.results.value_tables import (
+    GainRow,
+    GainTable,
+    ImprovementRow,
+    ImprovementTable,
+    LeafRow,
+    ValueRow,
+    ValueTable,
+)
 
 _ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
 _NO_ESTIMATE = ("",) * len(_ESTIMATE)
@@ -38,7 +46,7 @@ def _reliance_json(reliance: Reliance) -> str:
     return _json(TypeAdapter(Reliance).dump_python(reliance))
 
 
-def _values_csv(table: ValueTable) -> str:
+def _policies_csv(table: ValueTable | ImprovementTable) -> str:
     rows = ((r.policy, r.client, *astuple(r.estimate), r.level, *r.interval) for r in table.rows)
     return _csv(("policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
 
@@ -100,8 +108,11 @@ class TextFile(NamedTuple):
 
 
 TEXT_FILES = {
-    "values.csv": TextFile("values", _values_csv, lambda t: ValueTable(_rows(t, ValueRow))),
+    "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
     "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
+    "improvements.csv": TextFile(
+        "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
+    ),
     "rounds.jsonl": TextFile("rounds", _rounds_jsonl, _rounds),
     "leaves.csv": TextFile("leaves", _leaves_csv, lambda t: _rows(t, LeafRow)),
     "mixture.json": TextFile("search", search_json, _search),

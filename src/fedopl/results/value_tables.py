@@ -1,7 +1,8 @@
 """Tables of what policies are worth on held-out rows: values, paired gains, leaves of a tree."""
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
@@ -13,7 +14,7 @@ LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 
 _NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 
-AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow")
+AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
 
 
 def arm_name(action: str) -> str:
@@ -48,6 +49,13 @@ class GainRow(_Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImprovementRow(_Row):
+    """What a policy gains over what was done, on the same rows."""
+
+    policy: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeafRow:
     """One action in one leaf of the learned tree; no estimate where too few rows had a score."""
 
@@ -59,7 +67,7 @@ class LeafRow:
 
 @dataclass(frozen=True)
 class _Table(Generic[AnyRow]):
-    rows: tuple[AnyRow, ...]
+    rows: tuple[AnyRow, ...] = ()
 
     _heading: ClassVar[str]
     _policy: ClassVar[str]  # the field of a row that names its policy
@@ -84,6 +92,15 @@ class _Table(Generic[AnyRow]):
             "high": [high for _, high in intervals],
         }
         return frame_of(columns, backend)
+
+    def without_clients(self, policies: Collection[str]) -> Self:
+        """The table without single clients' rows of these policies."""
+        kept = [
+            row
+            for row in self.rows
+            if row.client == GLOBAL or getattr(row, self._policy) not in policies
+        ]
+        return replace(self, rows=tuple(kept))
 
     def __str__(self) -> str:
         return text_table(*self._cells())
@@ -121,3 +138,13 @@ class GainTable(_Table[GainRow]):
     def over(self, against: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
         return self._found(against, client)
+
+
+class ImprovementTable(_Table[ImprovementRow]):
+    """Paired gains of every policy over what was done, with simultaneous intervals; `print` it."""
+
+    _heading, _policy = "gain over what was done, by", "policy"
+
+    def by(self, policy: str, client: str = GLOBAL) -> Estimate:
+        """One cell."""
+        return self._found(policy, client)

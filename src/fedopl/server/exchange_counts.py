@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import ceil
 
-from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
@@ -49,7 +49,7 @@ def _linear_exchanges(study: Study, n_clients: int) -> int:
     every step, and that of the average.
     """
     own, plan = ORACLES[study.linear.oracle].exchanges(study), study.mixture
-    most = most_candidates(study)
+    most = most_in_query(study)
     if plan.kind == "path":
         # The policy that the path begins with comes in every query.
         return own + 1 + ceil(len(plan.alphas) / (most - 1))

@@ -103,7 +103,7 @@ def evaluate_policies(
     compared = Candidates(study, candidates or {})
     compared.policies.update(policies)
     if not study.policy.compares_candidates:
-        compared.add_arm(setting.best_arm)
+        compared.add_arm(setting.best_arm)  # one of them, as clients value few policies in a study
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
     record, _ = _finish(conversation, compared, given, describe=False)
@@ -147,6 +147,7 @@ def _finish(
         rows={name: setting.rows[name] for name in setting.weights},
         values=evaluated.values,
         gains=evaluated.gains,
+        improvements=evaluated.improvements,
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
         described=evaluated.described,

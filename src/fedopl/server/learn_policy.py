@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
 from fedopl.policies.policy import Policy
@@ -53,11 +53,11 @@ class Task:
 
 
 def learn_policy(task: Task) -> Learned:
-    """Learn what the study wants; `candidates` has it afterwards, and the best constant arm."""
+    """Learn what the study wants; `candidates` has it afterwards, and the constant arms."""
     learned = LEARNERS[task.setting.study.policy.kind](task)
     if learned.policy and learned.chosen == LEARNED:
         task.candidates.policies[LEARNED] = learned.policy
-        task.candidates.add_arm(learned.setting.best_arm)
+        task.candidates.add_arms(learned.setting)
     return learned
 
 
@@ -119,7 +119,8 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     # A path compares policies fitted by some with values reported by some: both must be there.
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
-    values = ValueQueries(picking(names, kept_back), len(names) + 1)
+    sign = setting.study.reward_sign
+    values = ValueQueries(picking(names, kept_back), len(names) + 1, sign)
     return _follow_path(within, plan, fitting, values)
 
 
@@ -157,7 +158,9 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
     sums = conversation.require_quorum(conversation.each(SumFitting(), setting.weights))
     weights = {name: setting.weights[name] for name in sums}
     values = ValueQueries(
-        asking(conversation, sorted(sums), RowSplit.VALIDATION), most_candidates(study)
+        asking(conversation, sorted(sums), RowSplit.VALIDATION),
+        most_in_query(study),
+        study.reward_sign,
     )
     fitting = ScoreStatistics(study=study, sums=sums)
     return _follow_path(replace(setting, weights=weights), plan, fitting, values)
@@ -179,7 +182,7 @@ def _climb_linear(
 
     def regrets() -> Regrets:
         ask = asking(conversation, sorted(setting.weights), RowSplit.TRAINING)
-        values = ValueQueries(ask, most_candidates(setting.study))
+        values = ValueQueries(ask, most_in_query(setting.study))
         return regrets_by_asking(setting.statistics, values)
 
     return _climb(setting, plan, setting.statistics, regrets)

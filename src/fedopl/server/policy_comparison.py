@@ -1,15 +1,15 @@
 """Policies to be compared: asked about all at once, on the same rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_fields import most_candidates
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values
+from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.kinds import in_message_order, packed
@@ -17,8 +17,16 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
-from fedopl.results.value_tables import LOCAL, LOGGING, GainTable, LeafRow, ValueTable, arm_name
-from fedopl.server.aggregate.evaluation import gain_table, value_table
+from fedopl.results.value_tables import (
+    LOCAL,
+    LOGGING,
+    GainTable,
+    ImprovementTable,
+    LeafRow,
+    ValueTable,
+    arm_name,
+)
+from fedopl.server.aggregate.evaluation import gain_table, improvement_table, value_table
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
@@ -26,13 +34,19 @@ from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.study import Study
 
+# Clients report so many values per held-out row at most, by default; some rows may lack a score.
+_VALUES_PER_ROW = 0.4
+# An arm is valued where nearly every row has a score for it: rows without one count for no policy.
+_LEAST_SCORED = 0.999
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
     """What came of the last trip."""
 
-    values: ValueTable
-    gains: GainTable
+    values: ValueTable = field(default_factory=ValueTable)
+    gains: GainTable = field(default_factory=GainTable)
+    improvements: ImprovementTable = field(default_factory=ImprovementTable)
     answers: Answers[Values] | None = None  # what the tables are made of
     everything: Answers[Values] | None = None  # the same, and of policies that tables do not show
     described: Descriptions | None = None
@@ -62,6 +76,23 @@ class Candidates:
         arm = constant_policy(action, self.study.actions, self.study.features)
         self.policies[arm_name(action)] = arm
 
+    def add_arms(self, setting: Setting) -> None:
+        """Compare with every arm that all clients have scores for, the most promising first.
+
+        Where a client holds few rows out, it is asked about as many arms as it will answer for:
+        those that came out best on the rows learned from, on which their values do not depend.
+        """
+        if self.study.policy.compares_candidates:
+            return
+        self.add_arm(setting.best_arm)
+        room = room_for_policies(setting, len(self.names()))
+        values = setting.statistics.arm_values(setting.weights)
+        for place in np.argsort(-values, kind="stable").tolist():
+            action = self.study.actions[place]
+            if room and arm_name(action) not in self.policies and _is_scored(setting, place):
+                self.add_arm(action)
+                room -= 1
+
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """What all candidates are worth to every client, on rows of this split."""
         return conversation.require_quorum(conversation.each(self._query(split), setting.weights))
@@ -83,36 +114,31 @@ class Candidates:
         if describe and self.study.values_leaves and tree:
             queries["leaves"] = ValueLeaves(tree=tree.numbers())
         if not queries:
-            return Evaluated(values=ValueTable(()), gains=GainTable(()))
+            return Evaluated()
         found = conversation.together(setting.weights, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         everything = replies.get("values")
         answers = self._shown(everything)
-        values, gains = self._tables(setting, conversation, answers, chosen)
+        tables = self._tables(setting, answers, chosen) if answers else {}
+        if answers:
+            conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
         return Evaluated(
-            values=values,
-            gains=gains,
+            **tables,
             answers=answers,
             everything=everything,
             described=described(setting, replies.get("described")),
-            leaves=leaf_rows(tree, replies.get("leaves"), setting.weights),
+            leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
 
-    def _tables(
-        self,
-        setting: Setting,
-        conversation: Conversation,
-        answers: Answers[Values] | None,
-        chosen: str,
-    ) -> tuple[ValueTable, GainTable]:
-        if not answers:
-            return ValueTable(()), GainTable(())
+    def _tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
         names = [*self.names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
-        values = value_table(answers, setting.weights, names, level)
-        conversation.measure(answers.exchange, value=values.of(chosen).value)
-        return values, gain_table(answers, setting.weights, names, chosen)
+        return {
+            "values": value_table(answers, setting, names, level),
+            "gains": gain_table(answers, setting.weights, names, chosen),
+            "improvements": improvement_table(answers, setting.weights, names),
+        }
 
     def names(self) -> list[str]:
         """In the order in which clients answer; rules come last."""
@@ -145,7 +171,23 @@ class Candidates:
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
     def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
-        names, most = self.names(), most_candidates(self.study)
+        names, most = self.names(), most_in_query(self.study)
         if len(names) + len(beside or {}) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
         return EstimateValues(split=split, **self._fields(names, beside))
+
+
+def room_for_policies(setting: Setting, n_asked: int) -> int:
+    """How many more policies every client can be asked about, without refusing for too few rows."""
+    study = setting.study
+    held_out = study.evaluation.share / (1 - study.evaluation.share)
+    fewest = min(setting.rows[name] for name in setting.weights) * held_out
+    by_rows = int(_VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES
+    return max(0, min(most_in_query(study) - n_asked, by_rows))
+
+
+def _is_scored(setting: Setting, action: int) -> bool:
+    """Whether every client that counts has a score for this action, on about every row."""
+    sums = setting.statistics.sums
+    counted = [sums[name] for name, weight in setting.weights.items() if weight > 0]
+    return all(own.shares[action] >= _LEAST_SCORED for own in counted)

@@ -172,6 +172,14 @@ class Study(Checked):
         return self.tree.most_cells(self.columns)
 
     @property
+    def reward_sign(self) -> float:
+        """What a value is multiplied by to read as outcomes were logged: −1 where less is better.
+
+        Outcomes of which less is better are negated on reading, so that all that learns maximises.
+        """
+        return -1.0 if self.table and self.table.direction == "lower" else 1.0
+
+    @property
     def n_actions(self) -> int:
         """The paper's d."""
         return len(self.actions)

@@ -7,6 +7,8 @@ from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, me
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
 from fedopl.study.study import Study
 
+# What would be learned without each of three clients: one of them is among the usual ones.
+_LEFT_OUT = 2
 # Policies that one query may at least ask about in a study that diagnoses.
 MOST_DIAGNOSED = 128
 
@@ -32,7 +34,7 @@ class AsksAboutPolicies(Query[AnswerType]):
 
     def is_plausible(self, study: Study) -> bool:
         """Of all kinds together, no more policies than the study can need."""
-        return self.n_policies <= most_candidates(study) and super().is_plausible(study)
+        return self.n_policies <= most_in_query(study) and super().is_plausible(study)
 
 
 @message
@@ -43,9 +45,14 @@ class AsksAboutSplit(Query[AnswerType]):
 
 
 def most_candidates(study: Study) -> int:
-    """How many policies one query may ask about: constant arms, the study's own, and two more.
+    """How many policies a study compares: constant arms, its own, and two more.
 
     Where joining is judged, there are those of coalitions, mixtures and contrasts, too.
     """
     own = study.n_actions + len(study.candidates) + 2
     return max(own, MOST_DIAGNOSED) if study.joining.diagnose else own
+
+
+def most_in_query(study: Study) -> int:
+    """How many policies one query may ask about: these, and those without one client."""
+    return most_candidates(study) + _LEFT_OUT

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedopl.base.estimates import Estimate
 from fedopl.policies.tree import TreePolicy
@@ -18,7 +18,6 @@ from fedopl.report.words.numbers import (
     plural,
     with_error,
 )
-from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LeafRow
 
@@ -65,7 +64,7 @@ class LeafInWords:
 def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[LeafInWords]:
     """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
     rows = record.leaves if record else ()
-    sign = OutcomeWords.of(record.study).sign if record else 1.0
+    sign = record.study.reward_sign if record else 1.0
     decimals = common_decimals([row.estimate for row in rows if row.estimate])
     found = []
     for place, (path, leaf) in enumerate(_paths(policy.root)):
@@ -132,14 +131,14 @@ def _doubt(leaf: LeafInWords) -> str:
 
 def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int) -> LeafInWords:
     known = {row.action: row.estimate for row in rows if row.estimate}
-    order = sorted(known, key=lambda name: (name != action, -known[name].value))
+    order = sorted(known, key=lambda name: (name != action, -sign * known[name].value))
     return LeafInWords(
         who=who,
         action=action,
         share=rows[0].share if rows else None,
-        values={name: replace(known[name], value=sign * known[name].value) for name in order},
+        values={name: known[name] for name in order},
         unknown=tuple(row.action for row in rows if not row.estimate),
-        better=tuple(name for name in order if _is_better(known[name], known.get(action))),
+        better=tuple(n for n in order if _is_better(known[n], known.get(action), sign)),
         decimals=decimals,
     )
 
@@ -149,12 +148,12 @@ def _has_rows(estimate: Estimate) -> bool:
     return estimate.n_rows >= THIN and has_error(estimate)
 
 
-def _is_better(other: Estimate, own: Estimate | None) -> bool:
+def _is_better(other: Estimate, own: Estimate | None, sign: float) -> bool:
     """By more than two standard errors of the difference, as if the two were independent."""
     if own is None or not (_has_rows(own) and _has_rows(other)):
         return False
     error = math.hypot(other.standard_error, own.standard_error)
-    return other.value - own.value > _CLEAR * error
+    return sign * (other.value - own.value) > _CLEAR * error
 
 
 def _paths(node: Node, above: tuple[_Answer, ...] = ()) -> list[tuple[tuple[_Answer, ...], Leaf]]:

@@ -72,8 +72,8 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
     points = [
         Along(
             alpha=point.alpha,
-            at_target=Span.of(point.at_target, sign=outcome.sign),
-            in_base=Span.of(point.in_base, sign=outcome.sign),
+            at_target=Span.of(point.at_target),
+            in_base=Span.of(point.in_base),
             regret=regret_bound(facts, point),
             shift=shift_at(facts, path.target, point),
         )
@@ -96,7 +96,7 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
 
 def _table(facts: JoiningFacts, path: SkewPath) -> Table:
     outcome = OutcomeWords.of(facts.record.study)
-    values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
+    values = alike([Span.of(point.at_target) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = []
     for point, value, gain in zip(path.points, values, gains, strict=True):

@@ -5,6 +5,7 @@ from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, percent
 from fedopl.report.words.policy_labels import (
+    SO_FAR,
     OutcomeWords,
     gain_over,
     is_arm,
@@ -28,7 +29,7 @@ def held_out_values(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     parts: tuple[Part, ...]
     if record.values.rows:
-        parts = (*_values(record), *_gains(record))
+        parts = (*_values(record), *_improvements(record), *_gains(record))
     elif record.study.evaluation.share:
         parts = (Text("No client reported values of held-out rows, so no value is claimed."),)
     else:
@@ -56,6 +57,30 @@ def _values(record: Record) -> tuple[Part, ...]:
     )
     axis = f"{outcome.name} per decision; {outcome.better}"
     return (Text(intro), _picture("values", spans, "Values of the policies", axis), table)
+
+
+def _improvements(record: Record) -> tuple[Part, ...]:
+    """Every policy against what was done, which is what the recommendation goes by."""
+    rows = {row.policy: row for row in record.improvements.rows if row.client == GLOBAL}
+    found = {name: Span.of(row.estimate, row.level) for name, row in rows.items()}
+    spans = _labelled(record, {name: found.get(name) for name in _ordered(record)})
+    unit = OutcomeWords.of(record.study).name
+    level = percent(next(iter(spans.values())).level)
+    intro = (
+        f"What each policy gains over {SO_FAR}, decision by decision on the same rows. The "
+        f"{level} intervals hold for all {len(spans)} policies together, with 95 %: so the "
+        "recommendation may go by whichever lies above zero."
+    )
+    table = Table(
+        caption=f"Gain over {SO_FAR} in {unit} per decision (positive is better)",
+        headers=("Policy", "Gain", f"{level} interval", "In words"),
+        rows=tuple(
+            (text, span.number, span.interval, _WORDS[verdict(span)])
+            for text, span in spans.items()
+        ),
+        text_columns=(3,),
+    )
+    return (Text(intro), table)
 
 
 def _gains(record: Record) -> tuple[Part, ...]:

@@ -63,7 +63,7 @@ def _chosen(path: SkewPath) -> str:
 
 def _tried(record: Record, path: SkewPath) -> Table:
     outcome = OutcomeWords.of(record.study)
-    values = alike([Span.of(point.at_target, sign=outcome.sign) for point in path.points])
+    values = alike([Span.of(point.at_target) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
     rows = tuple(
         (

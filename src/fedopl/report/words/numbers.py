@@ -21,11 +21,10 @@ class Span:
     decimals: int | None = None  # where not those that the interval leaves
 
     @classmethod
-    def of(cls, estimate: Estimate, level: float = 0.95, sign: float = 1.0) -> "Span":
-        """The estimate with its interval; a sign of −1 turns both round."""
+    def of(cls, estimate: Estimate, level: float = 0.95) -> "Span":
+        """The estimate with its interval."""
         low, high = estimate.interval(level)
-        ends = sorted((sign * low, sign * high))
-        return cls(value=sign * estimate.value, low=ends[0], high=ends[1], level=level)
+        return cls(value=estimate.value, low=low, high=high, level=level)
 
     @property
     def is_known(self) -> bool:

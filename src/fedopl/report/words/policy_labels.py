@@ -16,8 +16,7 @@ _OWN = "each client's own policy"
 class OutcomeWords:
     """What decisions are made for: its name, and whether less of it is better.
 
-    Where less is better, rewards were negated on reading; values are shown as they were logged,
-    and gains stay gains: positive is better.
+    Values are as they were logged, and gains are gains: positive is better.
     """
 
     name: str
@@ -28,12 +27,7 @@ class OutcomeWords:
         """The reward of the study's table, or just 'reward'."""
         if study.table is None:
             return cls(name="reward", lower_is_better=False)
-        return cls(name=study.table.reward, lower_is_better=study.table.direction == "lower")
-
-    @property
-    def sign(self) -> float:
-        """What values are multiplied by to read as they were logged."""
-        return -1.0 if self.lower_is_better else 1.0
+        return cls(name=study.table.reward, lower_is_better=study.reward_sign < 0)
 
     @property
     def better(self) -> str:
@@ -87,7 +81,7 @@ def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
     """What a policy is worth in the outcome's own units; None where not reported."""
     for row in record.values.rows:
         if (row.policy, row.client) == (policy, client):
-            return Span.of(row.estimate, row.level, OutcomeWords.of(record.study).sign)
+            return Span.of(row.estimate, row.level)
     return None
 
 

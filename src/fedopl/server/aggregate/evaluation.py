@@ -10,7 +10,17 @@ from fedopl.base.errors import FederationError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.value_tables import GainRow, GainTable, ValueRow, ValueTable
+from fedopl.results.value_tables import (
+    LOCAL,
+    LOGGING,
+    GainRow,
+    GainTable,
+    ImprovementRow,
+    ImprovementTable,
+    ValueRow,
+    ValueTable,
+)
+from fedopl.server.aggregate.setting import Setting
 from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate without any noise.
@@ -71,13 +81,14 @@ def _variance(covariances: FloatArray, contrast: FloatArray) -> float:
 
 
 def value_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], level: float
+    answers: Mapping[str, Values], setting: Setting, names: list[str], level: float
 ) -> ValueTable:
-    """Every candidate, in the mixture and at every client."""
+    """Every candidate, in the mixture and at every client, as outcomes were logged."""
     rows = []
-    for policy, contrast in zip(names, np.eye(len(names)), strict=True):
+    for policy, unit in zip(names, np.eye(len(names)), strict=True):
         for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, contrast)
+            contrast = setting.study.reward_sign * unit
+            estimate = mixture_estimate(part, setting.weights, contrast)
             rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
     return ValueTable(tuple(rows))
 
@@ -94,6 +105,23 @@ def gain_table(
             estimate = mixture_estimate(part, weights, own - unit)
             rows.append(GainRow(against=against, client=client, estimate=estimate))
     return GainTable(tuple(rows))
+
+
+def improvement_table(
+    answers: Mapping[str, Values], weights: Weights, names: list[str]
+) -> ImprovementTable:
+    """Every policy against what was done, paired; the intervals hold for all of them together."""
+    units = dict(zip(names, np.eye(len(names)), strict=True))
+    policies = [name for name in names if name not in (LOGGING, LOCAL)]
+    level = 1 - 0.05 / len(policies)  # Bonferroni
+    rows = []
+    for policy in policies:
+        for client, part in _parts(answers):
+            estimate = mixture_estimate(part, weights, units[policy] - units[LOGGING])
+            rows.append(
+                ImprovementRow(policy=policy, client=client, estimate=estimate, level=level)
+            )
+    return ImprovementTable(tuple(rows))
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:

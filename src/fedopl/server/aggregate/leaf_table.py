@@ -5,23 +5,24 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.estimates import Estimate
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.value_tables import LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights, renormalised
 
 
 def leaf_rows(
-    tree: TreePolicy | None, answers: Answers[LeafValues] | None, weights: Weights
+    tree: TreePolicy | None, answers: Answers[LeafValues] | None, setting: Setting
 ) -> tuple[LeafRow, ...]:
-    """Shares and values in the mixture, from every client that answered."""
+    """Shares and values in the mixture, from every client that answered, as logged."""
     if tree is None or not answers:
         return ()
+    weights, sign = setting.weights, np.full(1, setting.study.reward_sign)
     shares = {name: _shares(answer) for name, answer in answers.items()}
     mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
     return tuple(
@@ -29,12 +30,12 @@ def leaf_rows(
             leaf=leaf,
             share=float(mixed[leaf]),
             action=action,
-            estimate=_estimate(
-                answers, {n: weights[n] * shares[n][leaf] for n in answers}, leaf, a
-            ),
+            estimate=mixture_estimate(scored, in_leaf, sign) if scored else None,
         )
         for leaf in range(len(mixed))
+        for in_leaf in [{n: weights[n] * shares[n][leaf] for n in answers}]
         for a, action in enumerate(tree.action_names)
+        for scored in [_scored(answers, in_leaf, leaf, a)]
     )
 
 
@@ -48,11 +49,11 @@ def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
     return np.where(suppressed, rest * likely / max(likely.sum(), 1e-300), answer.shares)
 
 
-def _estimate(
+def _scored(
     answers: Mapping[str, LeafValues], weights: Weights, leaf: int, action: int
-) -> Estimate | None:
-    """The mean score, given how many people each client has in the leaf."""
-    scored = {
+) -> dict[str, Values]:
+    """The mean scores of clients that have people in the leaf."""
+    return {
         name: Values(
             n_rows=int(answer.rows[leaf, action]),
             degrees_of_freedom=int(answer.degrees_of_freedom[leaf, action]),
@@ -62,4 +63,3 @@ def _estimate(
         for name, answer in answers.items()
         if answer.rows[leaf, action] > 0 and weights[name] > 0
     }
-    return mixture_estimate(scored, weights, np.ones(1)) if scored else None

@@ -85,7 +85,7 @@ def diagnose(
         statistics=statistics,
         rows={name: setting.rows[name] for name in clients},
         weights=renormalised(setting.weights, clients),
-        values=ValueQueries(ask, _room(setting.study, answers)),
+        values=ValueQueries(ask, _room(setting.study, answers), setting.study.reward_sign),
     )
     none: dict[str, MeasuredDiscrepancy] = {}
     base = Empirical().weights(on.rows)

@@ -38,8 +38,8 @@ def skew_paths(
             weights=weights,
             skewness=skew,
             effective_rows=sum(rows.values()) / skew,
-            at_target=policy.value(only),
-            in_base=policy.value(base),
+            at_target=policy.value({target: values.sign}),
+            in_base=policy.value({name: values.sign * share for name, share in base.items()}),
             target_gain=policy.gain(only, ANCHOR),
             base_gain=policy.gain(base, ANCHOR),
         )

@@ -57,6 +57,7 @@ class ValueQueries:
 
     ask: Ask
     most: int  # policies in one query
+    sign: float = 1.0  # what values are shown by, so that they read as outcomes were logged
 
     def value(
         self, groups: Sequence[Sequence[Askable]], anchor: Askable | None = None

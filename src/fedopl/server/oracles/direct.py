@@ -54,5 +54,5 @@ def _pays(
     contrasts = np.eye(2 + N_OWN_CANDIDATES)
     gain = mixture_estimate(answers, setting.weights, contrasts[1] - contrasts[0])
     value = mixture_estimate(answers, setting.weights, contrasts[1]).value
-    conversation.measure(answers.exchange, value=value)
+    conversation.measure(answers.exchange, value=setting.study.reward_sign * value)
     return surely_rises(gain)

@@ -6,6 +6,7 @@ constant arm is worth about the same on both, and the mean outcome is, too, in s
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,17 +37,21 @@ def contradictions(
     outcomes: Mapping[str, MeanAndVariance],
 ) -> Iterator[Contradiction]:
     """Everything a client reported that its own sums, or its mean outcome before, speak against."""
-    for client, values in sorted(answers.items()):
+    sign = setting.study.reward_sign  # what is told is told as outcomes were logged
+    for client, answer in sorted(answers.items()):
+        values = replace(answer, means=sign * answer.means)
         n_training = setting.rows[client]
         sums = setting.statistics.sums[client]
         for action, name in enumerate(setting.study.actions):
             place = places.get(arm_name(name))
             if place is not None and sums.shares[action] > 0:
                 what = (client, f"the value of giving everybody '{name}'")
-                yield from _apart(what, values, place, _of_scores(sums, action), n_training)
+                mean, variance = _of_scores(sums, action)
+                yield from _apart(what, values, place, (sign * mean, variance), n_training)
         if client in outcomes:
             what, place = (client, "its mean outcome"), places[LOGGING]
-            yield from _apart(what, values, place, outcomes[client], n_training)
+            mean, variance = outcomes[client]
+            yield from _apart(what, values, place, (sign * mean, variance), n_training)
 
 
 def _of_scores(sums: ScoreSums, action: int) -> MeanAndVariance:

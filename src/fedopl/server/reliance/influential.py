@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.policy_fields import most_candidates
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.learn_policy import Learned
+from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
 from fedopl.study.mixture import renormalised
 
@@ -22,8 +21,6 @@ from fedopl.study.mixture import renormalised
 MOST_LEFT_OUT = 3
 MOST_SCREENED = 100
 MOST_BESIDE = 5  # policies that are valued for this alone
-# Clients report so many values per held-out row at most, by default; some rows may lack a score.
-VALUES_PER_ROW = 0.4
 
 
 def screened(setting: Setting) -> list[str]:
@@ -108,7 +105,8 @@ def asked_beside(
         arm = best_arm_without(setting, client)
         wanted[arm_name(arm)] = constant_policy(arm, setting.study.actions, setting.study.features)
     new = [name for name in wanted if name not in asked]
-    return {name: wanted[name] for name in new[: _room(setting, len(asked))]}
+    room = min(room_for_policies(setting, len(asked)), MOST_BESIDE)
+    return {name: wanted[name] for name in new[:room]}
 
 
 def best_arm_without(setting: Setting, client: str) -> str:
@@ -121,12 +119,3 @@ def best_arm_without(setting: Setting, client: str) -> str:
 def without(client: str) -> str:
     """What the policy of all others is called beside the candidates of the study."""
     return f"without {client}"
-
-
-def _room(setting: Setting, n_asked: int) -> int:
-    """How many more policies every client can be asked about, without refusing for too few rows."""
-    study = setting.study
-    held_out = study.evaluation.share / (1 - study.evaluation.share)
-    fewest = min(setting.rows[name] for name in setting.weights) * held_out
-    by_rows = int(VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES
-    return max(0, min(most_candidates(study) - n_asked, by_rows, MOST_BESIDE))

@@ -1,0 +1,94 @@
+"""Which policy the held-out rows speak for: one that demonstrably beats what was done, or none."""
+
+import math
+from dataclasses import dataclass
+
+from fedopl.base.labels import GLOBAL
+from fedopl.results.descriptions import Descriptions
+from fedopl.results.record import Record
+from fedopl.results.value_tables import LOGGING, ImprovementRow, arm_name
+from fedopl.study.mixture import renormalised
+
+# Of rows that took an action, effectively. Where fewer did, an interval misses more often than it
+# says: next to none of the held-out rows took the action, so that its value is a model's guess.
+LEAST_SUPPORT = 30
+# Of the weight: clients that next to never took an action, where others' models speak for it.
+MOST_BORROWED, _OWN = 0.25, 5
+_FEW = 0.05  # of people: who gets an action less often hardly moves what a policy is worth
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice:
+    """What to do, and what that rests on: gains over what was done, in the mixture of clients.
+
+    Their intervals hold for all policies together, so that whichever is picked for its interval
+    is worse than what was done in no more than one of twenty studies.
+    """
+
+    policy: str  # or LOGGING: to keep what is done
+    improvements: dict[str, ImprovementRow]  # by policy: the chosen one, and constant arms
+    thin: dict[str, tuple[str, ...]]  # by policy: actions it gives that too few rows speak for
+
+    @property
+    def keeps(self) -> bool:
+        """Whether nothing is to be changed."""
+        return self.policy == LOGGING
+
+
+def choice_of(record: Record) -> Choice | None:
+    """The policy to recommend; None where there are no values.
+
+    Among those that demonstrably beat what was done, an arm for everybody comes before a policy
+    that is harder to follow, unless that one demonstrably beats the arm, too.
+    """
+    arms = [arm_name(action) for action in record.study.actions]
+    found = {
+        row.policy: row
+        for row in record.improvements.rows
+        if row.client == GLOBAL and row.policy in (record.chosen, *arms)
+    }
+    if not found:
+        return None
+    thin = _thin(record, found)
+    better = {
+        name: row.estimate.value
+        for name, row in found.items()
+        if row.interval[0] > 0 and name not in thin
+    }
+    return Choice(policy=_preferred(record, better, arms), improvements=found, thin=thin)
+
+
+def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str:
+    best_arm = max((name for name in better if name in arms), key=better.__getitem__, default=None)
+    if record.chosen in better and record.chosen != best_arm:
+        is_needed = best_arm is None or record.gains.over(best_arm).interval()[0] > 0
+        return record.chosen if is_needed else str(best_arm)
+    return best_arm or LOGGING
+
+
+def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tuple[str, ...]]:
+    """The actions of each policy that too few rows speak for; empty where nobody was asked."""
+    described, actions = record.described, record.study.actions
+    if described is None:
+        return {}
+    decided = described.decided()[-1].sum(axis=0)
+    given = {arm_name(action): {action} for action in actions}
+    often = decided >= _FEW * decided.sum()
+    given.setdefault(record.chosen, {name for name, o in zip(actions, often, strict=True) if o})
+    few = {name for place, name in enumerate(actions) if _is_thin(record, described, place)}
+    found = {name: tuple(sorted(given[name] & few)) for name in policies}
+    return {name: thin for name, thin in found.items() if thin}
+
+
+def _is_thin(record: Record, described: Descriptions, action: int) -> bool:
+    """Whether too much rests on other clients' models, or on few effective rows.
+
+    Those of a mean in a mixture are 1 / Σ_c λ_c²/n_c.
+    """
+    shares = renormalised(record.mixture, described.by_client.keys())
+    rows = {name: float(own.effective_rows[action]) for name, own in described.by_client.items()}
+    tried = [name for name in sorted(rows) if rows[name] >= _OWN]
+    if math.fsum(shares[name] for name in tried) < 1 - MOST_BORROWED:
+        return True
+    own = renormalised(shares, tried)
+    return 1 / math.fsum(own[name] ** 2 / rows[name] for name in tried) < LEAST_SUPPORT
