@@ -185,7 +185,7 @@ CODES = {"living": {1: "zu zweit", 2: "für sich"}, "arm": {0: "usual", 1: "new"
 def coded():
     """The table with codes for labels, as statistics programs keep them."""
     code = {column: {label: n for n, label in labels.items()} for column, labels in CODES.items()}
-    return frame().replace(code).infer_objects()
+    return frame().assign(**{column: frame()[column].map(codes) for column, codes in code.items()})
 
 
 WRITERS = {

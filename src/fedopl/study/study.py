@@ -7,13 +7,13 @@ from typing import Any, Self
 
 from pydantic import (
     Field,
-    ModelWrapValidatorHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     model_serializer,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
