@@ -177,6 +177,24 @@ def test_other_outcomes_are_no_features_and_columns_of_some_tables_are_named(tmp
     assert "# extra is not in every table" in text
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("treatment,cost,age\n", "no rows; expected a header"),
+        ("treatment,cost\n" + "a,1\nb,2\n" * 50, "no column is left that could be a feature"),
+        ("treatment,cost,age\n" + "a,,1\nb,,2\n" * 50, "which column is the outcome? --outcome"),
+        ("x\n1\n1\n", "which column says what was done? --action; there is none that could be"),
+        ("treatment,cost,cost\na,1,2\n", "more than one column is called 'cost'"),
+    ],
+)
+def test_a_table_that_no_study_can_be_made_of_is_refused_in_words(tmp_path, content, message):
+    (tmp_path / "north.csv").write_text(content)
+    done = fedopl("init", "--from", tmp_path / "north.csv", tmp_path / "study")
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+    assert not (tmp_path / "study").exists()
+
+
 @pytest.mark.parametrize("taken", ["study.toml", "clients/south/client.toml"])
 def test_nothing_is_overwritten(tmp_path, tables, taken):
     path = tmp_path / "study" / taken

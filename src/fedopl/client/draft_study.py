@@ -98,7 +98,10 @@ def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
 def _read(path: Path) -> _Table:
     is_text = suffix_of(path) in TEXT_ENDINGS and path.is_file()
     text = likely_format(path) if is_text else TextFormat()
-    return _Table(path=path, text=text, columns=open_whole(path, FileFormat(text=text)))
+    columns = open_whole(path, FileFormat(text=text))
+    if not any(map(len, columns.values())):
+        raise DataError(f"{path}: no rows; expected a header and at least one row")
+    return _Table(path=path, text=text, columns=columns)
 
 
 # --- clients --------------------------------------------------------------------------------------

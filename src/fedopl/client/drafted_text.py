@@ -95,7 +95,8 @@ def _known(hint: str | None, found: Mapping[str, Profile], what: str) -> str | N
 
 
 def _named(columns: Iterable[str]) -> str:
-    return f"there are {quoted(tuple(columns))}"
+    names = tuple(columns)
+    return f"there are {quoted(names)}" if names else "there is none that could be"
 
 
 # --- the text -------------------------------------------------------------------------------------
@@ -149,6 +150,10 @@ def study_lines(
         yield f"propensity = {toml_text(roles.propensity)}  # {CONFIRM}: is it {what}?"
     yield from ("", f"[features]  # {CONFIRM}: take out what was not known before deciding")
     features = [profile for name, profile in found.items() if name not in roles.columns]
+    if all(map(_left_out, features)):
+        raise DataError(
+            "from: no column is left that could be a feature, beside action and outcome"
+        )
     marks = _missing_rule(found, roles) == "indicator"
     room = _Room.left_by(features, n_rarest, marks=marks)
     yield from (_feature(profile, room.named_levels) for profile in features)

@@ -91,6 +91,8 @@ def not_text(path: Path, text: TextFormat) -> str:
     """That a file has another encoding, and probably which."""
     start = _unpacked(path)
     likely = _wide_encoding(start) or _narrow_encoding(start, text)
+    if likely == text.encoding:
+        return f"is not {text.encoding} text all through; it may be damaged"
     return f'is not {text.encoding} text; say its encoding, probably encoding = "{likely}"'
 
 
