@@ -27,8 +27,8 @@ def test_a_run_without_trouble_has_no_cautions(run):
 
 def test_an_interval_that_touches_zero_is_cautioned_of(run):
     found = cautions(with_gains(run, arm=(0.1, 0.1), past=(1, 0.1)))
-    assert found[0].title == "The gain may be nothing"
-    assert "−0.10 to 0.30" in found[0].what
+    assert found[0].title == "No clear gain over a single action"
+    assert "has the 95 % interval −0.10 to 0.30: it may be better, and it may be" in found[0].what
 
 
 def test_who_reported_no_values_is_named_with_weight_and_reason(lower):
@@ -62,8 +62,45 @@ def test_an_action_nobody_took_is_cautioned_of(run):
         name: replace(reported, shares=np.array([1.0, 1.0, 0.0]))
         for name, reported in run.statistics.sums.items()
     }
-    found = cautions(replace(run, statistics=replace(run.statistics, sums=sums)))
-    assert found[0].what == "Nobody took 'coaching'."
+    lost = replace(run, statistics=replace(run.statistics, sums=sums))
+    first = cautions(lost)[0]
+    assert first.title == "An action without a score"
+    assert (
+        "No client has a score for 'coaching', because each needs 4 / parameter_share" in first.what
+    )
+    bare = cautions(replace(lost, described=None))[0]
+    assert "for 'coaching': nobody took it, or too few did" in bare.what
+    taken = {
+        n: replace(own, taken=own.taken * [1, 1, 0]) for n, own in run.described.by_client.items()
+    }
+    never = cautions(replace(lost, described=replace(run.described, by_client=taken)))[0]
+    assert never.what == "Nobody, or too few to be reported, took 'coaching'."
+
+
+def test_an_action_that_many_took_and_none_may_score_is_not_called_untaken():
+    """The named remedy is the one that works."""
+
+    def client(seed, n_rows=1500, n_taken=45):
+        rng = np.random.default_rng(seed)
+        contexts, actions = rng.standard_normal((n_rows, 24)), rng.integers(0, 2, n_rows)
+        actions[:n_taken] = 2
+        rewards = rng.standard_normal(n_rows)
+        return fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b", "c"])
+
+    rows = {"north": client(1), "south": client(2)}
+    quick = {"nuisances": fedopl.NuisancePlan(propensity="marginal", folds=2)}
+    (found,) = [
+        caution
+        for caution in cautions(fedopl.learn(rows, limits="guarded", **quick))
+        if "without" in caution.title
+    ]
+    assert found.title == "An action without a score"
+    assert "for 'c', because each needs 25 / parameter_share rows" in found.what
+    assert "Nobody" not in found.what
+    assert "a higher parameter_share in client.toml" in found.advice
+    mended = fedopl.learn(rows, limits=fedopl.Limits(parameter_share=1.0), **quick)
+    assert not mended.statistics.unknown(mended.mixture).any()
+    assert not any("without" in caution.title for caution in cautions(mended))
 
 
 @pytest.mark.parametrize("code", RefusalCode)

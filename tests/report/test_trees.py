@@ -290,13 +290,13 @@ def test_what_hiding_can_have_cost_is_shown_in_the_mixture_and_by_client(tree):
     assert not any("hid" in point for point in points(whole))
 
 
-def test_a_loss_beyond_the_gain_is_cautioned_of(tree):
+def test_a_loss_that_held_out_rows_would_show_is_cautioned_of(tree):
     lossy = replace(tree, tree=replace(tree.tree, lost={"north": 0.5, "south": 0.5}))
     title = "A better tree may have been passed over"
-    small, large = (with_gains(lossy, arm=(gain, 0.01), past=(1, 0.1)) for gain in (0.3, 0.7))
-    (found,) = [caution for caution in cautions(small) if caution.title == title]
-    assert "by up to 0.5 readmissions per decision" in found.what
-    assert title not in [caution.title for caution in cautions(large)]
+    sharp, blunt = (with_gains(lossy, arm=(0.3, error), past=(1, 0.1)) for error in (0.1, 0.7))
+    (found,) = [caution for caution in cautions(sharp) if caution.title == title]
+    assert "by up to 1 readmissions per decision, which is more than the ±0.196" in found.what
+    assert title not in [caution.title for caution in cautions(blunt)]
 
 
 def test_a_tree_nobody_reported_on_is_still_drawn(deep):

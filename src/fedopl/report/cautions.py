@@ -1,5 +1,6 @@
 """What one should know before acting on the report."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -9,16 +10,24 @@ from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
-from fedopl.report.words.numbers import listed, percent, plain, plural
+from fedopl.report.words.numbers import count, listed, percent, plain, plural
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
     gain_over,
     is_arm,
+    label,
     valued_clients,
     verdict,
 )
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, arm_name
+
+_NOTICEABLE = 5  # rows
+_HOW_SCORED = (
+    "No policy can choose it, and nothing says what it is worth. Clients bring it back with a "
+    "higher parameter_share in client.toml, of which fedopl check says how high; so do fewer "
+    "features, or joining it with another action."
+)
 
 
 def cautions(record: Record) -> list[Caution]:
@@ -27,7 +36,7 @@ def cautions(record: Record) -> list[Caution]:
         _unclear_gain,
         reliance_cautions,
         _hidden,
-        _unseen,
+        _unscored,
         _borrowed,
         _without_spread,
         _without_values,
@@ -40,44 +49,70 @@ def cautions(record: Record) -> list[Caution]:
 
 def _unclear_gain(record: Record) -> Iterator[Caution]:
     gain = gain_over(record, arm_name(record.best_arm))
-    if gain and not is_arm(record.study, record.chosen) and verdict(gain) == "unclear":
-        yield Caution(
-            "The gain may be nothing",
-            "The 95 % interval of the gain over the best single action, "
-            f"{gain.interval} {OutcomeWords.of(record.study).name}, touches zero.",
-            "More rows, or more held-out rows, would tell.",
+    if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
+        return
+    who, arm = label(record.study, record.chosen), f"giving everybody '{record.best_arm}'"
+    what = f"Too few rows were held out to say whether {who} is better than {arm}."
+    if gain.is_known:
+        unit = OutcomeWords.of(record.study).name
+        what = (
+            f"What {who} gains over {arm}, {gain.number} {unit} per decision, has the 95 % "
+            f"interval {gain.interval}: it may be better, and it may be worse."
         )
+    advice = "More rows, or more held-out rows, would tell."
+    yield Caution("No clear gain over a single action", what, advice)
 
 
 def _hidden(record: Record) -> Iterator[Caution]:
-    """Cells of a tree's grid that were hidden, where that may outweigh what the tree gains."""
+    """Cells of a tree's grid that were hidden, where held-out rows would show what that can cost.
+
+    The best tree and the one that was found can each seem worth more or less by the loss.
+    """
     gain = gain_over(record, arm_name(record.best_arm))
-    loss = record.tree.possible_loss(record.mixture) if record.tree else 0.0
-    if gain and loss > abs(gain.value):
+    loss = 2 * record.tree.possible_loss(record.mixture) if record.tree else 0.0
+    reach = (gain.high - gain.low) / 2 if gain else math.inf
+    if loss > reach:
+        name = OutcomeWords.of(record.study).name
         yield Caution(
             "A better tree may have been passed over",
-            "Clients hid small cells, which can move what any tree seems worth by up to "
-            f"{plain(loss, 3)} {OutcomeWords.of(record.study).name} per decision; the gain over "
-            f"the best single action is {gain.number}.",
+            "Clients hid small cells. So the tree may fall short of the best one on its grid by up "
+            f"to {plain(loss, 3)} {name} per decision, which is more than the ±{plain(reach, 3)} "
+            "that held-out rows leave open about its gain over the best single action.",
             "Fewer bins, fewer columns or more rows would hide less. What the tree is worth "
             "on held-out rows is not touched by it.",
         )
 
 
-def _unseen(record: Record) -> Iterator[Caution]:
+def _unscored(record: Record) -> Iterator[Caution]:
+    """Actions that no client has a score for, and why; then those that next to nobody took."""
     unknown = record.statistics.unknown(record.mixture)
-    groups = {"Nobody took": unknown}
-    if record.described:
-        taken = record.described.taken()[-1].sum(axis=0)
-        groups["Nobody, or too few to be reported, took"] = (taken == 0) & ~unknown
-    for who, rows in groups.items():
-        if rows.any():
+    if record.described is None:
+        if unknown.any():
             yield Caution(
-                "An action without a past",
-                f"{who} {_which_actions(record, rows)}.",
-                "Nothing can be said about what it would do; the policy cannot be "
-                "trusted to choose or to avoid it.",
+                "An action without a score",
+                f"No client has a score for {_which_actions(record, unknown)}: nobody took it, or "
+                "too few did.",
+                _HOW_SCORED,
             )
+        return
+    taken = record.described.taken()[-1].sum(axis=0)
+    known_of = taken >= _NOTICEABLE  # fewer may be noise on a count of nothing
+    if (lost := unknown & known_of).any():
+        fewest, width = taken[lost].min(), record.study.n_features + 1
+        yield Caution(
+            "An action without a score",
+            f"No client has a score for {_which_actions(record, lost)}, because each needs "
+            f"{width:,} / parameter_share rows of an action to learn from; taken in about "
+            f"{count(fewest)} rows or more, of all clients together.",
+            _HOW_SCORED,
+        )
+    if (rest := ~known_of).any():
+        yield Caution(
+            "An action without a past",
+            f"Nobody, or too few to be reported, took {_which_actions(record, rest)}.",
+            "Nothing can be said about what it would do; the policy cannot be "
+            "trusted to choose or to avoid it.",
+        )
 
 
 def _which_actions(record: Record, chosen: BoolArray, most: int = 5) -> str:

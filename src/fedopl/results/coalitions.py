@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from fedopl.base.estimates import Estimate
 from fedopl.study.mixture import Weights
 
-# Gains below this are rounding errors of means over rows.
-_TIE = 1e-12
-
 Members = frozenset[str]
+Stability = Literal["surely", "surely not", "cannot tell"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -19,29 +18,30 @@ class Coalition:
     members: tuple[str, ...]
     weights: Weights  # n̄ among the members
     gains: dict[str, Estimate]  # by member, on its own held-out rows
+    level: float = 0.95  # of intervals, such that those of all coalitions hold together
 
     @property
     def leavers(self) -> tuple[str, ...]:
-        """The members that are better off alone, by the estimates on held-out rows."""
-        return tuple(name for name in self.members if self.gains[name].value < -_TIE)
+        """The members that are surely better off alone: whose whole interval lies below 0."""
+        return tuple(name for name in self.members if self._interval(name)[1] < 0)
 
     @property
-    def sure_leavers(self) -> tuple[str, ...]:
-        """Those whose whole 95 % interval lies below 0."""
-        return tuple(name for name in self.members if self.gains[name].interval()[1] < 0)
+    def stability(self) -> Stability:
+        """Whether no member prefers to leave, as far as held-out rows tell.
 
-    @property
-    def is_stable(self) -> bool:
-        """No member prefers to leave: by this policy none is worth less than by its own.
-
-        Where gains are small, chance decides: then `may_be_stable` is what can be said.
+        Surely, if each one's whole interval lies above 0, or it decides alike; surely not, if
+        somebody's lies below.
         """
-        return not self.leavers
+        if self.leavers:
+            return "surely not"
+        return "surely" if all(self._gains(name) for name in self.members) else "cannot tell"
 
-    @property
-    def may_be_stable(self) -> bool:
-        """No member surely prefers to leave."""
-        return not self.sure_leavers
+    def _gains(self, name: str) -> bool:
+        low, high = self._interval(name)
+        return low > 0 or low == high == 0
+
+    def _interval(self, name: str) -> tuple[float, float]:
+        return self.gains[name].interval(self.level)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,5 +64,5 @@ class Coalitions:
 
     @cached_property
     def stable(self) -> tuple[Coalition, ...]:
-        """Those that no member prefers to leave, the largest first."""
-        return tuple(coalition for coalition in self.compared if coalition.is_stable)
+        """Those that surely no member prefers to leave, the largest first."""
+        return tuple(one for one in self.compared if one.stability == "surely")

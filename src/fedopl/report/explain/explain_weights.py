@@ -1,6 +1,6 @@
 """Linear and pairwise policies in words: what speaks for each action, and how strongly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,11 +9,13 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.schema import Encoding
 from fedopl.base.tables import text_table
 from fedopl.policies.linear import LinearPolicy
+from fedopl.report.explain.groups import overall, shares_of
 from fedopl.report.words.numbers import listed
 from fedopl.results.record import Record
 
 _STRONG = 0.25  # of the largest effect: what is worth a word
 _MOST_WORDS = 4  # features that a sentence names
+_NEXT_TO_NOBODY = 0.005  # of the rows that decisions were counted over
 
 Against = Literal["mean", "other", "nothing"]
 Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation of every feature
@@ -38,6 +40,7 @@ class Explanation:
     typical: str | None  # the action of somebody average in everything, where that is known
     yes_no: BoolArray  # (n_features,)
     levels: dict[str, tuple[str, str]]  # feature → column and level, where it stands for a level
+    rarely: tuple[str, ...] = ()  # actions that next to nobody gets, as far as that was counted
 
     @property
     def is_constant(self) -> bool:
@@ -45,7 +48,15 @@ class Explanation:
         return not self.effects.any()
 
 
-def explain_weights(
+def explain_weights(policy: LinearPolicy, record: Record | None = None) -> Explanation:
+    """The policy's weights per unit; with the run it came from, per standard deviation."""
+    if record is None:
+        return weights_by_step(policy)
+    standardisation = record.statistics.standardisation(record.mixture)
+    return replace(weights_by_step(policy, standardisation), rarely=_rarely_chosen(record))
+
+
+def weights_by_step(
     policy: LinearPolicy, standardisation: Standardisation | None = None
 ) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
@@ -72,9 +83,18 @@ def explain_weights(
     )
 
 
+def _rarely_chosen(record: Record) -> tuple[str, ...]:
+    """The actions that next to nobody gets; none where decisions were not counted."""
+    if record.described is None:
+        return ()
+    shares = shares_of(overall(record.described).decided)
+    names = zip(record.study.actions, shares, strict=True)
+    return tuple(name for name, share in names if share < _NEXT_TO_NOBODY)
+
+
 def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
     """The sentences, then so many of the strongest features for each action."""
-    found = explain_weights(policy, _standardisation(record))
+    found = explain_weights(policy, record)
     words = "\n".join(weight_sentences(found))
     if found.is_constant:
         return words
@@ -88,17 +108,13 @@ def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> st
 
 def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
     """The sentences, and all effects."""
-    found = explain_weights(policy, _standardisation(record))
+    found = explain_weights(policy, record)
     effects = zip(found.names, found.effects.tolist(), strict=True)
     return {
         "sentences": weight_sentences(found),
         "step": found.step,
         "effects": {name: dict(zip(found.features, own, strict=True)) for name, own in effects},
     }
-
-
-def _standardisation(record: Record | None) -> Standardisation | None:
-    return record.statistics.standardisation(record.mixture) if record else None
 
 
 def weight_sentences(explanation: Explanation) -> list[str]:
@@ -110,6 +126,13 @@ def weight_sentences(explanation: Explanation) -> list[str]:
     found += [
         f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
     ]
+    seldom = [f"'{name}'" for name in explanation.rarely if name not in explanation.never]
+    if seldom and not explanation.is_constant:
+        verb = "is" if len(seldom) == 1 else "are"
+        found.append(
+            f"{listed(seldom)} {verb} given to nobody, or next to nobody: nothing speaks for it "
+            "strongly enough."
+        )
     if explanation.typical is not None and not explanation.is_constant:
         found.append(f"Somebody average in every feature gets '{explanation.typical}'.")
     return found
@@ -133,7 +156,13 @@ def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
 
 
 def _by_score(explanation: Explanation) -> list[str]:
-    words = {name: _words(explanation, place) for place, name in enumerate(explanation.spoken)}
+    # What favours an action that nobody gets favours nothing that happens.
+    seldom = {f"'{name}'" for name in explanation.rarely}
+    words = {
+        name: _words(explanation, place)
+        for place, name in enumerate(explanation.spoken)
+        if not seldom & set(name.split(" over "))
+    }
     found = [f"{name} is favoured by {listed(own)}." for name, own in words.items() if own]
     rest = [name for name, own in words.items() if not own]
     if rest:

@@ -3,9 +3,18 @@
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
-from fedopl.report.words.numbers import Span, common_decimals, decimal, listed, plural, with_error
+from fedopl.report.words.numbers import (
+    Span,
+    common_decimals,
+    count,
+    decimal,
+    listed,
+    percent,
+    plural,
+    with_error,
+)
 from fedopl.report.words.policy_labels import OutcomeWords, verdict
-from fedopl.results.coalitions import Coalition, Coalitions
+from fedopl.results.coalitions import Coalition, Coalitions, Stability
 
 # Coalitions in the table, in it before it is folded, and named in a sentence; members left out.
 _MOST_COMPARED, _MOST_SHOWN, _MOST_LISTED, _MOST_NAMED = 26, 12, 6, 3
@@ -15,6 +24,7 @@ _WORTH = {
     "unclear": "no clear difference",
     "same": "no difference",
 }
+_ORDER: tuple[Stability, ...] = ("surely", "cannot tell", "surely not")
 _HOW_LEARNED = {
     "linear": "by csoaa-exact, whatever the oracle",
     "tree": "by the same search for a tree",
@@ -39,22 +49,23 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def coalitions_in_short(coalitions: Coalitions) -> str:
-    """Which coalitions nobody prefers to leave, by the held-out rows."""
-    stable = list(coalitions.stable)
-    maybe = [one for one in coalitions.compared if one.may_be_stable and not one.is_stable]
+    """Which coalitions surely nobody, and which surely somebody prefers to leave."""
+    stable = [one for one in coalitions.compared if one.stability == "surely"]
+    left = [one for one in coalitions.compared if one.stability == "surely not"]
+    level = percent(coalitions.grand.level)
     said = (
-        "A coalition is individually stable if no member would do better alone, by its own "
-        "held-out rows. By the estimates, "
+        "A coalition is individually stable if no member would do better alone. Each member's own "
+        f"held-out rows say so only if its whole {level} interval tells; these hold for all "
+        f"{count(len(coalitions.compared))} coalitions together, with 95 %. "
     )
-    said += f"it is so of {_names_of(coalitions, stable)}." if stable else "no coalition is."
-    if maybe:
-        said += (
-            " As no member's loss there is more than chance would show, it may be so of "
-            f"{_names_of(coalitions, maybe)}."
-        )
-    elif not stable:
-        said += " In each, some member clearly loses."
-    return said
+    if stable:
+        said += f"Surely stable: {_names_of(coalitions, stable)}. "
+    if left:
+        said += f"Surely not, as some member clearly loses: {_names_of(coalitions, left)}. "
+    if not stable and not left:
+        return f"{said}The rows cannot tell of any."
+    rest = len(coalitions.compared) - len(stable) - len(left)
+    return f"{said}Of the others, the rows cannot tell." if rest else said.rstrip()
 
 
 def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
@@ -81,13 +92,13 @@ def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
         if len(one.members) != 2:
             continue
         for name, other in (one.members, one.members[::-1]):
-            gain = Span.of(one.gains[name])
+            gain = Span.of(one.gains[name], one.level)
             if name in facts.clients and verdict(gain) in ("better", "worse"):
                 verb = "gains from" if gain.value > 0 else "loses by"
                 amount = decimal(abs(gain.value), gain.fitting_decimals)
                 items.append(
                     f"{name} {verb} learning with {other} alone: {amount} per decision "
-                    f"(95 % interval {gain.interval})."
+                    f"({percent(gain.level)} interval {gain.interval})."
                 )
     if not items:
         return (Text("No client clearly gains or loses by learning with one other alone."),)
@@ -95,7 +106,7 @@ def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
 
 
 def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
-    """All; if too many, the grand coalition first, then stable ones, then those that may be."""
+    """All; if too many, the grand coalition first, then surely stable ones, surely not last."""
     compared = [
         one
         for one in coalitions.compared
@@ -108,8 +119,7 @@ def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
         compared,
         key=lambda one: (
             len(one.members) != everybody,
-            not one.is_stable,
-            not one.may_be_stable,
+            _ORDER.index(one.stability),
             -len(one.members),
         ),
     )
@@ -133,25 +143,25 @@ def _table(facts: JoiningFacts, coalitions: Coalitions, about: list[Coalition]) 
 
 
 def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ...]:
-    stable = "yes" if one.is_stable else "may be" if one.may_be_stable else "no"
     cells = dict.fromkeys(coalitions.clients, "–")
     for name, gain in one.gains.items():
         alike = gain.value == gain.standard_error == 0
         cells[name] = "decide alike" if alike else with_error(gain, decimals)
-    return (_name_of(coalitions, one), stable, *cells.values())
+    return (_name_of(coalitions, one), one.stability, *cells.values())
 
 
 def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     """What all together lose without one client's rows."""
     worth = coalitions.worth_of_data
-    spans = {name: Span.of(worth[name]) for name in worth if name in facts.clients}
+    level = 1 - 0.05 / max(len(worth), 1)  # for all clients together
+    spans = {name: Span.of(worth[name], level) for name in worth if name in facts.clients}
     if not spans:
         return ()
     unit = OutcomeWords.of(facts.record.study).name
     table = Table(
         caption=f"Worth of each client's data: what all together lose without it, in {unit} per "
         "decision",
-        headers=("Without", "Loss", "95 % interval", "In words"),
+        headers=("Without", "Loss", f"{percent(level)} interval", "In words"),
         rows=tuple(
             (name, span.number, span.interval, _WORTH[verdict(span)])
             for name, span in spans.items()

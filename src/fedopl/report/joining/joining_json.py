@@ -158,7 +158,7 @@ def _coalitions(facts: JoiningFacts, coalitions: Coalitions | None) -> Json | No
 
 def _coalition(one: Coalition) -> Json:
     return {
-        **_picked(one, "members", "weights", "is_stable", "may_be_stable"),
+        **_picked(one, "members", "weights", "stability", "leavers", "level"),
         "gains": {name: _estimate(gain) for name, gain in one.gains.items()},
     }
 

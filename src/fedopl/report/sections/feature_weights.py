@@ -39,7 +39,7 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
-    explanation = explain_weights(policy, record.statistics.standardisation(record.mixture))
+    explanation = explain_weights(policy, record)
     if explanation.is_constant:
         return (head, Points(tuple(weight_sentences(explanation))))
     return (

@@ -39,11 +39,13 @@ def compare_coalitions(
         raise FederationError(
             f"coalitions: no values of {quoted(sorted(missing))}; leave them out of the rows"
         )
+    n_gains = sum(len(part) for part in together if len(part) > 1)
     compared = tuple(
         Coalition(
             members=part,
             weights=weights,
             gains={name: one.gain_over_local(name) for name in part},
+            level=1 - 0.05 / n_gains,  # Bonferroni
         )
         for part, weights, one in zip(together, shares, valued, strict=True)
         if len(part) > 1
