@@ -115,3 +115,26 @@ def with_gains(record, *, arm, past, own=(0.0, 0.1), arms=None, client=GLOBAL):
 
 def _gain(value, error):
     return Estimate(value=value, standard_error=error, n_rows=100, degrees_of_freedom=10_000)
+
+
+def shoppers(seed, n_rows=2000, n_actions=14):
+    """Customers who were shown one of many things at random."""
+    rng = np.random.default_rng(seed)
+    contexts = np.column_stack(
+        [
+            rng.integers(0, 30, n_rows),
+            rng.gamma(2, 20_000, n_rows),
+            rng.normal(0, 1e-4, n_rows),
+            rng.integers(0, 2, n_rows),
+        ]
+    )
+    taken = rng.integers(0, n_actions, n_rows)
+    rewards = 1.4e6 + 3e5 * rng.normal(size=n_rows) + 2e5 * (taken % 3 == 0) * contexts[:, 3]
+    return fedopl.LoggedData(
+        contexts,
+        taken,
+        rewards,
+        np.full(n_rows, 1 / n_actions),
+        action_names=[f"recommendation of item {place}" for place in range(n_actions)],
+        feature_names=["items in basket", "spent so far in the last twelve months", "x", "member"],
+    )

@@ -23,6 +23,7 @@ from report_runs import (
     discharges,
     patients,
     severe,
+    shoppers,
 )
 
 
@@ -133,6 +134,12 @@ def apart():
     rows = zip(world.clients, names, (900, 500), strict=True)
     clients = {name: world.logged(of, n_rows) for of, name, n_rows in rows}
     return fedopl.learn(clients, diagnose=True, mixture="minimax")
+
+
+@pytest.fixture(scope="session")
+def large():
+    """Fourteen actions with long names, an outcome in millions, large and tiny features."""
+    return fedopl.learn({"Saint Bartholomew's Hospital": shoppers(1), "south": shoppers(2)})
 
 
 @pytest.fixture(scope="session")

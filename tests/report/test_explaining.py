@@ -99,8 +99,8 @@ def test_levels_add_up_to_everybody(lower):
 def test_bins_are_named_by_their_cuts():
     assert list(bin_names(np.array([52.0, 63.0, 73.0])).values()) == [
         "up to 52",
-        "52 to 63",
-        "63 to 73",
+        "above 52 to 63",
+        "above 63 to 73",
         "above 73",
     ]
     assert bin_names(np.array([-0.5, 0.5, 1.5])) == {1: "no", 2: "yes"}

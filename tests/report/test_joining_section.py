@@ -288,7 +288,7 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     run = fedopl.learn(
         clients, diagnose=True, evaluation=fedopl.EvaluationPlan(describe=False), nuisances=quick
     )
-    parts = joining(run).parts
+    parts = joining_parts(run)
     (folded,) = (p for p in parts if isinstance(p, Folded) and "member by member" in p.summary)
     assert len(folded.parts[0].rows) == 26
     assert folded.parts[0].rows[0][0] == "everybody together"

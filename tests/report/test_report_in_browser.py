@@ -8,7 +8,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
 
-PAGES = ("lower", "hostile", "deep", "apart")
+PAGES = ("lower", "hostile", "deep", "apart", "large")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
 # Colours are all that differs in the dark.
@@ -98,7 +98,24 @@ def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
     assert outside == []
 
 
-@pytest.mark.parametrize("address", ["lower", "deep", "apart"], indirect=True)
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+def test_no_two_texts_of_a_figure_overlap(visit, viewport):
+    page = visit(viewport)
+    unfold(page)
+    overlaps = page.evaluate(
+        """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
+            const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
+                .map(t => [t.textContent, t.getBoundingClientRect()]);
+            return texts.flatMap(([one, a], place) => texts.slice(place + 1)
+                .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+                    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > a.height / 4)
+                .map(([other]) => [one, other]));
+        })"""
+    )
+    assert overlaps == []
+
+
+@pytest.mark.parametrize("address", ["lower", "deep", "apart", "large"], indirect=True)
 @pytest.mark.parametrize(("scheme", "options"), [("light", {}), ("dark", DARK_RULES)])
 def test_axe_finds_nothing_serious(visit, scheme, options):
     page = visit(scheme=scheme)

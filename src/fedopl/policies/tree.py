@@ -48,6 +48,8 @@ class TreePolicy(Policy):
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     encoding: Encoding | None = None
+    # Columns that are known to be 0 or 1 everywhere: words call them no and yes. It is not saved.
+    flags: frozenset[str] = frozenset()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -125,6 +127,8 @@ class TreePolicy(Policy):
     def asked(self, branch: Branch, *, yes: bool = True) -> tuple[str, str]:
         """The column, and what is asked of it; or what is so if the answer is no."""
         column = self.columns[branch.column]
+        if self._is_flag(column):
+            return column.name, f"is {'no' if yes else 'yes'}"
         if not isinstance(column, LevelColumn):
             return column.name, f"{'≤' if yes else '>'} {_threshold(branch.cut)}"
         name, level = column.name, column.levels[int(branch.cut)]
@@ -132,6 +136,16 @@ class TreePolicy(Policy):
             name, yes, level = name.removesuffix(MISSING), yes == (level == "yes"), None
         verb = "is" if yes else "is not"
         return name, f"{verb} missing" if level is None else f"{verb} '{level}'"
+
+    def question_and_answers(self, branch: Branch) -> tuple[str, str, tuple[str, str]]:
+        """The column, what is asked of it, and what leads to the first branch and to the second."""
+        column, asked = self.asked(branch)
+        if self._is_flag(self.columns[branch.column]):
+            return column, "", ("no", "yes")
+        return column, asked, ("yes", "no")
+
+    def _is_flag(self, column: Column) -> bool:
+        return not isinstance(column, LevelColumn) and column.name in self.flags
 
     def drawing(self, notes: Sequence[Sequence[str]] = ()) -> str:
         """The tree as text; notes on a leaf are written beside its action, and then below it."""
@@ -143,11 +157,12 @@ class TreePolicy(Policy):
             action = f"'{self.action_names[node.action]}'   {beside}".rstrip()
             return [action, *(f"      {note}" for note in below)]
         yes, no = (self._drawn(child, notes) for child in (node.yes, node.no))
+        column, asked, (first, second) = self.question_and_answers(node)
         return [
-            self.question(node),
-            f"├─ yes: {yes[0]}",
+            f"{column} {asked}".rstrip(),
+            f"├─ {first}: {yes[0]}",
             *(f"│  {line}" for line in yes[1:]),
-            f"└─ no: {no[0]}",
+            f"└─ {second}: {no[0]}",
             *(f"   {line}" for line in no[1:]),
         ]
 

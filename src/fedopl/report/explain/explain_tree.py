@@ -12,6 +12,7 @@ from fedopl.report.explain.leaf_words import (
     leaves_in_words,
     on_missing,
     second_thoughts,
+    with_flags,
 )
 from fedopl.report.words.numbers import listed, plural
 from fedopl.report.words.policy_labels import OutcomeWords
@@ -23,6 +24,7 @@ _MOST_LETTERS = 84  # of values on a line
 
 def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0) -> str:
     """The tree, drawn; with a record, who ends in each leaf and what each action is worth there."""
+    policy = with_flags(policy, record)
     leaves = leaves_in_words(policy, record)
     parts = [policy.drawing([_notes(leaf) for leaf in leaves])]
     if isinstance(policy.root, Leaf):
@@ -38,7 +40,7 @@ def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0
 
 def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, Any]:
     """The sentences, and the tree as questions within questions."""
-    leaves = leaves_in_words(policy, record)
+    leaves = leaves_in_words(with_flags(policy, record), record)
     words = [*leaf_sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
     if record and is_searched(record):
         words.append(how_good(record))

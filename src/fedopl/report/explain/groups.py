@@ -61,7 +61,8 @@ def bin_names(cuts: FloatArray) -> dict[int, str]:
         return {1: "no", 2: "yes"}
     # Adding 0.0 makes −0 a plain 0.
     ends = [f"{cut + 0.0:,.10g}".replace("-", "−") for cut in cuts]
-    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    # An end belongs to the bin below it.
+    between = [f"above {low} to {high}" for low, high in pairwise(ends)]
     return dict(enumerate([f"up to {ends[0]}", *between, f"above {ends[-1]}"]))
 
 

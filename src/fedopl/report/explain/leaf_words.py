@@ -61,6 +61,15 @@ class LeafInWords:
         return known[1:] if known[:1] == [self.action] else []
 
 
+def with_flags(policy: TreePolicy, record: Record | None) -> TreePolicy:
+    """The policy, with what the record knows of columns that are 0 or 1 everywhere."""
+    if record is None:
+        return policy
+    known = record.statistics.is_flag(record.mixture)
+    names = [name for name, is_one in zip(policy.feature_names, known, strict=False) if is_one]
+    return replace(policy, flags=frozenset(names))
+
+
 def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[LeafInWords]:
     """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
     rows = record.leaves if record else ()

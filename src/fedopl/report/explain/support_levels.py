@@ -56,7 +56,7 @@ def supports(record: Record) -> list[ActionSupport]:
 
 
 def chance_names() -> list[str]:
-    """What the bins of propensities are called."""
+    """What the bins of propensities are called, in per cent."""
     ends = [f"{100 * cut:.0f}" for cut in CHANCE_CUTS]
     between = [f"{low}–{high}" for low, high in pairwise(ends)]
-    return [f"<{ends[0]} %", *between, f">{ends[-1]} %"]
+    return [f"<{ends[0]}", *between, f">{ends[-1]}"]

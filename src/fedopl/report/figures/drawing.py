@@ -129,7 +129,8 @@ def axes_at(figure: Figure, left: float, bottom: float, width: float, height: fl
 
 def label_room(labels: list[str]) -> float:
     """How many inches these labels need."""
-    return 0.15 + _LETTER * max(map(_width, labels), default=0)
+    lines = [line for label in labels for line in label.split("\n")]
+    return 0.15 + _LETTER * max(map(_width, lines), default=0)
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:
@@ -147,8 +148,10 @@ def short(text: str, most: int = LONGEST_LABEL) -> str:
 
 def in_lines(text: str, most: int) -> str:
     """The text on one line or two, of this many letters each."""
-    lines = textwrap.wrap(short(text, 2 * most), most) or [""]
-    return "\n".join([lines[0], short(" ".join(lines[1:]), most)] if len(lines) > 1 else lines)
+    # A word that is too long is cut off, not broken in two.
+    lines = textwrap.wrap(short(text, 2 * most), most, break_long_words=False) or [""]
+    kept = [lines[0], " ".join(lines[1:])] if len(lines) > 1 else lines
+    return "\n".join(short(line, most) for line in kept)
 
 
 def _width(text: str) -> float:
@@ -159,7 +162,7 @@ def _letter_width(letter: str) -> float:
     """In ordinary letters."""
     if unicodedata.east_asian_width(letter) in "WF" or letter in "MW@%":
         return 1.8
-    return 1.25 if letter.isupper() else 1.0
+    return 1.25 if letter.isupper() else 1.12 if letter.isdigit() or letter == "−" else 1.0
 
 
 def _inline(content: bytes, name: str) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import BETTER, INK, LINE, PAGE, QUIET, UNCLEAR, WORSE
 from fedopl.report.figures.drawing import (
@@ -16,14 +16,15 @@ from fedopl.report.figures.drawing import (
     axes_at,
     in_lines,
     label_room,
-    short,
 )
+from fedopl.report.figures.ticks import ticks_that_fit
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 from fedopl.report.words.policy_labels import verdict
 
 # In inches: the height of a row, the room for titles and the axis, between panels and at the edge.
 _ROW, _HEAD, _FOOT, _GAP, _EDGE = 0.25, 0.42, 0.5, 0.16, 0.12
+_TWO_LINES = 0.38  # of a row whose label has them
 _MOST_BESIDE = 18  # letters of a label beside several panels
 _FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
@@ -49,36 +50,44 @@ def forest(
     name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
 ) -> Drawing:
     """With a line at zero, marks say on which side of it an interval lies: right is better."""
-    labels = [short(text, LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE) for text in labels]
+    most = LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE
+    labels = [in_lines(text, most) for text in labels]
+    row = _ROW if not any("\n" in text for text in labels) else _TWO_LINES
     left, head = label_room(labels), _HEAD if any(p.title for p in panels) else 0.06
-    body = _ROW * len(labels) + 0.08
+    body = row * len(labels) + 0.08
     width = (WIDTH - left - _EDGE - _GAP * (len(panels) - 1)) / len(panels)
     low, high = _limits(panels, zero=zero)
 
     def draw(figure: Figure) -> None:
         for position, panel in enumerate(panels):
             axes = axes_at(figure, left + position * (width + _GAP), _FOOT, width, body)
-            _style(axes, len(labels), (low, high), ticks=5 if len(panels) == 1 else 2)
+            _style(axes, len(labels), (low, high))
+            n_ticks, room = (5, _EDGE) if len(panels) == 1 else (2, _GAP / 2)
+            axes.set_xticks(**_ticks((low, high), width, n_ticks, room))
             axes.set_title(in_lines(panel.title, int(width / 0.08)), color=QUIET, pad=7)
             axes.set_yticks(range(len(labels)), labels)
             if position:
                 axes.set_yticklabels([])
             if zero:
                 axes.axvline(0, color=QUIET, linewidth=1)
-            for row, span in enumerate(panel.spans):
+            for place, span in enumerate(panel.spans):
                 if span:
-                    _point(axes, row, span, _MARKS[verdict(span)] if zero else (INK, "o"))
+                    _point(axes, place, span, _MARKS[verdict(span)] if zero else (INK, "o"))
         figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
     return Drawing(name=name, height=head + body + _FOOT, draw=draw)
 
 
-def _style(axes: Axes, n_rows: int, limits: tuple[float, float], ticks: int) -> None:
+def _ticks(limits: tuple[float, float], width: float, most: int, room: float) -> dict[str, Any]:
+    found = ticks_that_fit(limits, width, most, room)
+    return {"ticks": list(found), "labels": list(found.values())}
+
+
+def _style(axes: Axes, n_rows: int, limits: tuple[float, float]) -> None:
     axes.set_xlim(*limits)
     axes.set_ylim(n_rows - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(ticks, min_n_ticks=2))
     axes.grid(axis="y", color=LINE, linewidth=0.6)
     axes.set_axisbelow(True)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import ACCENT, LINE, QUIET
 from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
+from fedopl.report.figures.ticks import set_short_ticks
 from fedopl.report.parts import Key
 
 # In inches: the figure's height, and the room for both axes' labels.
@@ -50,9 +50,8 @@ def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -
         plot(axes)
         axes.set_xlabel(step)
         axes.set_ylabel(axis)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.ticklabel_format(useOffset=False, style="plain")
+        set_short_ticks(axes.xaxis, 6, whole=True)
+        set_short_ticks(axes.yaxis, 4)
         axes.grid(axis="y", color=LINE, linewidth=0.6)
 
     return Drawing(name=name, height=_HEIGHT, draw=draw)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import ACCENT, ACTIONS, INK, LINE, QUIET
 from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
+from fedopl.report.figures.ticks import set_short_ticks
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -55,8 +55,7 @@ def path_chart(name: str, points: list[Along], constant: float) -> Drawing:
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            axes.yaxis.set_major_locator(MaxNLocator(4))
-            axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+            set_short_ticks(axes.yaxis, 4)
             axes.tick_params(axis="y", labelcolor=QUIET)
             axes.grid(axis="y", color=LINE, linewidth=0.6)
             axes.set_axisbelow(True)

@@ -31,7 +31,7 @@ class Shares:
 def stacked(name: str, bars: list[Shares]) -> Drawing:
     """Stacked bars that add up to a whole, with numbers where there is room for them."""
     left = label_room([short(bar.label) for bar in bars])
-    right = 0.1 + 0.068 * max(len(bar.note) for bar in bars)
+    right = 0.05 + label_room([bar.note for bar in bars])
     places = _places(bars)
     height = places[-1] + 0.3
     width = WIDTH - left - right
@@ -76,7 +76,7 @@ def _stack(axes: Axes, bar: Shares, place: float) -> None:
 
 def strips(name: str, items: list[Shares], columns: list[str], axis: str, notes: str) -> Drawing:
     """One strip below the other; `axis` says what the columns are, `notes` what the notes are."""
-    left = label_room([short(item.label, _MOST_LETTERS) for item in items])
+    left = 0.08 + label_room([short(item.label, _MOST_LETTERS) for item in items])
     cell = (WIDTH - left - _RIGHT) / len(columns)
     body = _ROW * len(items) + _ABOVE * sum(bool(item.heading) for item in items)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedopl.report.figures.colours import INK, LINE, QUIET, SOURCE_COLOURS
 from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, label_room, short
+from fedopl.report.figures.ticks import set_short_ticks
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -71,7 +71,7 @@ def _style(axes: Axes, body: float, furthest: float) -> None:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.axvline(0, color=QUIET, linewidth=1)
-    axes.xaxis.set_major_locator(MaxNLocator(5, min_n_ticks=2))
+    set_short_ticks(axes.xaxis, 5)
 
 
 def _dot(axes: Axes, down: float, span: Span | None, mark: tuple[str, str]) -> None:

@@ -39,6 +39,7 @@ class _Box:
     text: str
     colour: str
     below: tuple["_Box", ...] = ()
+    answers: tuple[str, ...] = ()  # that lead there
 
     def all(self) -> Iterator["_Box"]:
         yield self
@@ -63,7 +64,7 @@ def tree_chart(name: str, policy: TreePolicy, endings: list[Ending]) -> Drawing:
         for box in boxes:
             middle = _EDGE + slot * (box.down + 0.5)
             _draw_box(axes, box, starts[box.level], middle, widths[box.level])
-            for answer, child in zip(("yes", "no"), box.below, strict=False):
+            for answer, child in zip(box.answers, box.below, strict=True):
                 start = starts[box.level] + widths[box.level], middle
                 end = starts[child.level], _EDGE + slot * (child.down + 0.5)
                 _draw_branch(axes, start, end, answer)
@@ -85,14 +86,17 @@ def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], 
         text=_question(policy, node, most),
         colour=PAGE,
         below=(yes, no),
+        answers=policy.question_and_answers(node)[2],
     )
 
 
 def _question(policy: TreePolicy, split: Branch, most: int) -> str:
     """On one line or on two; a long name is cut off, and what is asked of it is not."""
-    column, asked = policy.asked(split)
-    whole = f"{column} {asked}"
-    return whole if short(whole, most) == whole else f"{short(column, most)}\n{short(asked, most)}"
+    column, asked, _ = policy.question_and_answers(split)
+    whole = f"{column} {asked}".rstrip()
+    if short(whole, most) == whole or not asked:
+        return short(whole, most)
+    return f"{short(column, most)}\n{short(asked, most)}"
 
 
 def _columns(boxes: list[_Box]) -> tuple[list[float], list[float]]:

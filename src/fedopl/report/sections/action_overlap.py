@@ -54,7 +54,7 @@ def _picture(found: list[ActionSupport]) -> Picture:
         Shares(label=s.action, shares=s.chances, note=count(s.effective_rows), heading=heading)
         for s, heading in zip(drawn, headings, strict=True)
     ]
-    axis = "% of rows, by how likely the action was"
+    axis = "% of rows, by how likely the action was, in %"
     drawing = strips("overlap", items, chance_names(), axis, "eff. rows")
     caption = (
         "How likely each action was for a client's rows, in per cent of the rows (darker is more), "

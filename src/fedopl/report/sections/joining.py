@@ -7,7 +7,7 @@ from fedopl.report.joining.coalition_tables import coalition_parts
 from fedopl.report.joining.context import joining_facts, nothing_to_say
 from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.joining.skew_paths import path_parts
-from fedopl.report.parts import Heading, Part, Points, Section, Text
+from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text
 from fedopl.results.record import Record
 
 _PARTS = {
@@ -45,8 +45,12 @@ _REASONS = (
 
 
 def joining(record: Record) -> Section:
-    """The section, or one sentence where nothing is known."""
-    return Section(name="joining", title="Does joining pay?", parts=joining_parts(record))
+    """The section; one paragraph, and the rest on demand, where nothing could be decided."""
+    first, *rest = joining_parts(record)
+    advice = joining_facts(record, 1.0, None).advice.values()
+    if rest and all(one.decision == "undecided" for one in advice):
+        rest = [Folded(summary="What was measured and what else was found", parts=tuple(rest))]
+    return Section(name="joining", title="Does joining pay?", parts=(first, *rest))
 
 
 def joining_parts(

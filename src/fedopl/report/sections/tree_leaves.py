@@ -9,6 +9,7 @@ from fedopl.report.explain.leaf_words import (
     leaves_in_words,
     on_missing,
     second_thoughts,
+    with_flags,
 )
 from fedopl.report.figures.drawing import WIDTH
 from fedopl.report.figures.tree_figure import Ending, tree_chart
@@ -26,6 +27,7 @@ _NO_VALUE = "–"
 
 def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
     """The questions, where they end, and how they were found."""
+    policy = with_flags(policy, record)
     leaves = leaves_in_words(policy, record)
     return (
         Heading("The questions it asks"),

@@ -111,7 +111,9 @@ def common_decimals(estimates: list[Estimate]) -> int:
 
 def plain(number: float, digits: int = 6) -> str:
     """A number that somebody set, without digits that say nothing."""
-    return f"{number:,.{digits}g}".replace("-", "−")
+    # From a million on, so many digits would be written with a power of ten.
+    large = abs(number) >= 10**digits and math.isfinite(number)
+    return (f"{number:,.0f}" if large else f"{number:,.{digits}g}").replace("-", "−")
 
 
 def percent(share: float) -> str:

@@ -118,6 +118,11 @@ class ScoreStatistics:
             scale[own] = np.sqrt(np.where(variance > 1e-14 * squares, variance, 1.0))
         return centre, scale
 
+    def is_flag(self, weights: Weights) -> BoolArray:  # (n_features + 1,)
+        """Which features are 0 or 1 in every row: then E[x²] = E[x]."""
+        centre, scale = self.standardisation(weights)
+        return np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0.0)
+
     @property
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, where the policy has them."""

@@ -10,8 +10,9 @@ from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 
-# A feature is cut at its mean and one standard deviation to either side, unless it is 0 or 1.
-_CUTS_IN_DEVIATIONS = (-1.0, 0.0, 1.0)
+# A feature is cut at its mean and where a normal distribution has its quarters, unless it is 0 or
+# 1: real quarters would take counts that no client has reported.
+_QUARTER = 0.6745  # standard deviations
 
 
 def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:
@@ -23,14 +24,20 @@ def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
     """Where features are cut: round numbers near mean and standard deviation in the mixture."""
     centre, scale = setting.statistics.standardisation(setting.weights)
     cuts = np.empty((len(centre), N_CUTS))
+    flags = setting.statistics.is_flag(setting.weights)
     for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
-        # Of a feature that is 0 or 1, E[x²] = E[x].
-        is_binary = math.isclose(middle**2 + spread**2, middle, rel_tol=1e-9)
-        raw = [middle + step * spread for step in _CUTS_IN_DEVIATIONS]
-        cuts[feature] = BINARY_CUTS if is_binary else [_round_number(c, spread) for c in raw]
+        apart = _QUARTER * spread
+        raw = (middle - apart, middle, middle + apart)
+        cuts[feature] = BINARY_CUTS if flags[feature] else [_round_number(c, apart) for c in raw]
     return cuts
 
 
-def _round_number(number: float, spread: float) -> float:
-    """The number to a tenth of the spread's power of ten."""
-    return round(number, 1 - math.floor(math.log10(spread)))
+def _round_number(number: float, apart: float) -> float:
+    """The nearest of the round numbers that are no further apart than the cuts.
+
+    Columns of whole numbers, such as ages and counts, are cut at whole numbers or between two.
+    """
+    if apart < 0.5:
+        return round(number, 1 - math.floor(math.log10(apart)))
+    step = 0.5 if apart < 1 else max(1.0, 10.0 ** (math.floor(math.log10(apart)) - 1))
+    return math.floor(number / step + 0.5) * step
