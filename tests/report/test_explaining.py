@@ -104,7 +104,7 @@ def test_bins_are_named_by_their_cuts():
         "above 73",
     ]
     assert bin_names(np.array([-0.5, 0.5, 1.5])) == {1: "no", 2: "yes"}
-    assert bin_names(np.array([-1, -0.0, 1]))[1] == "−1 to 0"
+    assert bin_names(np.array([-1, -0.0, 1]))[1] == "above −1 to 0"
 
 
 def test_nothing_is_said_to_favour_an_action_that_nobody_gets(run):

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedopl.base.estimates import Estimate
 from fedopl.policies.tree import TreePolicy
