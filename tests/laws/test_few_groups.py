@@ -1,13 +1,19 @@
 """Where a client has few groups, no certainty comes from one of them."""
 
+import csv
 import math
 
 import numpy as np
 import pytest
 
 import fedopl
+from fedopl.analysis.advice import Advice
+from fedopl.base.estimates import Estimate
 from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.report.page import render
+from fedopl.report.words.numbers import Span
+from fedopl.results.run_folder import load_record, save_record
+from fedopl.simulation.worlds import alike_world
 
 
 def client(n_groups, seed, n_rows=400, chance=0.5):
@@ -62,3 +68,35 @@ def test_the_value_over_all_clients_has_an_interval_that_is_not_from_one_group(j
     assert math.isfinite(low)
     assert high > low
     assert found.degrees_of_freedom < 1_000
+
+
+def test_groups_stand_beside_rows_wherever_an_interval_is(joined, tmp_path):
+    groups = joined.values.groups()
+    by_client = {name: n for name, n in groups.items() if name != "global"}
+    for name, n_groups in by_client.items():
+        assert n_groups == joined.values.of("learned", name).degrees_of_freedom + 1
+    assert groups["global"] == sum(n for n in by_client.values() if n > 1)
+    assert "held-out groups" in str(joined)
+    save_record(joined, tmp_path)
+    with (tmp_path / "values.csv").open() as file:
+        assert {row["client"]: int(row["groups"]) for row in csv.DictReader(file)} == groups
+    assert load_record(tmp_path).values == joined.values
+    page = render(joined)
+    assert "Held-out groups" in page
+    assert f"rows in {groups['global']} groups" in page
+
+
+def test_without_groups_none_are_shown():
+    world = alike_world(2)
+    run = fedopl.learn({name: world.logged(name, 200) for name in world.clients})
+    assert run.values.groups() == {}
+    assert "groups" not in str(run)
+    assert "Held-out groups" not in render(run)
+
+
+def test_a_client_with_one_held_out_group_is_undecided_and_says_why():
+    alone = Estimate(value=6.74, standard_error=0.0, n_rows=90, degrees_of_freedom=0)
+    advice = Advice(client="few", gain=alone, modelled=None)
+    assert advice.decision == "undecided"
+    assert advice.reason == "Its held-out rows are of 1 group, which cannot tell."
+    assert Span.of(alone).interval == "1 group: cannot tell"

@@ -44,6 +44,8 @@ class Advice:
     def _measured(self) -> str:
         low, high = self.interval
         size, rows = f"{abs(self.gain.value):.3g}", f"{self.gain.n_rows:,} held-out rows"
+        if self.gain.n_groups:
+            rows += f" in {self.gain.n_groups:,} groups"
         found = f"(95 % interval {low:.3g} to {high:.3g}, on {rows})"
         if self.decision == "join":
             return f"The shared policy is worth {size} more than its own {found}."
@@ -52,6 +54,8 @@ class Advice:
         if low == high:
             return f"Both policies decide alike on {rows}, or on all but a few."
         if math.isinf(high):
+            if self.gain.n_groups == 1:
+                return "Its held-out rows are of 1 group, which cannot tell."
             return "It has too few held-out rows to tell."
         return f"The held-out rows cannot tell which policy is better {found}. {self._rows()}"
 

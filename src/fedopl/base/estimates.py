@@ -13,6 +13,15 @@ class Estimate:
     n_rows: int
     degrees_of_freedom: int
 
+    @property
+    def n_groups(self) -> int | None:
+        """The groups that one client's rows came in; None where each row stands for itself.
+
+        A mean over several clients has fewer degrees of freedom than its groups.
+        """
+        units = self.degrees_of_freedom + 1
+        return units if units < self.n_rows else None
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The two-sided interval at this level, by Student's t."""
         if self.degrees_of_freedom < 1:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fedopl.report.parts import Caution
     from fedopl.report.recommending import Recommendation
     from fedopl.results.record import Record
-    from fedopl.results.value_tables import GainRow, ImprovementRow, ValueRow
+    from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -69,12 +69,9 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "best_arm": finished.best_arm,
         "mixture": finished.mixture,
         "rows": finished.rows,
-        "values": [{"policy": row.policy, **_row(row)} for row in finished.values.rows],
-        "gains": [{"against": row.against, **_row(row)} for row in finished.gains.rows],
-        "improvements": [
-            {"policy": row.policy, "level": row.level, **_row(row)}
-            for row in finished.improvements.rows
-        ],
+        "values": _rows(finished.values, "policy"),
+        "gains": _rows(finished.gains, "against"),
+        "improvements": _rows(finished.improvements, "policy", "level"),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
@@ -85,5 +82,16 @@ def _as_json(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _row(row: "ValueRow | GainRow | ImprovementRow") -> dict[str, Any]:
-    return {"client": row.client, **vars(row.estimate), "interval": row.interval}
+def _rows(table: "ValueTable | GainTable | ImprovementTable", *names: str) -> list[dict[str, Any]]:
+    """Each row with these of its fields, its estimate, and the groups behind that."""
+    groups = table.groups()
+    return [
+        {
+            **{name: getattr(row, name) for name in names},
+            "client": row.client,
+            **vars(row.estimate),
+            "groups": groups.get(row.client),
+            "interval": row.interval,
+        }
+        for row in table.rows
+    ]

@@ -156,10 +156,12 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         return (*about, ("Held-out rows", "none", "nothing can be claimed"))
     held_out = record.values.of(record.chosen, GLOBAL).n_rows
     n_clients = plural(len(valued_clients(record)), "client")
+    n_groups = record.values.groups().get(GLOBAL)
+    groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
     return (
         *_worth(record, choice),
         *about,
-        ("Held-out rows", count(held_out), f"from {n_clients}"),
+        ("Held-out rows", count(held_out), f"from {n_clients}{groups}"),
     )
 
 

@@ -47,13 +47,21 @@ def _reliance_json(reliance: Reliance) -> str:
 
 
 def _policies_csv(table: ValueTable | ImprovementTable) -> str:
-    rows = ((r.policy, r.client, *astuple(r.estimate), r.level, *r.interval) for r in table.rows)
-    return _csv(("policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
+    groups = table.groups()
+    rows = (
+        (r.policy, r.client, *astuple(r.estimate), groups.get(r.client), r.level, *r.interval)
+        for r in table.rows
+    )
+    return _csv(("policy", "client", *_ESTIMATE, "groups", "level", "low", "high"), rows)
 
 
 def _gains_csv(table: GainTable) -> str:
-    rows = ((r.against, r.client, *astuple(r.estimate), *r.interval) for r in table.rows)
-    return _csv(("against", "client", *_ESTIMATE, "low", "high"), rows)
+    groups = table.groups()
+    rows = (
+        (r.against, r.client, *astuple(r.estimate), groups.get(r.client), *r.interval)
+        for r in table.rows
+    )
+    return _csv(("against", "client", *_ESTIMATE, "groups", "low", "high"), rows)
 
 
 def _leaves_csv(leaves: Iterable[LeafRow]) -> str:

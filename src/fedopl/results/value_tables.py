@@ -87,11 +87,25 @@ class _Table(Generic[AnyRow]):
             self._policy: [getattr(row, self._policy) for row in self.rows],
             "client": [row.client for row in self.rows],
             **{name: [getattr(e, name) for e in found] for name in _NUMBERS_OF_ESTIMATE},
+            "groups": [self.groups().get(row.client) for row in self.rows],
             "level": [row.level for row in self.rows],
             "low": [low for low, _ in intervals],
             "high": [high for _, high in intervals],
         }
         return frame_of(columns, backend)
+
+    def groups(self) -> dict[str, int]:
+        """Held-out groups by client, and of all together; empty where rows stand for themselves."""
+        found: dict[str, int] = {}
+        single = [(row.client, row.estimate) for row in self.rows if row.client != GLOBAL]
+        for client, estimate in single:
+            # Where two policies never differ there is no spread, and no degree of freedom is lost.
+            units = estimate.degrees_of_freedom + 1
+            found[client] = min(units, found.get(client, units))
+        if not any(estimate.n_groups for _, estimate in single):
+            return {}
+        # A client whose single group shows no spread has no say in all.
+        return {**found, GLOBAL: sum(n for n in found.values() if n > 1)}
 
     def without_clients(self, policies: Collection[str]) -> Self:
         """The table without single clients' rows of these policies."""
@@ -111,13 +125,14 @@ class _Table(Generic[AnyRow]):
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Headers and rows."""
         headers = ["client", "estimate", "standard error", "interval", "held-out rows"]
-        cells = []
+        cells, groups = [], self.groups()
         for row in self.rows:
             (low, high), found = row.interval, row.estimate
             numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}"]
             numbers += [f"{low:.4g} to {high:.4g}", f"{found.n_rows:,}"]
+            numbers += [f"{groups[row.client]:,}"] if groups else []
             cells.append([getattr(row, self._policy), row.client, *numbers])
-        return [self._heading, *headers], cells
+        return [self._heading, *headers, *["held-out groups"] * bool(groups)], cells
 
 
 class ValueTable(_Table[ValueRow]):

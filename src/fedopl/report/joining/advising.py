@@ -78,9 +78,13 @@ def _clear(advice: list[Advice]) -> list[Advice]:
 def _in_words(facts: JoiningFacts, one: Advice) -> str:
     # A client's name is not in the reason, so that every hyphen before a digit is a minus.
     reason = one.reason.replace("(-", "(−").replace(" -", " −")
-    said = f"{one.client}: {one.decision}. {reason}"
+    said = f"{one.client}: {_decision(one)}. {reason}"
     shift = facts.shifts.get(one.client)
     return f"{said} {_by_source(shift)}".rstrip() if shift else said
+
+
+def _decision(one: Advice) -> str:
+    return f"{one.decision}: 1 group" if one.gain.n_groups == 1 else one.decision
 
 
 def _by_source(shift: ClientShift) -> str:
@@ -94,6 +98,7 @@ def _by_source(shift: ClientShift) -> str:
 def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
     unit = OutcomeWords.of(facts.record.study).name
     headers = ["Client", "Advice", "Measured gain", "95 % interval"]
+    headers += ["Held-out groups"] * bool(facts.record.values.groups())
     caption = f"Gain by joining in {unit} per decision (positive is better)"
     if facts.modelled:
         headers += ["Alone", "Together", "Shift", "Value (𝒱)", "Pays above"]
@@ -108,7 +113,9 @@ def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
 
 def _row(facts: JoiningFacts, one: Advice) -> tuple[str, ...]:
     gain = Span.of(one.gain)
-    cells = [one.client, one.decision, gain.number, gain.interval]
+    cells = [one.client, _decision(one), gain.number, gain.interval]
+    if groups := facts.record.values.groups():
+        cells.append(f"{groups[one.client]:,}")
     if not facts.modelled:
         return tuple(cells)
     if one.client not in facts.modelled:

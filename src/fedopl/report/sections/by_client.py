@@ -87,16 +87,23 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
 
 def _table(record: Record, clients: list[str]) -> Table:
     against = _comparisons(record)
-    rows = []
+    rows, groups = [], record.values.groups()
     for client in clients:
         gains = [gain_over(record, name, client) for name in against.values()]
         cells = [_word(g) + (f"\n{g.number} ({g.interval})" if g else "") for g in gains]
-        rows.append((client, count(record.values.of(record.chosen, client).n_rows), *cells))
+        n_rows = record.values.of(record.chosen, client).n_rows
+        units = [n_rows, *([groups[client]] if groups else [])]
+        rows.append((client, *map(count, units), *cells))
     unit = OutcomeWords.of(record.study).name
     return Table(
         caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
         "(positive is better)",
-        headers=("Client", "Held-out rows", *(f"Over {title}" for title in against)),
+        headers=(
+            "Client",
+            "Held-out rows",
+            *["Held-out groups"] * bool(groups),
+            *(f"Over {title}" for title in against),
+        ),
         rows=tuple(rows),
     )
 
@@ -117,4 +124,6 @@ def _tally(record: Record, clients: list[str]) -> str:
 
 
 def _word(span: Span | None) -> str:
+    if span and not span.is_known:
+        return "undecided"
     return _WORDS[verdict(span) if span else "unknown"]

@@ -3,7 +3,7 @@
 from fedopl.base.labels import GLOBAL
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.parts import Part, Picture, Section, Table, Text
-from fedopl.report.words.numbers import Span, alike, count, percent
+from fedopl.report.words.numbers import Span, alike, count, percent, plural
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
@@ -40,13 +40,15 @@ def held_out_values(record: Record) -> Section:
 def _values(record: Record) -> tuple[Part, ...]:
     outcome = OutcomeWords.of(record.study)
     spans = _labelled(record, {name: value_of(record, name) for name in _ordered(record)})
-    held_out = count(record.values.of(record.chosen, GLOBAL).n_rows)
+    held_out = f"{count(record.values.of(record.chosen, GLOBAL).n_rows)} rows"
+    if n_groups := record.values.groups().get(GLOBAL):
+        held_out += f" in {plural(n_groups, 'group')}"
     level = percent(next(iter(spans.values())).level)
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
     intro = (
-        f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} rows "
+        f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
         "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "
         f"are {level} intervals{together}."
     )

@@ -19,12 +19,14 @@ class Span:
     high: float
     level: float = 0.95
     decimals: int | None = None  # where not those that the interval leaves
+    one_group: bool = False  # all rows are of one group, which shows no spread
 
     @classmethod
     def of(cls, estimate: Estimate, level: float = 0.95) -> "Span":
         """The estimate with its interval."""
         low, high = estimate.interval(level)
-        return cls(value=estimate.value, low=low, high=high, level=level)
+        one_group = estimate.degrees_of_freedom < 1 < estimate.n_rows
+        return cls(value=estimate.value, low=low, high=high, level=level, one_group=one_group)
 
     @property
     def is_known(self) -> bool:
@@ -45,7 +47,7 @@ class Span:
     def interval(self) -> str:
         """The interval alone."""
         if not self.is_known:
-            return "too few rows to tell"
+            return "1 group: cannot tell" if self.one_group else "too few rows to tell"
         places = self.fitting_decimals
         return f"{decimal(self.low, places)} to {decimal(self.high, places)}"
 
