@@ -98,6 +98,25 @@ def test_letters_in_figures_can_be_read_on_a_phone_and_none_lies_outside(visit):
     assert outside == []
 
 
+@pytest.mark.parametrize("address", ["lower", "deep", "large"], indirect=True)
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+def test_no_cell_of_a_table_with_few_columns_is_cut_off(visit, viewport):
+    page = visit(viewport)
+    unfold(page)
+    few, cut = page.evaluate(
+        """() => {
+            const few = [...document.querySelectorAll('.scroll')]
+                // A hash is one word of 64 letters.
+                .filter(s => s.querySelectorAll('thead th').length <= 4
+                    && !/[0-9a-f]{64}/.test(s.textContent));
+            const cut = few.filter(s => s.scrollWidth > s.clientWidth + 1);
+            return [few.length, cut.map(s => [s.ariaLabel, s.scrollWidth, s.clientWidth])];
+        }"""
+    )
+    assert few >= 3
+    assert cut == []
+
+
 @pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
 def test_no_two_texts_of_a_figure_overlap(visit, viewport):
     page = visit(viewport)
