@@ -52,8 +52,9 @@ def test_a_table_is_a_frame_of_the_same_numbers(run):
         assert (line["policy"], line["client"]) == (row.policy, row.client)
         assert (line["value"], line["n_rows"]) == (row.estimate.value, row.estimate.n_rows)
         assert (line["low"], line["high"]) == row.interval
-    gains = run.gains.to_frame()
+    gains, improvements = run.gains.to_frame(), run.improvements.to_frame()
     assert list(gains["against"]) == [row.against for row in run.gains.rows]
+    assert list(improvements["level"]) == [row.level for row in run.improvements.rows]
 
 
 def test_the_backend_is_the_first_that_is_installed_or_as_said(run, monkeypatch):
