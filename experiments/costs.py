@@ -143,6 +143,8 @@ QUERIES = {
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),
     "TellMoments": Message(48, "0"),
     "SumFitting": Message(48, "0"),
+    "SumByFold": Message(48, "0"),
+    "ValueAcrossFolds": Message(92, "K·W"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -161,6 +163,8 @@ ANSWERS = {
     "ClassifyContexts": Message(90, "a·((p + 1)·(p + 2) + 4)"),
     "TellMoments": Message(73, "5·d + 5"),
     "SumFitting": Message(80, "g·f² + d·f + 2·d"),
+    "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
+    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 2"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

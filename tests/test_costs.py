@@ -26,6 +26,7 @@ from fedopl.client.local import local_training
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
@@ -182,6 +183,7 @@ AXES = {
 OWN_AXES = {
     SumCells: {Axis.TREE_NODES: "h"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
+    ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
 }
 
 

@@ -28,6 +28,7 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
@@ -35,6 +36,7 @@ from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
@@ -54,7 +56,8 @@ MARGINAL = NuisancePlan(propensity="marginal")
 LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
-ON_ROWS_SET_APART = (EstimateValues, ValueLeaves)
+# The last two are of studies that set none apart.
+ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, SumByFold, ValueAcrossFolds)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
@@ -72,6 +75,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     options["joining"] = kind in ON_MODELS
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
+    if kind in (SumByFold, ValueAcrossFolds):
+        options["evaluation"] = "cross-fitted"
     return Study(**{**options, **changes})
 
 
@@ -99,6 +104,10 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
         EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
+        ValueAcrossFolds: {
+            **packed([], agreed),
+            "linear": np.zeros((5 * agreed.evaluation.is_cross_fitted, *shape)),
+        },
         Describe: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
@@ -581,6 +590,10 @@ STUDIES = {
     "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, Describe}),
     "diagnosed": (study_of(TellModels), {SumOutcomes, Describe, *ON_MODELS}),
     "on a path": (study_of(SumFitting), {SumOutcomes, Describe, SumFitting}),
+    "cross-fitted": (
+        study_of(SumByFold),
+        {SumOutcomes, Describe, SumByFold, ValueAcrossFolds},
+    ),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (
         study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),
@@ -591,7 +604,9 @@ STUDIES = {
 
 @pytest.mark.parametrize(("study", "own"), STUDIES.values(), ids=STUDIES)
 def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own):
-    needed = {Enrol, SumScores, EstimateValues, *own}
+    needed = {Enrol, SumScores, *own}
+    if ValueAcrossFolds not in own:
+        needed.add(EstimateValues)
     assert queries_of(study) == needed
     door = scored(door_to(draw(), study))
     for kind in HANDLERS:

@@ -252,6 +252,14 @@ class Workspace:
         return self.whole.scores
 
     @property
+    def own_scores(self) -> ScoredChunk:
+        """All rows with scores that rest on nobody else's, where rows are in memory."""
+        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
+        clip, masked = self.study.nuisances.clip, np.asarray(np.isnan(self.scores).all(axis=0))
+        ((own, _),) = Scorer(models=models, clip=clip, masked=masked).scored(self.unscored_chunks())
+        return own
+
+    @property
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)

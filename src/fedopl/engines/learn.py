@@ -62,7 +62,7 @@ def learn(
     policy: str | Linear | Tree | Finite = "linear",
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
-    evaluation: float | EvaluationPlan = 0.25,
+    evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
     declared: Declared | None = None,
     quorum: float = 0.5,
@@ -81,7 +81,8 @@ def learn(
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
-        evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or an
+        evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or
+            "cross-fitted", for few rows: the way of learning is valued on all of them; or an
             `EvaluationPlan`, which also says whether clients describe decisions and overlap.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.

@@ -67,7 +67,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     sizes[Axis.CELL_NUMBERS] = range(2 + n_actions, 2 + 2 * n_actions + 1)
+    # Where values are cross-fitted, a candidate is a policy for each fold.
+    at_once = most * folds if study.evaluation.is_cross_fitted else most
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
-        sizes[axis] = range(0, most + 1)
+        sizes[axis] = range(0, at_once + 1)
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
     return sizes

@@ -7,6 +7,7 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
@@ -14,6 +15,7 @@ from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal
@@ -40,6 +42,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ClassifyContexts,
     TellMoments,
     SumFitting,
+    SumByFold,
+    ValueAcrossFolds,
 )
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

@@ -33,7 +33,7 @@ class Recommendation(NamedTuple):
 
 def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
-    if not record.study.evaluation.share:
+    if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
     choice = choice_of(record)
     if choice is None:

@@ -83,7 +83,7 @@ class Record:
     @property
     def verdict(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
-        if not self.study.evaluation.share:
+        if not self.study.evaluation.claims_values:
             return "No rows were held out, so nothing is claimed about the policy's value."
         if not self.gains.rows:
             return "No client reported values of held-out rows, so nothing is claimed about them."

@@ -25,16 +25,16 @@ def expected_trips(study: Study, n_clients: int) -> int:
     So do the cells of a tree with scores, where its grid is agreed beforehand.
     """
     together = (study.nuisances.kind == "federated") + (
-        study.evaluation.describe and study.evaluation.share > 0
+        study.evaluation.describe and study.evaluation.claims_values
     )
-    along = study.values_leaves + cells_come_along(study)
+    along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
     return expected_exchanges(study, n_clients) - together - along
 
 
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + (study.nuisances.kind == "federated")
-    return scoring + (study.evaluation.share > 0)
+    return scoring + study.evaluation.claims_values + study.evaluation.is_cross_fitted
 
 
 def cells_come_along(study: Study) -> bool:

@@ -12,6 +12,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
@@ -114,11 +115,18 @@ def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
     rows, query = _enrol(conversation)
-    statistics, cells = _score(conversation, rows, query)
+    statistics, by_fold, cells = _score(conversation, rows, query)
     weights = weights_for(study.mixture, statistics, rows)
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
-    return Setting(study=study, rows=rows, weights=weights, statistics=statistics, cells=cells)
+    return Setting(
+        study=study,
+        rows=rows,
+        weights=weights,
+        statistics=statistics,
+        by_fold=by_fold,
+        cells=cells,
+    )
 
 
 def _finish(
@@ -190,15 +198,20 @@ def _belied(
 
 def _score(
     conversation: Conversation, rows: dict[str, int], query: SumScores
-) -> tuple[ScoreStatistics, Answers[CellSums] | None]:
+) -> tuple[ScoreStatistics, Answers[ScoreSumsByFold] | None, Answers[CellSums] | None]:
     """Have every client score its rows and sum up; who cannot, is out.
 
-    Where all thresholds of a tree were agreed beforehand, sums over its grid come along.
+    Where values are cross-fitted, sums by fold come along; where all thresholds of a tree were
+    agreed beforehand, sums over its grid do.
     """
     study = conversation.study
-    queries: list[Query[Any]] = [query]
+    along: dict[str, Query[Any]] = {}
+    if study.evaluation.is_cross_fitted:
+        along["by fold"] = SumByFold()
     if cells_come_along(study):
-        queries.append(tree_search.asking_for_cells(agreed_grid(study.tree, study.columns, {})))
-    answers, *cells = conversation.together(rows, *queries)
+        grid = agreed_grid(study.tree, study.columns, {})
+        along["cells"] = tree_search.asking_for_cells(grid)
+    answers, *others = conversation.together(rows, query, *along.values())
+    found = dict(zip(along, others, strict=True))
     statistics = ScoreStatistics(study=study, sums=conversation.require_quorum(answers))
-    return statistics, cells[0] if cells else None
+    return statistics, found.get("by fold"), found.get("cells")

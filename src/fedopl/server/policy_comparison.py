@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.errors import OptionError
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
@@ -32,6 +33,7 @@ from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.study import Study
 
 # Clients report so many values per held-out row at most, by default; some rows may lack a score.
@@ -102,12 +104,15 @@ class Candidates:
     ) -> Evaluated:
         """Values on rows that nothing was learned from, and how decisions split, on one trip.
 
-        No values are claimed where no rows were held out.
+        No values are claimed where no rows were held out, unless each fold is valued by policies
+        that were learned without it.
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any]] = {}
-        if self.study.evaluation.share:
+        if setting.by_fold:
+            queries["values"] = self._across_folds(setting, chosen)
+        elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
@@ -118,6 +123,9 @@ class Candidates:
         found = conversation.together(setting.weights, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         everything = replies.get("values")
+        if everything and setting.by_fold:  # the policies are no way of learning from others' rows
+            others = {name: "" for name in everything if name not in setting.by_fold}
+            everything = everything.without(others)
         answers = self._shown(everything)
         tables = self._tables(setting, answers, chosen) if answers else {}
         if answers:
@@ -170,6 +178,18 @@ class Candidates:
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
+    def _across_folds(self, setting: Setting, chosen: str) -> ValueAcrossFolds:
+        """Every candidate for every fold: only the learned policy differs from fold to fold."""
+        n_folds = self.study.nuisances.folds
+        versions = {chosen: learn_by_fold(setting)}
+        policies = [
+            policy
+            for name in in_message_order(self.policies)
+            for policy in versions.get(name) or [self.policies[name]] * n_folds
+        ]
+        fields: dict[str, Any] = packed(policies, self.study)
+        return ValueAcrossFolds(**fields)
+
     def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
         names, most = self.names(), most_in_query(self.study)
         if len(names) + len(beside or {}) > most:
@@ -180,7 +200,8 @@ class Candidates:
 def room_for_policies(setting: Setting, n_asked: int) -> int:
     """How many more policies every client can be asked about, without refusing for too few rows."""
     study = setting.study
-    held_out = study.evaluation.share / (1 - study.evaluation.share)
+    plan = study.evaluation
+    held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
     fewest = min(setting.rows[name] for name in setting.weights) * held_out
     by_rows = int(_VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES
     return max(0, min(most_in_query(study) - n_asked, by_rows))

@@ -11,6 +11,7 @@ from typing import Any
 from fedopl.study.policy_plans import Linear, Tree
 
 Flat = dict[str, Any]
+_HELD_OUT = "held-out"
 
 # For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
 _FIELDS = {
@@ -48,6 +49,8 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "mixture": {key: value for key, value in plans["mixture"].items() if value is not None},
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
+        # Left out where it is the usual one: there was no other when studies were first hashed.
+        **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         "diagnose": plans["joining"]["diagnose"],
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
@@ -62,7 +65,7 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     policy = {fields[key]: said.pop(key) for key in list(said) if key in fields}
     tree = said.pop("tree", {}) if kind == "tree" else {}
     policy |= tree if isinstance(tree, Mapping) else {"tree": tree}
-    evaluation = {"evaluation_share": "share", "describe": "describe"}
+    evaluation = {"evaluation_share": "share", "describe": "describe", "evaluation": "kind"}
     plans["policy"] = {"kind": kind, **policy}
     plans["evaluation"] = {evaluation[k]: plans.pop(k) for k in evaluation if k in plans}
     plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}

@@ -11,6 +11,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fedopl.base.validation import Checked
 
+CROSS_FITTED = "cross-fitted"
+
 
 class NuisancePlan(Checked):
     """How scores come about."""
@@ -45,12 +47,38 @@ class NuisancePlan(Checked):
 class EvaluationPlan(Checked):
     """What is said of the policy, and on which rows."""
 
+    kind: Literal["held-out", "cross-fitted"] = Field(
+        default="held-out",
+        description="cross-fitted values the way of learning on all rows, each fold by a policy "
+        "that is learned without it; for few rows or groups",
+    )
     share: float = Field(
         default=0.25, ge=0, le=0.9, description="of rows held out; with 0, no value is claimed"
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _holds_none_out(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("kind") == CROSS_FITTED:
+            if given.get("share", 0):
+                raise ValueError(
+                    "share: where values are cross-fitted, none is held out; leave it out"
+                )
+            return {**given, "share": 0.0}
+        return given
+
+    @property
+    def is_cross_fitted(self) -> bool:
+        """Whether all rows are learned from, and valued fold by fold."""
+        return self.kind == CROSS_FITTED
+
+    @property
+    def claims_values(self) -> bool:
+        """Whether anything is said of what policies are worth."""
+        return self.share > 0 or self.is_cross_fitted
 
 
 class JoiningPlan(Checked):
@@ -106,5 +134,9 @@ def _short_for(name: str, *types: type) -> Callable[[object], object]:
 
 # Plans as a study and `learn` take them: "local", 0.25 or True stand for the whole plan.
 NuisanceSetting = Annotated[NuisancePlan, BeforeValidator(_short_for("kind", str))]
-EvaluationSetting = Annotated[EvaluationPlan, BeforeValidator(_short_for("share", int, float))]
+EvaluationSetting = Annotated[
+    EvaluationPlan,
+    BeforeValidator(_short_for("share", int, float)),
+    BeforeValidator(_short_for("kind", str)),
+]
 JoiningSetting = Annotated[JoiningPlan, BeforeValidator(_short_for("diagnose", bool))]

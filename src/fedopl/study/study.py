@@ -20,7 +20,7 @@ from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.flat_form import flat_form, plans_of
-from fedopl.study.mixture import Empirical, Mixture
+from fedopl.study.mixture import FOUND, Empirical, Mixture
 from fedopl.study.plans import (
     Declared,
     EvaluationPlan,
@@ -81,9 +81,23 @@ class Study(Checked):
         if self.mixture.robust and not self.policy.can_be_resolved:
             message = "only linear policies by csoaa-exact are learned from sums in this way"
             raise PlacedError("mixture.robust", message)
+        if self.evaluation.is_cross_fitted:
+            self._check_cross_fitted()
         self._check_message_sizes()
         self.policy.check_columns(self.columns, self.actions)
         return self
+
+    def _check_cross_fitted(self) -> None:
+        """Refuse what cannot be learned without each fold from sums that are there."""
+        if not self.policy.can_be_resolved:
+            message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
+        elif self.mixture.kind in FOUND:
+            message = f"a {self.mixture.kind} mixture is found on rows of its own; hold rows out"
+        elif self.joining.diagnose:
+            message = "joining is judged on held-out rows; hold some out"
+        else:
+            return
+        raise PlacedError("evaluation.kind", message)
 
     def _check_table(self) -> None:
         table = self.table

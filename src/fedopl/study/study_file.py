@@ -139,6 +139,7 @@ class StudyFile(Checked):
             "candidates": list(self.policy.candidates),
             "oracle": self.policy.oracle,
             "precision": self.policy.precision,
+            "evaluation": self.evaluation.kind,
             "evaluation_share": self.evaluation.share,
             "describe": self.evaluation.describe,
             "diagnose": self.joining.diagnose,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -9,15 +10,14 @@ from fedopl.base.arrays import FloatArray, IntArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 
 Decides = Callable[[FloatArray], IntArray]
 
 
-def policies_in(query: EstimateValues | Describe) -> list[Arrays]:
+def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
     """The policies of a query, each as the field that carried it and its numbers."""
     return [{name: np.asarray(one)} for name in POLICY_FIELDS for one in getattr(query, name)]
 

@@ -1,6 +1,7 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,16 @@ from fedopl.messages.refusal import RefusalCode
 MOST_UNSCORED = 0.05
 
 
+@dataclass(frozen=True, eq=False)
+class ValuedCandidates:
+    """What was found of candidates, and the questions that it answers."""
+
+    found: JointEstimate
+    spread: "ScoreSpread"
+    asked: Sequence[tuple[object, ...]]  # by candidate, but for the client's own two
+    split: RowSplit
+
+
 def answer(space: Workspace, query: EstimateValues) -> Values:
     """The values of the policies asked about, of the logging policy and of the client's own."""
     n_values, n_rows = query.n_policies + N_OWN_CANDIDATES, space.n_rows(query.split)
@@ -27,21 +38,30 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     space.limits.check_parameters(n_values, n_rows)
     found, spread = estimate_candidates(space, query)
     policies = [next(iter(one.items())) for one in policies_in(query)]
-    asked = [(query.split.name, name, numbers) for name, numbers in policies]
-    together = [part for one in asked for part in one]
+    asked = [(query.split.name, *policy) for policy in policies]
+    valued = ValuedCandidates(found, spread, asked, query.split)
+    return released_values(space, valued, query.most_amount(space.study))
+
+
+def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> Values:
+    """Values with noise, where enough rows have scores for what policies decide.
+
+    `most` policies may be asked about in all: the more, the more noise.
+    """
+    found, spread, n_rows = valued.found, valued.spread, space.n_rows(valued.split)
+    together = [part for one in valued.asked for part in one]
     n_used = found.n_rows
     if not spread.all_scored:
         # How many rows have scores for what policies decide is a count that the server can choose.
         noisy = space.noisy(np.array([float(n_used)]), *together)
         n_used = min(max(int(noisy[0]), 1), n_rows)
-        _check_not_selected(space, query, n_used)
-    least = max(space.limits.minimum_cell, n_values / space.limits.parameter_share)
+        _check_not_selected(space, valued.split, n_used)
+    least = max(space.limits.minimum_cell, len(found.means) / space.limits.parameter_share)
     if min(n_used, found.n_rows) < least:
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    own = [(query.split.name, whose) for whose in ("logging", "local")]
-    draws = [space.noise_for("value", *parts) for parts in (*asked, *own, together)]
+    own = [(valued.split.name, whose) for whose in ("logging", "local")]
+    draws = [space.noise_for("value", *parts) for parts in (*valued.asked, *own, together)]
     influence = space.limits.value_noise * spread.usual / found.n_rows
-    most = query.most_amount(space.study)
     means, covariances = noisy_values(found.means, found.covariances, influence, draws, most)
     return Values(
         n_rows=n_used,
@@ -51,18 +71,19 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     )
 
 
-def _check_not_selected(space: Workspace, query: EstimateValues, n_used: int) -> None:
-    """Refuse values of held-out rows that rest on a part of them which the policies selected.
+def _check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
+    """Refuse values to be claimed that rest on a part of the rows which the policies selected.
 
     By the count with noise, which would leave otherwise: so the refusal tells no more than it.
     """
-    n_rows = space.n_rows(query.split)
+    n_rows = space.n_rows(split)
     few = max(MOST_UNSCORED * n_rows, 2 * space.limits.minimum_cell)
-    if query.split is RowSplit.EVALUATION and n_used < n_rows - few:
+    is_claimed = split is RowSplit.EVALUATION or space.study.evaluation.is_cross_fitted
+    if is_claimed and n_used < n_rows - few:
         raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
 
-class _Spread:
+class ScoreSpread:
     """How far a usual row's scores and reward lie apart, so what it can change a value by.
 
     Over all actions: the scores of one policy may be alike in all rows but one.
@@ -87,7 +108,9 @@ class _Spread:
         return float(np.sqrt(self._squares / max(self._n_rows, 1)))
 
 
-def estimate_candidates(space: Workspace, query: EstimateValues) -> tuple[JointEstimate, _Spread]:
+def estimate_candidates(
+    space: Workspace, query: EstimateValues
+) -> tuple[JointEstimate, ScoreSpread]:
     """Estimate what was asked about, then the logging policy, then the client's own policy."""
     if not space.n_rows(query.split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -95,7 +118,7 @@ def estimate_candidates(space: Workspace, query: EstimateValues) -> tuple[JointE
     if query.split is RowSplit.EVALUATION:
         own = [space.local_policy.decide]
     valued = deciders(space, policies_in(query))
-    sums, spread = JointSums(), _Spread()
+    sums, spread = JointSums(), ScoreSpread()
     for chunk in space.chunks():
         rows = chunk.rows(query.split)
         spread.see(chunk.scores[rows], chunk.data.rewards[rows])

@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 from fedopl.client.answers import (
     classify_contexts,
     compare_models,
+    cross_fitting,
     describe,
     estimate_values,
     learning,
@@ -35,6 +36,8 @@ _ANSWERING: tuple[Handler, ...] = (
     compare_models.answer,
     classify_contexts.answer,
     tell_moments.answer,
+    cross_fitting.sum_by_fold,
+    cross_fitting.value_across_folds,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

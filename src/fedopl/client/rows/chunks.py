@@ -7,6 +7,7 @@ of a chunk by fold, and by action within a fold, with held-out rows last: every 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,12 @@ class Chunk:
     def training(self) -> slice:
         """The rows that may be learned from; of sorted rows, as all slices."""
         return slice(0, self.folds.begins[-2])
+
+    @property
+    def fold_slices(self) -> list[slice]:
+        """The rows of each fold, where all are in memory and sorted."""
+        begins = self.folds.begins[: self.folds.n_folds + 1]
+        return [slice(start, stop) for start, stop in pairwise(begins)]
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split."""

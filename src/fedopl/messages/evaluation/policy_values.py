@@ -51,6 +51,11 @@ class EstimateValues(
     title = "What policies are worth"
     content = "means of values, and how precise they are"
 
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Unless values are of policies by fold."""
+        return not study.evaluation.is_cross_fitted
+
     @property
     def amount(self) -> int:
         """A policy each: noise on values is averaged out over policies, not over queries."""
@@ -66,22 +71,30 @@ class EstimateValues(
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
         n_candidates = self.n_policies + N_OWN_CANDIDATES
-        if len(answer.means) != n_candidates or answer.n_rows < 1:
-            return f"valued {len(answer.means)} policies of {n_candidates}"
-        if answer.covariances.shape != (n_candidates, n_candidates):
-            return "the covariances do not fit the means"
-        if answer.degrees_of_freedom < 0:
-            return "the degrees of freedom are negative"
-        if answer.n_rows > most_rows(study, self.split, n_rows):
-            return f"values of {answer.n_rows:,} rows, of which it has fewer"
-        if answer.degrees_of_freedom >= answer.n_rows:
-            return "more degrees of freedom than rows"
-        most = study.declared.reward
-        if most is not None and abs(answer.means[self.n_policies]) > most * (1 + NOISE):
-            return f"its mean outcome lies beyond the declared ±{most:g}"
-        # Noise in a few rows' size may be added before values are reported.
-        tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
-        return fault_in_moments(answer.covariances, tolerance)
+        return fault_in_values(answer, n_candidates, self.split, study, n_rows)
+
+
+def fault_in_values(
+    answer: Values, n_candidates: int, split: RowSplit, study: Study, n_rows: int
+) -> str | None:
+    """What cannot be true of values of so many candidates, the last two of them the client's."""
+    if len(answer.means) != n_candidates or answer.n_rows < 1:
+        return f"valued {len(answer.means)} policies of {n_candidates}"
+    if answer.covariances.shape != (n_candidates, n_candidates):
+        return "the covariances do not fit the means"
+    if answer.degrees_of_freedom < 0:
+        return "the degrees of freedom are negative"
+    if answer.n_rows > most_rows(study, split, n_rows):
+        return f"values of {answer.n_rows:,} rows, of which it has fewer"
+    if answer.degrees_of_freedom >= answer.n_rows:
+        return "more degrees of freedom than rows"
+    most = study.declared.reward
+    logging = answer.means[n_candidates - N_OWN_CANDIDATES]
+    if most is not None and abs(logging) > most * (1 + NOISE):
+        return f"its mean outcome lies beyond the declared ±{most:g}"
+    # Noise in a few rows' size may be added before values are reported.
+    tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
+    return fault_in_moments(answer.covariances, tolerance)
 
 
 def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:

@@ -1,6 +1,6 @@
 """The sums that exact linear policies are solved from: for training rows, or without one fold."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -23,8 +23,8 @@ class ScoreSums(Message, code=68):
     shares: Annotated[Array, (Axis.ACTIONS,), PerClient]
 
 
-def _fault_in(
-    _query: Query[ScoreSums], answer: ScoreSums, study: Study, _n_rows: int, /
+def fault_in_score_sums(
+    _query: Query[Any], answer: ScoreSums, study: Study, _n_rows: int, /
 ) -> str | None:
     """Sums that were scaled would buy weight; the mean of one gives them away."""
     if len(answer.grams) not in (1, study.n_actions):
@@ -48,7 +48,7 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
     content = "means of squares and products of features and scores"
     models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
-    fault_in = _fault_in
+    fault_in = fault_in_score_sums
 
 
 @message
@@ -66,4 +66,4 @@ class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_quer
         """Where a path of mixtures is tried on rows kept back."""
         return study.mixture.kind == "path"
 
-    fault_in = _fault_in
+    fault_in = fault_in_score_sums

@@ -24,13 +24,19 @@ _WORDS = {
     "unclear": "no clear difference",
 }
 
+_HELD_OUT = "that nothing was learned from"
+_ACROSS_FOLDS = (
+    "fold by fold, each by a policy that was learned without it: so what is valued is the way of "
+    "learning; the policy itself was learned from all rows"
+)
+
 
 def held_out_values(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     parts: tuple[Part, ...]
     if record.values.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
-    elif record.study.evaluation.share:
+    elif record.study.evaluation.claims_values:
         parts = (Text("No client reported values of held-out rows, so no value is claimed."),)
     else:
         parts = (Text("No rows were held out, so no value is claimed."),)
@@ -47,9 +53,10 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
+    where = _ACROSS_FOLDS if record.study.evaluation.is_cross_fitted else _HELD_OUT
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
-        "that nothing was learned from, and weighed by the agreed mixture of clients. The lines "
+        f"{where}, and weighed by the agreed mixture of clients. The lines "
         f"are {level} intervals{together}."
     )
     table = Table(

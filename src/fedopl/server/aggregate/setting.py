@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.exchange.answers import Answers
@@ -19,6 +20,7 @@ class Setting:
     rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
     statistics: ScoreStatistics
+    by_fold: Answers[ScoreSumsByFold] | None = None  # where values are cross-fitted
     cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
 
     @property

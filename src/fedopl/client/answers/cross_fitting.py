@@ -1,0 +1,116 @@
+"""Answers for cross-fitted values: sums fold by fold, and each fold valued by its own policies."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
+from fedopl.client.answers.estimate_values import (
+    ScoreSpread,
+    ValuedCandidates,
+    released_values,
+)
+from fedopl.client.disclosure.dominance import RowShares
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.small_cells import check_parts
+from fedopl.client.local.fold_policies import local_policies_by_fold, means_by_fold
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+
+# Folds are not independent: each has a say in the policies that the others are valued by, the more
+# the less stable these are. Measured on made-up rows, with effects and without, with groups and
+# without: variances are larger than those of independent rows by up to so much of this share.
+BY_INSTABILITY = 1.5
+
+
+def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
+    """Sums of scores over each fold, where none rests on a few rows, or for most of it on one."""
+    space.check_rows_for_sums()
+    whole = space.whole
+    folds = whole.fold_slices
+    if min(rows.stop - rows.start for rows in folds) < space.rows_needed:
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    check_parts(np.isfinite(whole.scores), folds, space.rows_needed)
+    _check_dominance(space, whole)
+    # A value that few rows of a fold have would stand out in its sums.
+    data = space.masked_by_cell(whole.folds.of_row[whole.training].astype(np.int64))
+    return means_by_fold(data, whole, space.blocks)
+
+
+def _check_dominance(space: Workspace, whole: ScoredChunk) -> None:
+    if space.limits.dominance >= 1 or not space.limits.minimum_cell:
+        return
+    rows = whole.training
+    columns = np.column_stack([whole.data.contexts[rows], whole.data.rewards[rows]])
+    shares = RowShares(whole.folds.n_folds, np.median(columns, axis=0))
+    shares.add(whole.folds.of_row[rows].astype(np.int64), columns, whole.weights(rows))
+    if shares.by_cell.max() > space.limits.dominance:
+        raise RefusedError(RefusalCode.DOMINATED)
+
+
+def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
+    """The values of the candidates, of the logging policy and of what the client learns alone.
+
+    In every row a candidate decides as it was learned without that row's fold.
+    """
+    whole, n_folds = space.whole, space.study.nuisances.folds
+    policies = policies_in(query)
+    each = deciders(space, policies)
+    valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]
+    own = [
+        one.decide for one in local_policies_by_fold(space.own_scores, space.study, space.blocks)
+    ]
+    rows = whole.training
+    found = joint_estimate(
+        _values(whole, [*valued, own]), whole.weights(rows), whole.data.groups_of(rows)
+    )
+    if found is None:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    wider = 1 + BY_INSTABILITY * max(map(partial(_instability, whole), valued), default=0.0)
+    found = replace(found, covariances=wider * found.covariances)
+    spread = ScoreSpread()
+    spread.see(whole.scores[rows], whole.data.rewards[rows])
+    asked = [
+        ("by fold", *(part for one in policies[start : start + n_folds] for part in _parts(one)))
+        for start in range(0, len(policies), n_folds)
+    ]
+    return released_values(
+        space,
+        ValuedCandidates(found, spread, asked, RowSplit.TRAINING),
+        query.most_amount(space.study),
+    )
+
+
+def _instability(whole: ScoredChunk, versions: Sequence[Decides]) -> float:
+    """How often two versions of a candidate decide differently on the client's rows."""
+    contexts = whole.data.contexts[whole.training]
+    decided = np.stack([decide(contexts) for decide in versions])
+    apart = [(first != second).mean() for first, second in combinations(decided, 2)]
+    return float(np.mean(apart))
+
+
+def _parts(policy: dict[str, FloatArray]) -> tuple[str, FloatArray]:
+    return next(iter(policy.items()))
+
+
+def _values(
+    whole: ScoredChunk, candidates: Sequence[Sequence[Decides]]
+) -> FloatArray:  # (n_rows, n_candidates + 1)
+    """Scores of what each candidate decides, as it is for a row's fold; rewards before the last."""
+    columns = [np.empty(whole.training.stop) for _ in candidates]
+    for fold, rows in enumerate(whole.fold_slices):
+        contexts, scores = whole.data.contexts[rows], whole.scores[rows]
+        for column, versions in zip(columns, candidates, strict=True):
+            column[rows] = scores[np.arange(len(scores)), versions[fold](contexts)]
+    columns.insert(-1, whole.data.rewards[whole.training])
+    return np.column_stack(columns)

@@ -1,0 +1,72 @@
+"""Sums of scores fold by fold, from which policies are learned without each of the folds."""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import PerClient
+from fedopl.messages.learning.score_sums import ScoreSums, fault_in_score_sums
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import CORNER_TOLERANCE
+from fedopl.study.study import Study
+
+
+@message
+class ScoreSumsByFold(Message, code=83):
+    """The means in `ScoreSums` over each fold's rows, and the share of all weight that it has."""
+
+    weights: Annotated[Array, (Axis.FOLDS,), PerClient]
+    grams: Annotated[Array, (Axis.FOLDS, Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient]
+    products: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.FEATURES), PerClient]
+    squares: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), PerClient]
+    shares: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), PerClient]
+
+    def of_fold(self, fold: int) -> ScoreSums:
+        """The sums of one fold's rows."""
+        return ScoreSums(
+            grams=self.grams[fold],
+            products=self.products[fold],
+            squares=self.squares[fold],
+            shares=self.shares[fold],
+        )
+
+    def without(self, fold: int) -> ScoreSums:
+        """The sums of all rows but this fold's."""
+        weights = np.where(np.arange(len(self.weights)) == fold, 0.0, self.weights)
+        return self._pooled(weights / weights.sum())
+
+    def _pooled(self, weights: FloatArray) -> ScoreSums:
+        """Means over rows that have a score, so folds count by the weight of those."""
+        by_action = weights[:, None] * self.shares
+        shares = by_action.sum(axis=0)
+        own = np.divide(by_action, shares, out=np.zeros_like(by_action), where=shares > 0)
+        per_gram = own if self.grams.shape[1] > 1 else own[:, :1]
+        return ScoreSums(
+            grams=np.einsum("kg,kgij->gij", per_gram, self.grams),
+            products=np.einsum("ka,kai->ai", own, self.products),
+            squares=(own * self.squares).sum(axis=0),
+            shares=shares,
+        )
+
+
+@message
+class SumByFold(Query[ScoreSumsByFold], code=20, asked=Asked.EACH):
+    """The sums of the scores that are there, fold by fold."""
+
+    title = "Sums of scores by fold"
+    content = "the means of sums of scores, over each fold"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where policies are learned without each fold, to be valued on it."""
+        return study.evaluation.is_cross_fitted
+
+    def fault_in(self, answer: ScoreSumsByFold, study: Study, n_rows: int) -> str | None:
+        """Each fold's sums can be some rows', and folds are all rows."""
+        if answer.weights.min() < 0 or abs(answer.weights.sum() - 1) > CORNER_TOLERANCE:
+            return "the folds' weights do not add up to one"
+        for fold in range(len(answer.weights)):
+            if fault := fault_in_score_sums(self, answer.of_fold(fold), study, n_rows):
+                return f"fold {fold}: {fault}"
+        return None

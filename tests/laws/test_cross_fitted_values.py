@@ -1,0 +1,170 @@
+"""Law: cross-fitted values are those of the way of learning, and their intervals cover them."""
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.answers import cross_fitting
+from fedopl.client.answers.handlers import HANDLERS
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.local.fold_policies import local_policies_by_fold
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
+from fedopl.report.page import write_report
+from fedopl.server import policy_comparison
+from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+
+N_RUNS = 150
+NUISANCES = NuisancePlan(propensity="marginal")
+PLAN = EvaluationPlan(kind="cross-fitted", describe=False)
+CONTEXTS = np.random.default_rng(99).standard_normal((20_000, 4))
+
+
+def mean_rewards(contexts, actions, effect):
+    return effect * contexts[:, 0] * (actions - 1) + 0.3 * (actions == 1)
+
+
+def logged(rng, n_rows, effect, n_groups=None):
+    """A trial with three arms; groups share a feature and a shock."""
+    contexts = rng.standard_normal((n_rows, 4))
+    actions = rng.integers(0, 3, n_rows)
+    rewards = mean_rewards(contexts, actions, effect) + rng.standard_normal(n_rows)
+    groups = None
+    if n_groups:
+        groups = np.arange(n_rows) % n_groups
+        rewards += 0.7 * rng.standard_normal(n_groups)[groups]
+        contexts[:, 1] = 0.6 * contexts[:, 1] + 0.8 * rng.standard_normal(n_groups)[groups]
+    return fedopl.LoggedData(contexts, actions, rewards, groups=groups, action_names="abc")
+
+
+@pytest.fixture
+def by_fold(monkeypatch):
+    """The policies that were learned without each fold, by everybody and by clients alone."""
+    seen = {"together": [], "alone": []}
+
+    def spied(kind, learn):
+        def spy(*given):
+            found = learn(*given)
+            seen[kind] += found
+            return found
+
+        return spy
+
+    together = spied("together", learn_by_fold)
+    monkeypatch.setattr(policy_comparison, "learn_by_fold", together)
+    alone = spied("alone", local_policies_by_fold)
+    monkeypatch.setattr(cross_fitting, "local_policies_by_fold", alone)
+    return seen
+
+
+def true_value(policies, effect):
+    return np.mean([mean_rewards(CONTEXTS, p.decide(CONTEXTS), effect).mean() for p in policies])
+
+
+WORLDS = {
+    "an effect": (150, 1.0, None),
+    "no effect": (150, 0.0, None),
+    "few rows": (60, 0.3, None),
+    "groups": (150, 0.3, 12),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
+    n_rows, effect, n_groups = WORLDS[world]
+    logging = np.mean([mean_rewards(CONTEXTS, np.full(20_000, a), effect).mean() for a in range(3)])
+    covered = {"value": 0, "gain over logging": 0, "gain over local": 0}
+    for seed in range(N_RUNS):
+        rng = np.random.default_rng(seed)
+        clients = {name: logged(rng, n_rows, effect, n_groups) for name in ("x", "y", "z")}
+        by_fold["together"].clear()
+        by_fold["alone"].clear()
+        run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES, seed=seed)
+        value = true_value(by_fold["together"], effect)
+        truths = {
+            "value": (run.values.of("learned"), value),
+            "gain over logging": (run.gains.over("logging policy"), value - logging),
+            "gain over local": (
+                run.gains.over("local policy"),
+                value - true_value(by_fold["alone"], effect),
+            ),
+        }
+        for name, (estimate, truth) in truths.items():
+            low, high = estimate.interval()
+            covered[name] += low <= truth <= high
+    print(world, {name: count / N_RUNS for name, count in covered.items()})
+    # Of 150 runs that cover 95 %, at least 90 % do in all but one of a hundred such tests.
+    assert min(covered.values()) >= 0.90 * N_RUNS
+
+
+def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, monkeypatch):
+    """As if each fold were left out by hand: learned from the others' scores, valued on its own."""
+    rng = np.random.default_rng(0)
+    clients = {name: logged(rng, n_rows, 1.0) for name, n_rows in (("x", 80), ("y", 140))}
+    spaces = {}
+
+    def spy(space, query):
+        spaces[space.n_training] = space
+        return cross_fitting.value_across_folds(space, query)
+
+    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES)
+    for name, data in clients.items():
+        space = spaces[data.n_rows]
+        whole, values = space.whole, np.empty(data.n_rows)
+        for policy, rows in zip(by_fold["together"], whole.fold_slices, strict=True):
+            decided = policy.decide(whole.data.contexts[rows])
+            values[rows] = whole.scores[rows][np.arange(len(decided)), decided]
+        assert run.values.of("learned", name).value == pytest.approx(values.mean(), rel=1e-12)
+        assert run.values.of("learned", name).n_rows == data.n_rows
+    for fold, learned in enumerate(by_fold["together"]):
+        expected = least_squares_without(fold, spaces.values())
+        # Folds have not quite the same share of the rows at all clients, and clients count by rows.
+        assert (learned.decide(CONTEXTS) == expected(CONTEXTS)).mean() > 0.97
+
+
+def least_squares_without(fold, spaces):
+    """Decisions by least squares on the scores of all other folds' rows, pooled."""
+    contexts, scores = [], []
+    for space in spaces:
+        whole = space.whole
+        others = whole.folds.of_row != fold
+        contexts.append(whole.data.contexts[others])
+        scores.append(whole.scores[others])
+    design = np.column_stack([np.vstack(contexts), np.ones(sum(map(len, contexts)))])
+    solved = np.linalg.lstsq(design, np.vstack(scores), rcond=None)[0]
+    return lambda rows: (rows @ solved[:-1] + solved[-1]).argmax(axis=1)
+
+
+def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
+    clients = {name: draw(200, seed=seed) for seed, name in enumerate("ab")}
+    held_out = fedopl.learn(clients)
+    crossed = fedopl.learn(clients, evaluation="cross-fitted")
+    assert crossed.rounds[-1].trip == held_out.rounds[-1].trip
+    assert crossed.values.of("learned").n_rows == 400
+    for run, is_crossed in ((crossed, True), (held_out, False)):
+        page = write_report(run, tmp_path / "report.html").read_text()
+        assert ("the way of learning" in " ".join(page.split())) == is_crossed
+
+
+def test_default_limits_guard_sums_by_fold(draw):
+    clients = {"few": draw(55, seed=1), "many": draw(400, seed=2)}
+    run = fedopl.learn(clients, evaluation="cross-fitted", limits=Limits(), quorum=0.5)
+    refused = {r.query: r.refused for r in run.rounds}
+    assert refused["SumByFold"] == {"few": "TOO_FEW_ROWS"}
+    assert run.values.of("learned").n_rows == 400  # nothing is claimed of who was not learned from
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"policy": "tree"}, "csoaa-exact"),
+        ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
+        ({"mixture": "minimax"}, "minimax mixture"),
+        ({"diagnose": True}, "joining is judged on held-out rows"),
+        ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "none is held out"),
+    ],
+)
+def test_what_cannot_be_learned_without_each_fold_is_refused(draw, options, said):
+    with pytest.raises(fedopl.OptionError, match=said):
+        fedopl.learn({"a": draw(100)}, **{"evaluation": "cross-fitted", **options})
