@@ -1,5 +1,6 @@
 """`export_rule`: a policy as a file for another program, tried before it is written."""
 
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -71,12 +72,17 @@ def _check_names(inputs: Inputs) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise OptionError(f"columns: named more than once: {quoted(twice)}")
-    wrong = [text for text in inputs.texts if not text.isprintable()]
+    wrong = [text for text in inputs.texts if any(map(_is_control, text))]
     if wrong:
         raise PolicyError(
-            f"{wrong[0]!r} has signs that are not printable, which other programs may read "
-            "differently; rename that column, label or action"
+            f"{wrong[0]!r} has a line break or another control character, which other programs may "
+            "read differently; rename that column, label or action"
         )
+
+
+def _is_control(sign: str) -> bool:
+    """Whether it ends a line, is a control character, or no character at all."""
+    return unicodedata.category(sign) in ("Cc", "Cs", "Cn", "Zl", "Zp")
 
 
 def _check_decisions(rule: WrittenRule, inputs: Inputs, decide: Decide) -> None:
