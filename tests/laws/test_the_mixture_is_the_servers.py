@@ -19,6 +19,7 @@ from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.policy import policy_json
+from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from trips import Edited
@@ -125,3 +126,27 @@ def test_a_given_mixture_ignores_how_many_rows_there_are(run):
     record = run(lambda message: message, mixture=fedopl.mixture.given(shares))
     assert record.mixture == shares
     np.testing.assert_allclose(sum(record.mixture.values()), 1)
+
+
+def test_the_empirical_mixture_counts_rows_and_not_their_weights():
+    """Rows of weight 10 at one client, of weight 1 at another: as many rows, as much weight."""
+
+    def client(seed, weight):
+        rng = np.random.default_rng(seed)
+        contexts, actions = rng.standard_normal((200, 2)), rng.integers(0, 2, 200)
+        return fedopl.LoggedData(
+            contexts,
+            actions,
+            rng.standard_normal(200),
+            action_names=["a", "b"],
+            weights=np.full(200, weight),
+        )
+
+    clients = {"north": client(1, 10.0), "south": client(2, 1.0)}
+    run = fedopl.learn(clients)
+    assert run.mixture == {"north": 0.5, "south": 0.5}
+    said = mixture_weights(run).parts[0].text
+    assert "by its number of rows" in said
+    assert "they move no weight from one client to another" in said
+    by_weight = fedopl.learn(clients, mixture={"north": 10 / 11, "south": 1 / 11})
+    assert by_weight.mixture["north"] == pytest.approx(10 / 11)

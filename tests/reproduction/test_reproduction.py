@@ -100,7 +100,7 @@ def test_verdicts_follow_the_numbers():
             ("skewed", "global", "client 1"): 0.1,
             ("skewed", "global", "client 2"): 0.1,
             ("", "local", "client 1"): 0.3,
-            ("", "hieropo", "client 1"): 0.1 if cell.n_rows == 1000 else 0.9,
+            ("", "hieropo", "client 1"): 0.1 if cell.n_rows < 3000 else 0.9,
         }
         return base + extra.get((mixture, policy, where), 0.0)
 
@@ -108,6 +108,10 @@ def test_verdicts_follow_the_numbers():
     assert {j.claim: j.verdict for j in judged} == dict.fromkeys(
         ["a", "b1", "b2", "b3", "c1", "c2", "d1", "d2", "pooled", "rate"], "holds"
     )
+    (small,) = [j for j in judged if j.claim == "b2"]
+    assert "n = 300" in small.quantity
+    assert small.turns.startswith("turns from n = 3,000 on (n = 3,000 fails: -0.6000 ± 0.")
+    assert not any(j.turns for j in judged if j is not small)
     opposite = claims.judge(invented(lambda *key: 1 - as_the_paper_says(*key)), "sd", "default")
     verdicts = {j.claim: j.verdict for j in opposite}
     assert {verdicts[c] for c in ("b1", "b2", "b3", "c1", "c2", "d2", "rate")} == {"fails"}
@@ -119,6 +123,7 @@ def test_verdicts_follow_the_numbers():
     assert {j.verdict for j in noise if j.claim in ("b1", "c1", "d2")} == {"undecided"}
     text = claims.as_markdown({("sd", "default"): judged})
     assert text.count("**holds**") == 10
+    assert "n = 300; turns from n = 3,000 on" in text
 
 
 def test_a_figure_has_four_lines_and_is_a_picture(tmp_path, cell):

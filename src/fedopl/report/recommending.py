@@ -67,7 +67,8 @@ def _keep(record: Record, choice: Choice) -> Recommendation:
     beside = ""
     if arm != record.chosen and arm in choice.improvements:
         beside = (
-            f"No action for everybody is{_as_valued(record, choice)}: giving everybody "
+            f"Nor is there a case for one action for everybody{_as_valued(record, choice)}: "
+            "giving everybody "
             f"'{record.best_arm}', which came out best on the rows learned from, "
             f"{_against_past(record, choice, arm)}."
         )

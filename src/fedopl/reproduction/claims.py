@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -13,10 +13,10 @@ from fedopl.reproduction.experiment_cells import Cell, Pipeline, RegretTable
 from fedopl.simulation.paper import Kind, Reading
 
 Verdict = Literal["holds", "fails", "undecided"]
-SMALL_N, LARGE_N = 1000, 10_000
+SMALL_N, LARGE_N = 300, 10_000
 HOMOGENEOUS_N = 1000
 # Sizes for the rate: far enough apart that a slope can be seen.
-RATE_SIZES = (SMALL_N, 3000, LARGE_N)
+RATE_SIZES = (1000, 3000, LARGE_N)
 Z95 = 1.959964
 ONE, TWO = "client 1", "client 2"
 
@@ -84,10 +84,17 @@ class Claim:
     quantity: str
     by_draw: Callable[[PairedRegrets], FloatArray]  # (n_draws,)
     test: Test = _positive
+    # The same quantity at other sizes, where the claim is about small ones: it may turn.
+    by_size: dict[int, Callable[[PairedRegrets], FloatArray]] = field(default_factory=dict)
 
 
 def _homogeneous_local(regrets: PairedRegrets) -> FloatArray:
     return regrets.of("homogeneous", HOMOGENEOUS_N, "", "local", ONE)
+
+
+def _hieropo_ahead(n: int) -> Callable[[PairedRegrets], FloatArray]:
+    """What client 1's own policy loses more than HierOPO's."""
+    return lambda regrets: regrets.alone(n) - regrets.alone(n, "hieropo")
 
 
 def _global_at_two(regrets: PairedRegrets) -> FloatArray:
@@ -125,7 +132,8 @@ CLAIMS = (
         name="b2",
         text="HierOPO beats the local policy at small n",
         quantity=f"R_1(π̂_1) − R_1(π̂_H), n = {SMALL_N:,}",
-        by_draw=lambda r: r.alone(SMALL_N) - r.alone(SMALL_N, "hieropo"),
+        by_draw=_hieropo_ahead(SMALL_N),
+        by_size={n: _hieropo_ahead(n) for n in RATE_SIZES},
     ),
     Claim(
         name="b3",
@@ -189,12 +197,13 @@ class Judged:
     standard_error: float
     n_draws: int
     verdict: Verdict
+    turns: str = ""  # from which size on it is otherwise, where that was looked at
 
 
 def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list[Cell]:
     """What has to be computed to judge every claim."""
     sizes: list[tuple[Kind, int]] = [("homogeneous", HOMOGENEOUS_N)]
-    sizes += [("heterogeneous", n) for n in RATE_SIZES]
+    sizes += [("heterogeneous", n) for n in (SMALL_N, *RATE_SIZES)]
     return [
         Cell.of(kind, reading, pipeline, n, seed) for kind, n in sizes for seed in range(n_draws)
     ]
@@ -208,8 +217,7 @@ def judge(table: RegretTable, reading: Reading, pipeline: Pipeline) -> list[Judg
 
 def _judged(claim: Claim, regrets: PairedRegrets) -> Judged:
     by_draw = claim.by_draw(regrets)
-    mean = float(by_draw.mean())
-    error = float(by_draw.std(ddof=1) / math.sqrt(len(by_draw)))
+    mean, error = _mean(by_draw)
     return Judged(
         claim=claim.name,
         text=claim.text,
@@ -217,8 +225,33 @@ def _judged(claim: Claim, regrets: PairedRegrets) -> Judged:
         mean=mean,
         standard_error=error,
         n_draws=len(by_draw),
-        verdict=claim.test(mean - Z95 * error, mean + Z95 * error, regrets),
+        verdict=_verdict(claim, by_draw, regrets),
+        turns=_turns(claim, regrets),
     )
+
+
+def _mean(by_draw: FloatArray) -> tuple[float, float]:
+    """The mean over draws and its standard error."""
+    return float(by_draw.mean()), float(by_draw.std(ddof=1) / math.sqrt(len(by_draw)))
+
+
+def _verdict(claim: Claim, by_draw: FloatArray, regrets: PairedRegrets) -> Verdict:
+    mean, error = _mean(by_draw)
+    return claim.test(mean - Z95 * error, mean + Z95 * error, regrets)
+
+
+def _turns(claim: Claim, regrets: PairedRegrets) -> str:
+    """At which larger sizes the claim no longer holds, and by how much; empty if it does at all."""
+    found = []
+    for n, by_draw_at in sorted(claim.by_size.items()):
+        by_draw = by_draw_at(regrets)
+        verdict = _verdict(claim, by_draw, regrets)
+        if verdict != "holds":
+            mean, error = _mean(by_draw)
+            found.append((n, f"n = {n:,} {verdict}: {mean:.4f} ± {error:.4f}"))
+    if not found:
+        return ""
+    return f"turns from n = {found[0][0]:,} on ({'; '.join(text for _, text in found)})"
 
 
 def as_markdown(judged: dict[tuple[Reading, Pipeline], list[Judged]]) -> str:
@@ -232,7 +265,8 @@ def as_markdown(judged: dict[tuple[Reading, Pipeline], list[Judged]]) -> str:
             "|---|---|---|---:|---:|---|",
         ]
         lines += [
-            f"| {j.claim} | {j.text} | {j.quantity} | {j.mean:.4f} ± {j.standard_error:.4f} | "
+            f"| {j.claim} | {j.text} | {j.quantity}{'; ' * bool(j.turns)}{j.turns} | "
+            f"{j.mean:.4f} ± {j.standard_error:.4f} | "
             f"{j.n_draws} | **{j.verdict}** |"
             for j in claims
         ]

@@ -42,7 +42,7 @@ class KindOfMixture(Checked):
 
 
 class Empirical(KindOfMixture):
-    """λ = n̄: every row counts the same, wherever it lies."""
+    """λ = n̄: clients count by their numbers of rows, whatever the weights of single rows are."""
 
     kind: Literal["empirical"] = "empirical"
 

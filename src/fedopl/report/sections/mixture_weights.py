@@ -10,7 +10,8 @@ from fedopl.theory.skew import skewness
 _AGREED = "How much each client counts was agreed before anything ran"
 _TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
 _KINDS = {
-    "empirical": f"{_AGREED}: every row counts the same, wherever it lies.",
+    "empirical": f"{_AGREED}: by its number of rows. Weights of single rows, where a table has "
+    "them, count among its own client's rows only: they move no weight from one client to another.",
     "uniform": f"{_AGREED}: every client counts the same, however many rows it has.",
     "given": f"{_AGREED}: the weights were decided on beforehand.",
     "skewed": f"{_AGREED}: part of everybody's weight was moved to one client.",
