@@ -162,7 +162,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     return (
         *_worth(record, choice),
         *about,
-        ("Held-out rows", count(held_out), f"from {n_clients}{groups}"),
+        (_valued_on(record), count(held_out), f"from {n_clients}{groups}"),
     )
 
 
@@ -193,3 +193,9 @@ def _signed(gain: Span) -> str:
 
 def _with_level(gain: Span) -> str:
     return f"{gain.interval} ({percent(gain.level)} interval)" if gain.is_known else gain.interval
+
+
+def _valued_on(record: Record) -> str:
+    return (
+        "Rows valued, fold by fold" if record.study.evaluation.is_cross_fitted else "Held-out rows"
+    )

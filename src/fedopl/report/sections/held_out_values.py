@@ -26,8 +26,8 @@ _WORDS = {
 
 _HELD_OUT = "that nothing was learned from"
 _ACROSS_FOLDS = (
-    "fold by fold, each by a policy that was learned without it: so what is valued is the way of "
-    "learning; the policy itself was learned from all rows"
+    "(fold by fold, each by a policy that was learned without it: so what is valued is the way of "
+    "learning, while the policy itself was learned from all rows)"
 )
 
 

@@ -1,0 +1,178 @@
+"""Situations in which a study could say what is false: what it says, and what is true.
+
+    python experiments/edges.py [SITUATION...]
+
+Rows are made up, so the truth is known. Each line is the recommendation, the caution or the error
+that a person would read; docs/when-not-to-believe-it.md explains them, and tests hold each.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import fedopl
+from fedopl.client.scoring.known_propensities import contradiction
+from fedopl.report.cautions import cautions
+from fedopl.report.recommending import recommend
+from fedopl.study.plans import NuisancePlan
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Line(NamedTuple):
+    """What a reader is told, beside what is so."""
+
+    said: str
+    true: str
+
+
+def trial(seed: int, n_rows: int = 400, effect: float = 0.0, n_actions: int = 3) -> Arrays:
+    """A uniform trial whose best action depends on the sign of the first feature."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((n_rows, 4))
+    actions = rng.integers(0, n_actions, n_rows)
+    rewards = effect * contexts[:, 0] * (actions - 1) + rng.standard_normal(n_rows)
+    return contexts, actions, rewards
+
+
+def logged(arrays: Arrays, **options: object) -> fedopl.LoggedData:
+    """These rows as a client holds them."""
+    n_actions = max(3, int(arrays[1].max()) + 1)
+    names = [f"a{code}" for code in range(n_actions)]
+    return fedopl.LoggedData(*arrays, action_names=names, **options)
+
+
+def told(run: fedopl.Run, *about: str) -> str:
+    """The recommendation, and the cautions whose titles have one of these words."""
+    found = [one for one in cautions(run) if any(word in one.title.lower() for word in about)]
+    return " ".join([recommend(run).sentence, *(f"[{one.title}] {one.what}" for one in found)])
+
+
+def one_held_out_group() -> Line:
+    """Three schools, of which one at most is held out."""
+    contexts, actions, rewards = trial(0, 120, 1.0)
+    rewards += np.repeat(np.random.default_rng(1).normal(0, 3, 3), 40)
+    groups = np.repeat(np.arange(3), 40)
+    run = fedopl.learn({"three schools": logged((contexts, actions, rewards), groups=groups)})
+    return Line(told(run, "interval"), "one held-out group shows no spread: nothing is known")
+
+
+def no_effect() -> Line:
+    """Three clients in whose trial nothing works."""
+    run = fedopl.learn({name: logged(trial(seed)) for seed, name in enumerate("xyz")})
+    return Line(told(run), "no action is better than another")
+
+
+def rare_arms() -> Line:
+    """Four arms that one row in thirty took, all of them worse."""
+    clients = {}
+    for seed, name in enumerate("xyz"):
+        rng = np.random.default_rng(seed)
+        contexts = rng.standard_normal((600, 3))
+        actions = rng.choice(6, 600, p=[0.7, 0.18, 0.03, 0.03, 0.03, 0.03])
+        rewards = -0.3 * (actions > 1) + 2 * rng.standard_normal(600)
+        clients[name] = logged((contexts, actions, rewards))
+    run = fedopl.learn(clients, nuisances=NuisancePlan(propensity="marginal"))
+    return Line(told(run), "the four rare arms are 0.3 worse than the two usual ones")
+
+
+def a_well_personalised_past() -> Line:
+    """A past that gave most people what is best for them."""
+    clients = {}
+    for seed, name in enumerate("xyz"):
+        rng = np.random.default_rng(seed)
+        contexts = rng.standard_normal((800, 3))
+        best = (contexts[:, 0] > 0).astype(int)
+        actions = np.where(rng.random(800) < 0.85, best, 1 - best)
+        rewards = 0.5 * (actions == best) + rng.standard_normal(800)
+        clients[name] = fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b"])
+    run = fedopl.learn(clients)
+    return Line(told(run), "what was done is worth 0.425, either arm 0.25, the best policy 0.5")
+
+
+def wrong_propensities() -> Line:
+    """The probability of treatment in place of that of the action taken."""
+    arrays = trial(0, 600)
+    said = contradiction(logged(arrays, propensities=np.full(600, 0.9)))
+    return Line(str(said), "each of three arms was taken with chance 1/3")
+
+
+def many_actions() -> Line:
+    """More actions than a client has rows to fit models for."""
+    clients = {name: logged(trial(seed, 2_000, 0.0, 34)) for seed, name in enumerate("xy")}
+    run = fedopl.learn(clients, limits="guarded")
+    values = run.values.of("learned").n_rows if run.values.rows else 0
+    held_out = sum(len(data.actions) // 4 for data in clients.values())
+    return Line(
+        f"{told(run, 'score')} Held-out rows used: {values:,} of about {held_out:,}.",
+        "no action is better than another; all held-out rows can be used",
+    )
+
+
+def clip_with_one_client() -> Line:
+    """One client, so that the learned policy is its local one."""
+    data = logged(trial(0, 600, 1.0))
+    plan = NuisancePlan(kind="local", clip=0.2)
+    run = fedopl.learn({"only": data}, nuisances=plan)
+    gain = run.gains.over("local policy")
+    return Line(f"gain over its own local policy: {gain.value:.3g}", "it is the same policy: 0")
+
+
+def few_rows_and_seeds() -> Line:
+    """The same rows, split in eight ways."""
+    clients = {name: logged(trial(seed, 150, 0.5)) for seed, name in enumerate("vwxyz")}
+    found = {}
+    for kind in (0.25, "cross-fitted"):
+        gains = [
+            fedopl.learn(clients, evaluation=kind, seed=seed).gains.over("logging policy").value
+            for seed in range(8)
+        ]
+        found[kind] = np.std(gains)
+    return Line(
+        "the gain over logging moves with the seed by "
+        + " and ".join(f"{spread:.3f} ({kind})" for kind, spread in found.items()),
+        "it is one data set: it should not move",
+    )
+
+
+def identical_clients() -> Line:
+    """Clients that differ by chance alone."""
+    clients = {name: logged(trial(seed, 400, 1.0)) for seed, name in enumerate("xyz")}
+    run = fedopl.learn(clients, diagnose=True)
+    coalitions = run.diagnosis and run.diagnosis.coalitions
+    if not coalitions:
+        return Line("nothing about coalitions", "clients are draws of one world")
+    said = f"everybody together is stable: {coalitions.grand.stability}; surely leave: "
+    return Line(
+        said + (", ".join(coalitions.grand.leavers) or "nobody"),
+        "clients are draws of one world: nobody has reason to leave",
+    )
+
+
+SITUATIONS: dict[str, Callable[[], Line]] = {
+    "one held-out group": one_held_out_group,
+    "no effect anywhere": no_effect,
+    "rare arms": rare_arms,
+    "a well personalised past": a_well_personalised_past,
+    "impossible known propensities": wrong_propensities,
+    "34 actions, default limits": many_actions,
+    "one client, local models, clip": clip_with_one_client,
+    "5 clients of 150 rows, 8 seeds": few_rows_and_seeds,
+    "identical clients": identical_clients,
+}
+
+
+def main(wanted: list[str]) -> None:
+    """Print what is said and what is true, situation by situation."""
+    unknown = [name for name in wanted if name not in SITUATIONS]
+    if unknown:
+        sys.exit(f"edges: there is no situation {unknown[0]!r}; there are {', '.join(SITUATIONS)}")
+    for name in wanted or SITUATIONS:
+        line = SITUATIONS[name]()
+        print(f"{name}\n  said: {line.said}\n  true: {line.true}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,39 @@
+"""What is said at the edges is true: the situations of `experiments/edges.py`, one by one."""
+
+import edges
+import pytest
+
+# What has to be in the words that a person reads, and what may not.
+SAID = {
+    "one held-out group": ("No recommendation", "Use the learned policy"),
+    "no effect anywhere": ("Keep to what was done so far", "Use"),
+    "rare arms": ("Keep to what was done so far", "Give everybody"),
+    "a well personalised past": ("Keep to what was done so far", "Give everybody"),
+    "impossible known propensities": ("not that of treatment", "None"),
+    "34 actions, default limits": ("Keep to what was done so far", "Give everybody"),
+    "one client, local models, clip": ("gain over its own local policy: 0", "."),
+    "identical clients": ("surely leave: nobody", "surely not"),
+}
+
+
+@pytest.mark.parametrize("situation", SAID)
+def test_what_is_said_is_true(situation):
+    said = edges.SITUATIONS[situation]().said
+    wanted, unwanted = SAID[situation]
+    assert wanted in said
+    assert unwanted not in said.partition("[")[0]
+
+
+def test_cross_fitted_values_hang_less_on_the_seed():
+    said = edges.few_rows_and_seeds().said
+    held_out, crossed = (float(part.split()[-1]) for part in said.split(" (")[:2])
+    assert crossed < 0.6 * held_out
+
+
+def test_all_situations_are_tried():
+    assert {*SAID, "5 clients of 150 rows, 8 seeds"} <= set(edges.SITUATIONS)
+
+
+def test_a_situation_that_is_not_there_is_named(capsys):
+    with pytest.raises(SystemExit, match="no situation 'none'; there are one held-out group"):
+        edges.main(["none"])
