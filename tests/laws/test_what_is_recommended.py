@@ -104,7 +104,7 @@ def test_a_large_effect_is_found():
 
 def test_the_evidence_on_the_page_is_of_the_policy_that_is_recommended():
     run = fedopl.learn(drawn_evenly(0, lambda x: 1.0), seed=0)
-    found, tiles = recommend(run), key_figures(run)
+    found, tiles = run.recommendation, key_figures(run)
     gain = run.improvements.by("everybody gets b")
     assert found.policy == "everybody gets b"
     assert tiles[1][:2] == (

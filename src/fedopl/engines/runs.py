@@ -16,6 +16,8 @@ from fedopl.results.run_folder import load_record, save_record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedopl.report.recommending import Recommendation
+
 LEDGER = "ledger.jsonl"
 
 
@@ -36,6 +38,13 @@ class Run(Record):
             for name, door in doors.items()
         }
         return cls(**_as_tables(record), ledger=ledger)
+
+    @property
+    def recommendation(self) -> "Recommendation":
+        """What to do: the policy that demonstrably beats what was done, or to keep to that."""
+        from fedopl.report.recommending import recommend
+
+        return recommend(self)
 
     def plot_values(self) -> "Figure":
         """What policies are worth, with intervals, as the report draws it."""
