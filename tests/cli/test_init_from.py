@@ -69,6 +69,19 @@ def test_a_draft_from_files_passes_the_check_and_asks_about_its_guesses(tmp_path
     assert "# ward: the same in every row" in lines
 
 
+def test_where_rows_are_few_values_are_cross_fitted(tmp_path):
+    few = hospital(0)[["age", "sex", "treatment", "cost"]].head(100)
+    for name, table in (("few", few), ("many", hospital(1)[few.columns])):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    for names, is_few in ((["few", "many"], True), (["many"], False)):
+        folder = tmp_path / f"study of {len(names)}"
+        drafted = fedopl("init", "--from", *(tmp_path / f"{name}.csv" for name in names), folder)
+        assert drafted.code == 0, drafted.text
+        ready(folder)
+        study, _ = read_study(folder / "study.toml")
+        assert study.evaluation.is_cross_fitted == is_few
+
+
 def test_clients_say_how_their_files_are_written_and_keep_them_where_they_are(tmp_path, tables):
     fedopl("init", "--from", *tables, tmp_path / "study")
     clients = read_clients(tmp_path / "study" / "clients")

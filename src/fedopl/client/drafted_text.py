@@ -17,7 +17,7 @@ from fedopl.client.column_profiles import (
     the_one,
 )
 from fedopl.client.disclosure.limits import Limits
-from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
 
 # What marks a line that a person has to look at.
 CONFIRM = "CONFIRM"
@@ -27,6 +27,8 @@ MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
 SLACK = 0.8
 # The share of rows with a missing feature up to which they are rather left out than marked.
 FEW_GAPS = 0.05
+# Of fewer rows of an action, a quarter held out says little.
+FEW_OF_AN_ACTION = 60
 # Numbers of which there are so few may be codes.
 FEW_CODES = 6
 
@@ -162,7 +164,16 @@ def study_lines(
     if room.folds < NuisancePlan().folds:
         what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
         yield from ("", "[nuisances]", f"folds = {room.folds}  # {CONFIRM}: {what}")
+    if _is_small(n_rarest, len(action.labels), room):
+        what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
+        yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
     yield from ("", "[requires]", "values = true")
+
+
+def _is_small(n_rarest: int, n_actions: int, room: "_Room") -> bool:
+    """Whether values had better be cross-fitted, and every fold has rows enough for that."""
+    needed = room.folds * Limits().rows_needed(room.n_features + 1)
+    return n_rarest < FEW_OF_AN_ACTION and n_rarest * n_actions >= needed
 
 
 def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:
