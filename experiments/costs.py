@@ -143,6 +143,7 @@ QUERIES = {
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),
     "TellMoments": Message(48, "0"),
     "SumFitting": Message(48, "0"),
+    "TellFit": Message(48, "0"),
     "SumByFold": Message(48, "0"),
     "ValueAcrossFolds": Message(92, "K·W"),
 }
@@ -163,6 +164,7 @@ ANSWERS = {
     "ClassifyContexts": Message(90, "a·((p + 1)·(p + 2) + 4)"),
     "TellMoments": Message(73, "5·d + 5"),
     "SumFitting": Message(80, "g·f² + d·f + 2·d"),
+    "TellFit": Message(75, "d·(2·p + 11)"),
     "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
     "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 2"),
 }
@@ -252,7 +254,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
         scoring += asked.pop(0)
     last = [
         *["EstimateValues"] * around.evaluated,
-        *["Describe"] * around.described,
+        *["Describe", "TellFit"] * around.described,
         *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
     ]
     return [

@@ -30,6 +30,7 @@ from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -579,20 +580,22 @@ def test_every_refusal_is_a_code_and_nothing_else(code):
 
 # --- what no server may ask ---------------------------------------------------------------------
 
+# What every study asks that describes what it learned.
+DESCRIBING = (Describe, TellFit)
 STUDIES = {
-    "exact": (study_of(), {SumOutcomes, Describe}),
-    "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, Describe}),
-    "steps": (study_of(ImprovePolicy), {SumOutcomes, ImprovePolicy, Describe}),
-    "slopes": (study_of(SlopeOfValue), {SumOutcomes, SlopeOfValue, Describe}),
-    "local": (study_of(nuisances=LOCAL), {Describe}),
-    "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs, Describe}),
-    "finite": (study_of(policy="finite"), {SumOutcomes, Describe}),
-    "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, Describe}),
-    "diagnosed": (study_of(TellModels), {SumOutcomes, Describe, *ON_MODELS}),
-    "on a path": (study_of(SumFitting), {SumOutcomes, Describe, SumFitting}),
+    "exact": (study_of(), {SumOutcomes, *DESCRIBING}),
+    "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, *DESCRIBING}),
+    "steps": (study_of(ImprovePolicy), {SumOutcomes, ImprovePolicy, *DESCRIBING}),
+    "slopes": (study_of(SlopeOfValue), {SumOutcomes, SlopeOfValue, *DESCRIBING}),
+    "local": (study_of(nuisances=LOCAL), {*DESCRIBING}),
+    "local pairs": (study_of(SumPairs, nuisances=LOCAL), {SumPairs, *DESCRIBING}),
+    "finite": (study_of(policy="finite"), {SumOutcomes, *DESCRIBING}),
+    "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, *DESCRIBING}),
+    "diagnosed": (study_of(TellModels), {SumOutcomes, *DESCRIBING, *ON_MODELS}),
+    "on a path": (study_of(SumFitting), {SumOutcomes, *DESCRIBING, SumFitting}),
     "cross-fitted": (
         study_of(SumByFold),
-        {SumOutcomes, Describe, SumByFold, ValueAcrossFolds},
+        {SumOutcomes, *DESCRIBING, SumByFold, ValueAcrossFolds},
     ),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (

@@ -193,3 +193,20 @@ def test_an_action_without_a_score_is_named_with_the_setting_that_brings_it_back
     for name in NAMES:
         limits(tiny, "parameter_share = 0.67\nminimum_cell = 0", name)
     assert not [text for text in check(tiny).clients["north"].cautions if "no score" in text]
+
+
+def test_codes_and_values_far_outside_the_rest_are_named_at_the_client(tiny):
+    table = rows()
+    ages = [-999 if row < 20 else age for row, age in enumerate(table["age"])]
+    gains = [1e4 if row == 5 else gain for row, gain in enumerate(table["gain"])]
+    tiny.change(age=ages, gain=gains)
+    said = "\n".join(check(tiny).clients["north"].cautions)
+    assert "feature 'age' is -999 in 20 rows" in said
+    assert "the outcome lies far outside the rest in 1 row" in said
+
+
+def test_the_outcome_is_named_as_the_table_has_it(tiny):
+    tiny.edit('direction = "higher"', 'direction = "lower"')
+    tiny.change(gain=[9999 if row < 9 else gain for row, gain in enumerate(rows()["gain"])])
+    said = "\n".join(check(tiny).clients["north"].cautions)
+    assert "the outcome is 9999 in 9 rows" in said

@@ -67,7 +67,7 @@ def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clien
     exact = fedopl.learn(clients, nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
-    assert asked[-3:] == ["EstimateValues", "EstimateValues", "Describe"]
+    assert asked[-3:] == ["EstimateValues", "Describe", "TellFit"]
     assert same or true_regret(direct.policy, np.random.default_rng(0)) < 0.1
 
 
@@ -152,8 +152,8 @@ def test_no_better_than_the_best_arm_is_said_plainly():
     assert "does not demonstrably beat" in run.verdict or "is worse than" in run.verdict
 
 
-@pytest.mark.parametrize(("describe", "last"), [(True, ["Describe"]), (False, [])])
-def test_exchanges_are_four_for_the_exact_oracle_and_one_more_to_describe(clients, describe, last):
+@pytest.mark.parametrize(("describe", "last"), [(True, ["Describe", "TellFit"]), (False, [])])
+def test_exchanges_are_four_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
@@ -171,12 +171,12 @@ def trips_of(run):
 
 
 ENROL, SCORE = ["Enrol", "SumOutcomes"], ["SumScores"]
-END = ["EstimateValues", "Describe"]
+END = ["EstimateValues", "Describe", "TellFit"]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 TRIPS = {
     "exact": ({}, [ENROL, SCORE, END]),
     "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], SCORE, END]),
-    "exact without values": ({"evaluation": 0}, [ENROL, SCORE, ["Describe"]]),
+    "exact without values": ({"evaluation": 0}, [ENROL, SCORE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(describe=False)},
         [ENROL, SCORE, ["EstimateValues"]],
@@ -298,7 +298,7 @@ def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, running=fedopl.Running(progress=seen.append))
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
-    assert [told.exchange for told in seen] == [0, 1, 2, 3, 4, 3]  # what a value came to is told
+    assert [told.exchange for told in seen] == [0, 1, 2, 3, 4, 5, 3]  # what a value came to is told
 
 
 BAD = {

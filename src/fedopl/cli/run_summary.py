@@ -41,10 +41,11 @@ def _recommendation(finished: "Record") -> "Recommendation":
 
 
 def _cautions(finished: "Record") -> list["Caution"]:
-    """Those about single clients; all others are in the report."""
+    """Those about models and single clients; all others are in the report."""
+    from fedopl.report.fit_cautions import fit_cautions
     from fedopl.report.reliance_cautions import reliance_cautions
 
-    return list(reliance_cautions(finished))
+    return [*fit_cautions(finished), *reliance_cautions(finished)]
 
 
 def _refusals(finished: "Record") -> str:

@@ -16,6 +16,8 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import cross_fit
+from fedopl.client.scoring.far_values import far_values
+from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
@@ -66,6 +68,7 @@ class Examined:
     cautions: tuple[str, ...]  # what is allowed, and should be known
     data: LoggedData | None = None
     overlap: Overlap | None = None
+    fit: FitCheck | None = None
     features: dict[str, FeatureSummary] | None = None
     attrition: Attrition | None = None  # where rows without an outcome were left out
 
@@ -94,13 +97,13 @@ def examine(client: Client, study: Study) -> Examined:
         nuisances = cross_fit(
             data, outcome=plan.outcome, propensity=plan.propensity, folds=plan.folds, seed=seed
         )
-        found = overlap(data, nuisances)
+        found, fit = overlap(data, nuisances), check_fit(data, nuisances)
     except ImpossiblePropensitiesError as error:
         problems.append(str(error))
-        found = None
+        found, fit = None, None
     except FedoplError as error:  # it may still borrow from others, or be refused
         cautions.append(f"cannot be scored alone: {error}")
-        found = None
+        found, fit = None, None
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     return Examined(
         name=client.name,
@@ -112,10 +115,12 @@ def examine(client: Client, study: Study) -> Examined:
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
+            *(fit.cautions if fit else ()),
             *_cautions(data, columns, client.settings.limits.minimum_cell),
         ),
         data=whole,
         overlap=found,
+        fit=fit,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         attrition=_attrition(caught),
     )
@@ -210,6 +215,10 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
                 f"feature '{name}' is {usual:g} in all but {few} rows: these are taken for the "
                 "same, as sums over so few would tell of them; join it with another level"
             )
+    features = {f"feature '{name}'": column for name, column in columns.items()}
+    is_lower = data.schema is not None and data.schema.direction == "lower"
+    outcome = -data.rewards if is_lower else data.rewards  # as it stands in the table
+    cautions += far_values({**features, "the outcome": outcome})
     if np.ptp(data.rewards) == 0:
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
     repeated = _repeated_rows(data)

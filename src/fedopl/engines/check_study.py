@@ -61,6 +61,7 @@ class Readiness:
             f"── {name}: {found.data!r}" if found.data else f"── {name}",
             _marked(found.problems, "✗"),
             f"\n{found.overlap.table()}\n" if found.overlap else "",
+            f"{found.fit.table()}\n" if found.fit else "",
             _marked((*found.cautions, *refusals), "!"),
         ]
         return "\n".join(part for part in parts if part)

@@ -15,6 +15,7 @@ from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
@@ -158,6 +159,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         ),
         Axis.FEATURES: features,
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
+        Axis.FIT_NUMBERS: TOLD_OF_FIT,
         Axis.CELL_NUMBERS: (
             "rows",
             "share",

@@ -7,6 +7,7 @@ from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
+from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Axis
@@ -55,6 +56,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.FINE_BINS: N_FINE_BINS,
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
+        Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)

@@ -51,6 +51,7 @@ class Axis(enum.Enum):
     THRESHOLDS = "thresholds"  # of all columns, one behind the other
     OPEN_NODES = "open nodes"  # of a tree that is not finished
     CELLS = "cells"  # of every two columns' bins, one table behind the other
+    FIT_NUMBERS = "fit numbers"  # what is told of how well models fit for an action
     CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
     LEAVES = "leaves"  # of a finished tree
     CLIENTS = "clients"  # whose models are compared

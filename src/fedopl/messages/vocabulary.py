@@ -9,6 +9,7 @@ from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -42,6 +43,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ClassifyContexts,
     TellMoments,
     SumFitting,
+    TellFit,
     SumByFold,
     ValueAcrossFolds,
 )

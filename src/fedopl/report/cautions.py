@@ -8,6 +8,7 @@ from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
+from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
@@ -33,6 +34,7 @@ _HOW_SCORED = (
 def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
     by_gravity = (
+        fit_cautions,
         _unclear_gain,
         reliance_cautions,
         _hidden,

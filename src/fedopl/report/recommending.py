@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from fedopl.analysis.model_doubts import doubted
 from fedopl.analysis.recommended import LEAST_SUPPORT, MOST_BORROWED, Choice, choice_of
 from fedopl.base.labels import GLOBAL
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
@@ -35,6 +36,8 @@ def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
+    if doubted(record):
+        return _nothing("the models are too simple for these data (see what to know first)")
     choice = choice_of(record)
     if choice is None:
         return _nothing("no client reported values of held-out rows")
@@ -160,7 +163,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
     return (
-        *_worth(record, choice),
+        *(() if doubted(record) else _worth(record, choice)),  # no number that models belie
         *about,
         (_valued_on(record), count(held_out), f"from {n_clients}{groups}"),
     )

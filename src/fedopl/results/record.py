@@ -1,9 +1,10 @@
 """A finished run in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
 from fedopl.base.errors import OptionError
+from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
@@ -41,6 +42,7 @@ class Record:
     rounds: tuple[Round, ...]
     statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody answered
+    fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
     search: Search | None = None  # how the mixture was found, where it was not agreed

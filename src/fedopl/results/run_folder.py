@@ -131,6 +131,7 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "searched": record.tree.clients if record.tree else None,
         "lost": record.tree.lost if record.tree else None,
         "described": sorted(record.described.by_client) if record.described else None,
+        "fitted": sorted(record.fitted),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},

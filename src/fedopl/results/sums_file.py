@@ -10,6 +10,7 @@ import numpy as np
 
 from fedopl.base.errors import StorageError
 from fedopl.messages.evaluation.description import Description
+from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import Message
 from fedopl.policies.trees.grid import Grid
@@ -31,6 +32,7 @@ def sums_npz(record: Record) -> bytes:
         arrays["cuts"] = described.cuts
         by_client = described.by_client
         arrays |= _arrays(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
+    arrays |= _arrays("fit", [record.fitted[name] for name in sorted(record.fitted)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
@@ -52,6 +54,9 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             if described is not None:
                 by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
+            # Runs of earlier versions asked nobody.
+            fitted = summary.get("fitted", ())
+            found["fitted"] = _answers(arrays, "fit", ModelFit, study, fitted)
             if searched is not None:
                 cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
                 grid = _grid(arrays)

@@ -15,7 +15,7 @@ def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most."""
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
-    described = study.evaluation.describe + study.values_leaves
+    described = 2 * study.evaluation.describe + study.values_leaves
     return exchanges_to_evaluate(study) + learning + described + diagnosis
 
 
@@ -24,9 +24,8 @@ def expected_trips(study: Study, n_clients: int) -> int:
 
     So do the cells of a tree with scores, where its grid is agreed beforehand.
     """
-    together = (study.nuisances.kind == "federated") + (
-        study.evaluation.describe and study.evaluation.claims_values
-    )
+    described = study.evaluation.describe * (1 + study.evaluation.claims_values)
+    together = (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
     return expected_exchanges(study, n_clients) - together - along
 

@@ -159,6 +159,7 @@ def _finish(
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
         described=evaluated.described,
+        fitted=evaluated.fitted,
         tree=learned.tree,
         leaves=evaluated.leaves,
         search=learned.search,

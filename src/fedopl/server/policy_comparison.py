@@ -9,6 +9,7 @@ import numpy as np
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
@@ -52,6 +53,7 @@ class Evaluated:
     answers: Answers[Values] | None = None  # what the tables are made of
     everything: Answers[Values] | None = None  # the same, and of policies that tables do not show
     described: Descriptions | None = None
+    fitted: dict[str, ModelFit] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
 
 
@@ -116,6 +118,7 @@ class Candidates:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
+            queries["fitted"] = TellFit()
         if describe and self.study.values_leaves and tree:
             queries["leaves"] = ValueLeaves(tree=tree.numbers())
         if not queries:
@@ -135,6 +138,7 @@ class Candidates:
             answers=answers,
             everything=everything,
             described=described(setting, replies.get("described")),
+            fitted=dict(replies.get("fitted") or {}),
             leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
 

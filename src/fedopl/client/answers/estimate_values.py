@@ -1,7 +1,7 @@
 """The values of several policies on the same rows, and how those values vary together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_values
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
@@ -126,7 +127,25 @@ def estimate_candidates(
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    excess = space.scored.excess
+    if query.split is RowSplit.EVALUATION and excess.any():
+        found = _with_excess(space, found, [*valued, *own])
     return found, spread
+
+
+def _with_excess(
+    space: Workspace, found: JointEstimate, policies: Sequence[Decides]
+) -> JointEstimate:
+    """The same with what propensities say that values vary by, and rows at hand do not show."""
+    rows = space.whole.rows(RowSplit.EVALUATION)
+    contexts = space.data.contexts[rows]
+    decided = np.column_stack([decide(contexts) for decide in policies])
+    added = added_covariances(space.scored.excess, decided, space.whole.weights(rows))
+    # Outcomes as they were logged, next to last, have no weights.
+    places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
+    covariances = np.array(found.covariances)
+    covariances[np.ix_(places, places)] += added
+    return replace(found, covariances=covariances)
 
 
 def _values(

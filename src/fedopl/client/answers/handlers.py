@@ -11,6 +11,7 @@ from fedopl.client.answers import (
     estimate_values,
     learning,
     sum_cells,
+    tell_fit,
     tell_models,
     tell_moments,
     value_leaves,
@@ -36,6 +37,7 @@ _ANSWERING: tuple[Handler, ...] = (
     compare_models.answer,
     classify_contexts.answer,
     tell_moments.answer,
+    tell_fit.answer,
     cross_fitting.sum_by_fold,
     cross_fitting.value_across_folds,
 )

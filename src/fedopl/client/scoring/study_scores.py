@@ -21,6 +21,8 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
+from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample
+from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.evaluation.description import CHANCE_CUTS
@@ -29,7 +31,17 @@ from fedopl.messages.refusal import RefusalCode
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
 NUMBERS_PER_BLOCK = 1 << 16
 # What is stored beside the scores themselves.
-STORED = ("hidden", "is_complete", "models", "local", "chances", "effective_rows")
+STORED = (
+    "hidden",
+    "is_complete",
+    "models",
+    "local",
+    "chances",
+    "effective_rows",
+    "fit",
+    "imbalance",
+    "excess",
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,6 +73,9 @@ class StudyScores:
     is_complete: BoolArray  # ()  whether all training rows have all scores
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)
+    fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
+    imbalance: FloatArray  # (2, n_actions, n_features + 1)
+    excess: FloatArray  # (n_held_out, n_actions)  of noise; no rows where rows are on disk
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
 
@@ -86,7 +101,8 @@ def score_chunks(
     What supports them is counted only where it will be `described`.
     """
     n_actions = len(scorer.masked)
-    known, support = ScoreCounts(n_actions), _Support(n_actions)
+    known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
+    excess = NoiseExcess(n_actions, scorer.clip)
     values: Any = None  # of rows in memory, which are one chunk
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
     for chunk, nuisances in scorer.scored(chunks):
@@ -94,8 +110,11 @@ def score_chunks(
         known.add(values[chunk.training])
         if described:
             support.add(chunk.data, nuisances.propensities, chunk.training)
+            sample.add(chunk, nuisances)
         if writer:
             writer.append(values)
+        else:  # rows that fill a disk show their variance themselves
+            excess.add(chunk, nuisances)
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -104,6 +123,7 @@ def score_chunks(
         # Renamed when complete: whoever finds the file finds all scores.
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
+    fit = sample.numbers() if described else NOTHING_FITTED
     return StudyScores(
         values=values,
         hidden=hidden,
@@ -112,6 +132,9 @@ def score_chunks(
         local=np.empty(0),
         chances=support.chances,
         effective_rows=support.effective_rows(),
+        fit=fit.numbers,
+        imbalance=fit.imbalance,
+        excess=np.empty((0, n_actions)) if writer else excess.found(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from fedopl.report.explain.fit_words import fit_parts
 from fedopl.report.explain.support_levels import FAIR, THIN, ActionSupport, chance_names, supports
 from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Part, Picture, Section, Table, Text, folded_if_long
@@ -17,6 +18,7 @@ def action_overlap(record: Record) -> Section:
     parts: tuple[Part, ...] = (Text("The clients did not say how likely actions were."),)
     if found:
         parts = (Text(_intro()), Text(_words(found)), _picture(found), _table(found))
+    parts += fit_parts(record)
     return Section(name="overlap", title="Does the past support it?", parts=parts)
 
 

@@ -22,6 +22,7 @@ _AXES = {
     Axis.FINE_BINS: "fine bins",
     Axis.OPEN_NODES: "places in the tree",
     Axis.CELLS: "cells",
+    Axis.FIT_NUMBERS: "numbers of fit",
     Axis.CELL_NUMBERS: "numbers of a cell",
     Axis.LEAVES: "leaves",
     Axis.CLIENTS: "clients",

@@ -1,0 +1,153 @@
+"""Whether models fit well enough for what is said: what richer ones would change, and balance."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.labels import GLOBAL
+from fedopl.messages.evaluation.model_fit import ModelFit
+from fedopl.results.record import Record
+from fedopl.study.mixture import renormalised
+
+# A value is doubted if richer models surely move it, and by a part of its stated standard error:
+# half of one more, and an interval of 95 % covers 92 %.
+SURELY, MATTERS = 4.0, 0.5
+# Takers are unbalanced where they surely differ from everybody by so many standard deviations.
+UNBALANCED, SURELY_UNBALANCED = 0.1, 5.0
+# Released shares are powers of two, rounded up: more than a sixteenth, and more than a quarter.
+LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueShift:
+    """What a value moves by, and its standard error."""
+
+    value: float
+    standard_error: float
+
+    def matters(self, stated: float) -> bool:
+        """Whether it is no chance, and no trifle beside a stated standard error."""
+        surely = abs(self.value) > SURELY * self.standard_error
+        return surely and abs(self.value) > MATTERS * stated
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionFit:
+    """How well models fit for one action, over clients or at one."""
+
+    action: str
+    clients: tuple[str, ...]  # who reported it
+    moved: ValueShift  # the value of giving it to everybody, by richer outcome models
+    explained: float  # the share of what outcome models leave that richer ones explain
+    trimmed: ValueShift | None  # the same value, if no propensity counts as less than 0.05
+    imbalance: float  # of the worst feature, in standard deviations
+    feature: str  # which that is
+    is_unbalanced: bool
+    largest_weight: float  # the share of all weight that one row has, at the most
+    largest_influence: float  # how far one row moves the value, in standard errors, at the most
+
+
+def action_fits(record: Record) -> list[ActionFit]:
+    """Every action that any client reported, in the mixture."""
+    return _fits(record, record.fitted)
+
+
+def client_fits(record: Record, client: str) -> list[ActionFit]:
+    """The same at one client."""
+    return _fits(record, {client: record.fitted[client]})
+
+
+def doubted(record: Record, client: str = GLOBAL) -> list[ActionFit]:
+    """Actions whose value richer models move by more than what is said allows."""
+    fits = action_fits(record) if client == GLOBAL else client_fits(record, client)
+    stated = _stated_error(record, client)
+    return [one for one in fits if one.moved.matters(stated)]
+
+
+def doubted_clients(record: Record) -> dict[str, list[ActionFit]]:
+    """The same for every client that reported, if there are any."""
+    found = {client: doubted(record, client) for client in sorted(record.fitted)}
+    return {client: fits for client, fits in found.items() if fits}
+
+
+def trimming_matters(record: Record) -> list[ActionFit]:
+    """Actions whose value hangs on rows that were given it against the odds."""
+    stated = _stated_error(record, GLOBAL)
+    return [
+        one
+        for one in action_fits(record)
+        if one.trimmed is not None and abs(one.trimmed.value) > MATTERS * stated > 0
+    ]
+
+
+def _stated_error(record: Record, client: str) -> float:
+    """The standard error of the learned policy's value; 0 where none is stated."""
+    rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, client)]
+    return rows[0].estimate.standard_error if rows else 0.0
+
+
+def _fits(record: Record, fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
+    found = []
+    for place, action in enumerate(record.study.actions):
+        own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("released")[place]}
+        if sum(record.mixture.get(name, 0.0) for name in own) > 0:
+            found.append(_fit(record, place, action, own))
+    return found
+
+
+def _fit(record: Record, place: int, action: str, fitted: Mapping[str, ModelFit]) -> ActionFit:
+    weights = renormalised(record.mixture, fitted.keys())
+    worst, feature, is_unbalanced = _imbalance(record, place, fitted, weights)
+
+    def told(what: str, client: str) -> float:
+        return float(fitted[client].of(what)[place])
+
+    trim = {name: fit for name, fit in fitted.items() if fit.of("trim_released")[place]}
+    return ActionFit(
+        action=action,
+        clients=tuple(fitted),
+        moved=_shift(fitted, weights, "moved", place),
+        explained=math.fsum(weights[n] * told("explained", n) for n in fitted),
+        trimmed=_shift(trim, weights, "trimmed", place) if len(trim) == len(fitted) else None,
+        imbalance=worst,
+        feature=feature,
+        is_unbalanced=is_unbalanced,
+        largest_weight=max(told("largest_weights", name) for name in fitted),
+        largest_influence=max(told("largest_influences", name) for name in fitted),
+    )
+
+
+def _shift(
+    fitted: Mapping[str, ModelFit], weights: Mapping[str, float], name: str, place: int
+) -> ValueShift:
+    values = [weights[n] * float(f.of(name)[place]) for n, f in fitted.items()]
+    variances = [
+        weights[n] ** 2 * float(f.of(f"{name}_variances")[place]) for n, f in fitted.items()
+    ]
+    return ValueShift(value=math.fsum(values), standard_error=math.sqrt(math.fsum(variances)))
+
+
+def _imbalance(
+    record: Record, place: int, fitted: Mapping[str, ModelFit], weights: Mapping[str, float]
+) -> tuple[float, str, bool]:
+    """The largest difference of takers from everybody, of what, and whether it is no chance."""
+    apart: FloatArray = np.zeros((2, record.study.n_features + 1))
+    variance = 0.0
+    for name, fit in fitted.items():
+        apart += weights[name] * np.array([fit.imbalance[place], fit.imbalance_of_squares[place]])
+        rows = _effective_rows(record, name, place)
+        variance += weights[name] ** 2 / max(rows, 1.0)
+    row, column = np.unravel_index(int(np.abs(apart).argmax()), apart.shape)
+    worst = float(apart[row, column])
+    names = (*record.study.features, "the number of rows")
+    feature = names[column] + (" squared" if row else "")
+    surely = abs(worst) > SURELY_UNBALANCED * math.sqrt(variance)
+    return worst, feature, surely and abs(worst) > UNBALANCED
+
+
+def _effective_rows(record: Record, client: str, place: int) -> float:
+    described = record.described.by_client if record.described else {}
+    return float(described[client].effective_rows[place]) if client in described else 1.0

@@ -1,0 +1,68 @@
+"""Values far outside the rest of their column, and codes for missing ones, such as −999."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+
+# Repeated nines, of either sign: what people write where a number is missing.
+CODES = tuple(sign * (10**digits - 1) for digits in range(2, 8) for sign in (-1, 1))
+# A code lies outside the others by at least this part of their range.
+APART = 0.5
+# Beyond the quartiles, in interquartile ranges; of a normal column nothing lies beyond five.
+FAR, MOST_FAR = 30.0, 0.05
+
+
+def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
+    """In words, for the client alone: column, count and pattern of values that look like errors."""
+    found = []
+    for name, column in columns.items():
+        codes = _codes(column)
+        for code, n_rows in codes.items():
+            found.append(
+                f"{name} is {code:g} in {_rows(n_rows)} and lies far from that in all others: if "
+                "it stands for a missing value, say so (or leave the cell empty); as a number it "
+                "bends every model"
+            )
+        found += _far(name, column[~np.isin(column, list(codes))])
+    return found
+
+
+def _codes(column: FloatArray) -> dict[float, int]:
+    """Codes that some rows have, and that lie outside all other values."""
+    found: dict[float, int] = {}
+    for code in CODES:
+        own = column == code
+        others = column[~own & ~np.isin(column, CODES)]
+        if not own.any() or len(others) < len(column) / 2:
+            continue
+        low, high = float(others.min()), float(others.max())
+        outside = max(low - code, code - high)
+        if outside > APART * (high - low) and outside > 0:
+            found[float(code)] = int(own.sum())
+    return found
+
+
+def _far(name: str, column: FloatArray) -> list[str]:
+    """Values many interquartile ranges beyond the quartiles, if they are few."""
+    if len(column) < 8:
+        return []
+    first, third = np.quantile(column, [0.25, 0.75])
+    spread = float(third - first)
+    if spread <= 0:  # most rows have one value, and what is rare among the others is no error
+        return []
+    far = (column > third + FAR * spread) | (column < first - FAR * spread)
+    n_far = int(far.sum())
+    if not 0 < n_far <= MOST_FAR * len(column):
+        return []
+    rest = column[~far]
+    worst = float(column[np.abs(column - np.median(column)).argmax()])
+    return [
+        f"{name} lies far outside the rest in {_rows(n_far)}: up to {worst:g}, where others are "
+        f"between {rest.min():g} and {rest.max():g}; look for a typo, another unit or a code"
+    ]
+
+
+def _rows(n_rows: int) -> str:
+    return "1 row" if n_rows == 1 else f"{n_rows:,} rows"

@@ -1,0 +1,169 @@
+"""Whether models fit one client's rows, for the client to look at: nothing of it is released."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.tables import text_table
+from fedopl.client.scoring.cross_fit import Nuisances
+from fedopl.client.scoring.fit_numbers import FitNumbers, FittedRows, fit_numbers
+from fedopl.client.scoring.flexible_losses import Losses, flexible_losses
+from fedopl.client.table.logged_data import LoggedData
+
+MOST_CHECKED = 20_000  # rows
+N_BINS = 10  # of propensities, equally full
+# Standard errors by which something must be off: there are many numbers to look at.
+SURELY_OFF = 4.5
+LARGE_SHARE, LARGE_PULL = 0.06, 0.5
+WHAT_TO_DO = (
+    "give the features that decided what was done, also as squares, steps or products, or known "
+    "propensities"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The bin of propensities in which an action was taken most unlike what they say."""
+
+    said: float
+    was: float
+    is_off: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitCheck:
+    """What was found, action by action; `table()` it."""
+
+    action_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    numbers: FitNumbers
+    calibration: tuple[Calibration | None, ...]  # by action, None where propensities are not known
+    losses: dict[str, Losses]
+
+    def table(self) -> str:
+        """The numbers, and the losses below."""
+        headers = [
+            "action",
+            "richer models move its value by",
+            "worst imbalance",
+            "of",
+            "propensity said / was",
+            "largest weight",
+            "trimming moves it by",
+        ]
+        known = [a for a, rows in enumerate(self.numbers.of("effective_rows")) if rows > 0]
+        lines = [text_table(headers, [self._cells(action) for action in known])]
+        for name, loss in self.losses.items():
+            lines.append(
+                f"{name} models, out-of-fold loss: {loss.used:.4g}; a flexible one fitted for "
+                f"comparison: {loss.flexible:.4g}"
+            )
+        return "\n".join(lines)
+
+    def _cells(self, action: int) -> list[str]:
+        imbalance, feature = self._worst(action)
+        found = self.calibration[action]
+        return [
+            self.action_names[action],
+            self._shift(action, "moved"),
+            f"{imbalance:.2f}",
+            feature,
+            f"{found.said:.2f} / {found.was:.2f}" if found else "–",
+            f"{self.numbers.of('largest_weights')[action]:.1%}",
+            self._shift(action, "trimmed"),
+        ]
+
+    def _shift(self, action: int, name: str) -> str:
+        value = self.numbers.of(name)[action]
+        error = np.sqrt(self.numbers.of(f"{name}_variances")[action])
+        if not error > 0:
+            return f"{value:.3g}"
+        digits = max(0, 1 - math.floor(math.log10(error)))  # two of the error
+        return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+    def _worst(self, action: int) -> tuple[float, str]:
+        """The largest imbalance of an action's takers, and of what."""
+        apart = self.numbers.imbalance[:, action]
+        row, column = np.unravel_index(int(np.abs(apart).argmax()), apart.shape)
+        name = (*self.feature_names, "number of rows")[column]
+        return float(apart[row, column]), name + (" squared" if row else "")
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to worry about, in sentences; empty where there is nothing."""
+        found = []
+        for action, name in enumerate(self.action_names):
+            if self.numbers.of("effective_rows")[action] > 0:
+                found += self._cautions_about(action, name)
+        beaten = [name for name, loss in self.losses.items() if loss.is_beaten]
+        # One of both is enough for values to be right.
+        if beaten == ["outcome", "propensity"]:
+            found.append(
+                "a flexible model is surely better than outcome models, and another than "
+                f"propensities: values rest on models that are too simple; {WHAT_TO_DO}"
+            )
+        return tuple(found)
+
+    def _cautions_about(self, action: int, name: str) -> list[str]:
+        found, numbers = [], self.numbers
+        moved = numbers.of("moved")[action]
+        if abs(moved) > SURELY_OFF * np.sqrt(numbers.of("moved_variances")[action]):
+            found.append(
+                f"richer outcome models move what '{name}' is worth by "
+                f"{self._shift(action, 'moved')}, which is no chance: the models are too simple, "
+                f"and values are wrong by about as much; {WHAT_TO_DO}"
+            )
+        worst, feature = self._worst(action)
+        if abs(worst) * np.sqrt(numbers.of("effective_rows")[action]) > SURELY_OFF:
+            found.append(
+                f"those who got '{name}', weighted by 1/propensity, differ from everybody in "
+                f"{feature} by {abs(worst):.2f} standard deviations: propensities do not balance"
+            )
+        calibration = self.calibration[action]
+        if calibration and calibration.is_off:
+            found.append(
+                f"where '{name}' had a propensity of {calibration.said:.2f} on average, it was "
+                f"taken in {calibration.was:.2f} of rows: propensities are not calibrated"
+            )
+        if (share := numbers.of("largest_weights")[action]) > LARGE_SHARE:
+            found.append(
+                f"one row has {share:.0%} of all weight behind '{name}'; trimming weights moves "
+                f"its value by {self._shift(action, 'trimmed')}"
+            )
+        if (pull := numbers.of("largest_influences")[action]) > LARGE_PULL:
+            found.append(
+                f"without a single row, what '{name}' is worth moves by {pull:.2f} of its "
+                "standard error"
+            )
+        return found
+
+
+def check_fit(data: LoggedData, nuisances: Nuisances) -> FitCheck:
+    """Look at these rows, all of which models were cross-fitted on."""
+    rows = FittedRows.of(data, nuisances, slice(None))
+    return FitCheck(
+        action_names=data.action_names,
+        feature_names=data.feature_names,
+        numbers=fit_numbers(rows.spread(MOST_CHECKED)),
+        calibration=tuple(_calibration(rows, action) for action in range(data.n_actions)),
+        losses=flexible_losses(rows),
+    )
+
+
+def _calibration(rows: FittedRows, action: int) -> Calibration | None:
+    """By bins of how likely the action was said to be, the one that is most off."""
+    said, took = rows.propensities[:, action], rows.actions == action
+    if not np.isfinite(said).all() or not took.any():
+        return None
+    order = np.argsort(said, kind="stable")
+    worst: tuple[float, Calibration] | None = None
+    for part in np.array_split(order, N_BINS):
+        if not len(part):
+            continue
+        expected, was = float(said[part].mean()), float(took[part].mean())
+        error = np.sqrt(max(expected * (1 - expected), 1e-4) / len(part))
+        off = abs(was - expected) / error
+        if worst is None or off > worst[0]:
+            worst = (off, Calibration(said=expected, was=was, is_off=bool(off > SURELY_OFF)))
+    return worst[1] if worst else None

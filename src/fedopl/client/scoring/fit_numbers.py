@@ -1,0 +1,274 @@
+"""Whether nuisance models fit: what richer ones would change, balance, and what rests on one row.
+
+A value is right if outcome models or propensities are, and wrong where both are too simple. With
+h(x; a) what a richer model still finds in the residuals of those who took a, the value of giving
+everybody a moves by the mean of h·(1 − 1{A=a}/ê): nothing but chance where ê is right, and what the
+value is wrong by where h makes up for what was missed (Hausman 1978).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.cross_fit import Nuisances
+from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.solvers import least_squares
+
+# So many rows tell enough, and what a richer model costs does not grow with the rows.
+MOST_FITTED_ROWS = 10_000
+KNOTS = (-1.0, 0.0, 1.0)  # in standard deviations about the mean
+MOST_COLUMNS = 80  # of the richer model
+FARTHEST = 4.0  # in standard deviations: a single value must not bend a model
+TRIMMED_AT = 0.05  # the propensity at which it is tried whether small ones matter
+FIT_NUMBERS = (
+    "effective_rows",  # behind the numbers of the action
+    "moved",  # the action's value, by a richer outcome model
+    "moved_variances",
+    "explained",  # the share of what outcome models leave that a richer one explains, out of fold
+    "trimmed",  # what the value moves by if no propensity counts as less than TRIMMED_AT
+    "trimmed_variances",
+    "trimmed_rows",  # effective rows behind it
+    "largest_weights",  # the share of all 1/ê that one row has
+    "largest_influences",  # what the value moves by without one row, in standard errors
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitNumbers:
+    """By action, how well models fit the training rows; NaN where there is nothing to say."""
+
+    numbers: FloatArray  # (n_actions, n_numbers)  see FIT_NUMBERS
+    imbalance: FloatArray  # (2, n_actions, n_features + 1)  of features and of their squares
+
+    def of(self, name: str) -> FloatArray:  # (n_actions,)
+        """One of the numbers, for every action."""
+        return np.asarray(self.numbers[:, FIT_NUMBERS.index(name)])
+
+
+NOTHING_FITTED = FitNumbers(numbers=np.empty((0, len(FIT_NUMBERS))), imbalance=np.empty((2, 0, 0)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedRows:
+    """Some training rows with what models say of them."""
+
+    contexts: FloatArray  # (n_rows, n_features)
+    actions: IntArray  # (n_rows,)
+    rewards: FloatArray  # (n_rows,)
+    weights: FloatArray  # (n_rows,)
+    groups: IntArray | None  # (n_rows,)
+    folds: IntArray  # (n_rows,)
+    means: FloatArray  # (n_rows, n_actions)
+    propensities: FloatArray  # (n_rows, n_actions)
+
+    @classmethod
+    def of(cls, data: LoggedData, nuisances: Nuisances, rows: slice) -> "FittedRows":
+        """These rows, of all that nuisances were predicted for."""
+        return cls(
+            contexts=data.contexts[rows],
+            actions=data.actions[rows].astype(np.int64),
+            rewards=data.rewards[rows],
+            weights=data.weights_of(rows),
+            groups=data.groups_of(rows),
+            folds=nuisances.folds[rows].astype(np.int64),
+            means=nuisances.outcome_means[rows],
+            propensities=nuisances.propensities[rows],
+        )
+
+    def spread(self, most: int) -> "FittedRows":
+        """Evenly spread rows of these, no more than so many."""
+        step = -(-len(self.actions) // most)
+        return self if step <= 1 else _thinned(self, slice(None, None, step))
+
+
+class FitSample:
+    """Evenly spread training rows, taken note of chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._parts: list[FittedRows] = []
+        self._step, self._seen, self._kept = 1, 0, 0
+
+    def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
+        """Take note of these rows, and of fewer of all where they become too many."""
+        stop = chunk.training.stop
+        while (self._kept + stop / self._step) > 2 * MOST_FITTED_ROWS:
+            self._parts = [_thinned(part, slice(None, None, 2)) for part in self._parts]
+            self._kept = sum(len(part.actions) for part in self._parts)
+            self._step *= 2
+        rows = slice(-self._seen % self._step, stop, self._step)
+        self._parts.append(FittedRows.of(chunk.data, nuisances, rows))
+        self._seen += stop
+        self._kept += len(self._parts[-1].actions)
+
+    def numbers(self) -> FitNumbers:
+        """How well the models fit the rows that were kept."""
+        first, *others = self._parts
+        return fit_numbers(_joined(first, others) if others else first)
+
+
+def _thinned(part: FittedRows, rows: slice) -> FittedRows:
+    fewer: dict[str, Any] = {n: None if a is None else a[rows] for n, a in vars(part).items()}
+    return FittedRows(**fewer)
+
+
+def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
+    parts = [vars(part) for part in (first, *others)]
+    together: dict[str, Any] = {
+        name: None if array is None else np.concatenate([part[name] for part in parts])
+        for name, array in vars(first).items()
+    }
+    return FittedRows(**together)
+
+
+def fit_numbers(rows: FittedRows) -> FitNumbers:
+    """How well the models fit these rows, action by action."""
+    n_actions = rows.means.shape[1]
+    standard = _standardised(rows)
+    richer = _richer(rows, _basis(standard))  # (n_rows, n_actions)
+    numbers = np.full((n_actions, len(FIT_NUMBERS)), np.nan)
+    imbalance = np.full((2, n_actions, standard.shape[1] + 1), np.nan)
+    for action in range(n_actions):
+        inverse, residuals = _of_takers(rows, action)
+        if not inverse.any():
+            continue
+        numbers[action] = _numbers(rows, action, inverse, residuals, richer[:, action])
+        imbalance[:, action] = _imbalance(rows, standard, inverse)
+    return FitNumbers(numbers=numbers, imbalance=imbalance)
+
+
+def _of_takers(rows: FittedRows, action: int) -> tuple[FloatArray, FloatArray]:
+    """1/ê and Y − μ̂ of the rows that took the action and have a score; zero elsewhere."""
+    chances = rows.propensities[:, action]
+    residuals = rows.rewards - rows.means[:, action]
+    counted = (rows.actions == action) & (chances > 0) & np.isfinite(residuals)
+    inverse = np.divide(1.0, chances, out=np.zeros_like(chances), where=counted)
+    return inverse, np.where(counted, residuals, 0.0)
+
+
+def _numbers(
+    rows: FittedRows, action: int, inverse: FloatArray, residuals: FloatArray, richer: FloatArray
+) -> list[float]:
+    """In the order of FIT_NUMBERS."""
+    weights, took = rows.weights, inverse > 0
+    scores = rows.means[:, action] + inverse * residuals
+    delta = richer * (1 - inverse)
+    trimming = (np.minimum(inverse, 1 / TRIMMED_AT) - inverse) * residuals
+    moved, moved_variance = _mean(rows, delta)
+    trimmed, trimmed_variance = _mean(rows, trimming)
+    share = weights * inverse / (weights * inverse).sum()
+    before = float(weights @ residuals**2)
+    left = float(weights[took] @ (residuals - richer)[took] ** 2)
+    return [
+        min(_kish(weights * inverse), _kish(weights * delta)),
+        moved,
+        moved_variance,
+        1 - left / before if before > 0 else 0.0,
+        trimmed,
+        trimmed_variance,
+        _kish(weights * trimming),
+        float(share.max()),
+        _largest_influence(rows, scores),
+    ]
+
+
+def _kish(pulls: FloatArray) -> float:
+    """(Σ|u|)²/Σu²: how many rows a sum effectively rests on."""
+    total, squares = np.abs(pulls).sum(), (pulls**2).sum()
+    return float(total**2 / squares) if squares > 0 else 0.0
+
+
+def _mean(rows: FittedRows, values: FloatArray) -> tuple[float, float]:
+    """A mean over the rows, and its variance."""
+    found = joint_estimate(values[:, None], rows.weights, rows.groups)
+    if found is None:
+        return np.nan, np.nan
+    return found.first_column[2], found.first_column[3]
+
+
+def _largest_influence(rows: FittedRows, scores: FloatArray) -> float:
+    """How far the mean score moves without the row that pulls at it most, in standard errors."""
+    known = np.isfinite(scores)
+    weights, scores = rows.weights[known], scores[known]
+    pulls = np.abs(weights * (scores - np.average(scores, weights=weights)))
+    size = float(np.sqrt((pulls**2).sum()))
+    return float(pulls.max()) / size if size > 0 else 0.0
+
+
+# --- balance ---------------------------------------------------------------------------------
+
+
+def _standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
+    """The features about their means, in standard deviations; a constant is zero."""
+    centred = rows.contexts - np.average(rows.contexts, axis=0, weights=rows.weights)
+    scale = np.sqrt(np.average(centred**2, axis=0, weights=rows.weights))
+    tiny = scale <= 1e-12 * np.abs(rows.contexts).max(axis=0, initial=0.0)
+    return np.clip(centred / np.where(tiny, np.inf, scale), -FARTHEST, FARTHEST)
+
+
+def _imbalance(
+    rows: FittedRows, standard: FloatArray, inverse: FloatArray
+) -> FloatArray:  # (2, n_features + 1)
+    """How far those who took an action, weighted by 1/ê, are from everybody, in deviations.
+
+    Last comes how far their weights are from adding up to all rows, as a share.
+    """
+    weights = rows.weights * inverse
+    found = np.zeros((2, standard.shape[1] + 1))
+    for place, columns in enumerate((standard, standard**2)):
+        mean = np.average(columns, axis=0, weights=rows.weights)
+        scale = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=rows.weights))
+        apart = weights @ columns / weights.sum() - mean
+        found[place, :-1] = np.divide(apart, scale, out=np.zeros_like(scale), where=scale > 1e-9)
+    found[1, :-1][_is_binary(standard)] = 0.0  # their squares say the same again
+    found[0, -1] = weights.sum() / rows.weights.sum() - 1
+    return found
+
+
+def _is_binary(columns: FloatArray) -> BoolArray:  # (n_columns,)
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    return np.asarray(((columns == low) | (columns == high)).all(axis=0))
+
+
+# --- the richer model ------------------------------------------------------------------------
+
+
+def _basis(standard: FloatArray) -> FloatArray:  # (n_rows, n_columns)
+    """Features, hinges of numbers, and products of two; fewer of these where there are many."""
+    numbers = standard[:, ~_is_binary(standard)]
+    hinges = [np.maximum(numbers - knot, 0.0) for knot in KNOTS]
+    n_features = standard.shape[1]
+    first, second = np.triu_indices(n_features, 1)
+    if n_features + 3 * numbers.shape[1] > MOST_COLUMNS:
+        hinges = hinges[1:2]
+    if n_features + 3 * numbers.shape[1] + len(first) > MOST_COLUMNS:
+        first, second = first[:0], second[:0]
+    return np.hstack([standard, *hinges, standard[:, first] * standard[:, second]])
+
+
+def _richer(rows: FittedRows, basis: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+    """What a ridge regression on the basis finds in residuals, out of fold; zero if nothing."""
+    n_actions, n_folds = rows.means.shape[1], int(rows.folds.max()) + 1
+    width = basis.shape[1] + 2
+    sums = np.zeros((n_folds, n_actions, width, width))
+    squared = np.zeros((n_folds, n_actions))
+    for action in range(n_actions):
+        inverse, residuals = _of_takers(rows, action)
+        z = np.column_stack([basis, np.ones(len(basis)), residuals])
+        for fold in range(n_folds):
+            own = (rows.folds == fold) & (inverse > 0)
+            sums[fold, action] = (z[own] * rows.weights[own, None]).T @ z[own]
+            squared[fold, action] = (rows.weights[own] ** 2).sum()
+    others = least_squares.sums_of_others(sums)
+    n_effective = least_squares.effective_rows(
+        others[..., -2, -2], least_squares.sums_of_others(squared)
+    )
+    models = least_squares.ridge(others, n_effective)
+    found = np.zeros((len(basis), n_actions))
+    for fold in range(n_folds):
+        own = rows.folds == fold
+        found[own] = basis[own] @ models.coefficients[fold].T + models.intercepts[fold]
+    return np.nan_to_num(found)

@@ -1,0 +1,109 @@
+"""Losses of the models that scores use beside those of flexible ones, fitted at home for that."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.scoring.fit_numbers import FittedRows
+
+# Fewer rows tell nothing by trees, more cost time and tell the same.
+FEWEST_ROWS, MOST_ROWS = 300, 4_000
+MOST_CLASSES = 10  # a flexible classifier has as many trees a step as there are actions
+SURELY_BETTER = 3.0  # standard errors of the difference, on the same rows
+LEAST_CHANCE = 1e-3  # a log loss of a few sure and wrong rows would be all there is
+OPTIONS = {
+    "max_iter": 30,
+    "learning_rate": 0.2,
+    "max_leaf_nodes": 8,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+    "random_state": 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Mean losses out of fold, on the same rows."""
+
+    used: float  # of the models that scores use
+    flexible: float
+    difference_error: float  # standard error of used − flexible
+
+    @property
+    def is_beaten(self) -> bool:
+        """Whether the flexible model is surely better."""
+        return self.used - self.flexible > SURELY_BETTER * self.difference_error
+
+
+def flexible_losses(rows: FittedRows) -> dict[str, Losses]:
+    """Squared losses of outcomes, and log losses of actions, where they can be had."""
+    rows = rows.spread(MOST_ROWS)
+    if len(rows.actions) < FEWEST_ROWS:
+        return {}
+    found = {"outcome": _outcome(rows)}
+    taken = rows.propensities[np.arange(len(rows.actions)), rows.actions]
+    has_chances = bool(np.isfinite(rows.propensities).all() and (taken > 0).all())
+    if has_chances and rows.propensities.shape[1] <= MOST_CLASSES:
+        found["propensity"] = _propensity(rows, taken)
+    return {name: losses for name, losses in found.items() if losses is not None}
+
+
+def _outcome(rows: FittedRows) -> Losses | None:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    taken = rows.means[np.arange(len(rows.actions)), rows.actions]
+    known = np.isfinite(taken)
+    features = np.column_stack([rows.contexts, rows.actions])
+    model = HistGradientBoostingRegressor(**OPTIONS)
+    predicted = _out_of_fold(model, features, rows.rewards, rows)
+    used, flexible = ((rows.rewards - one) ** 2 for one in (taken, predicted))
+    return _losses(used[known], flexible[known], rows.weights[known])
+
+
+def _propensity(rows: FittedRows, taken: FloatArray) -> Losses | None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(**OPTIONS)
+    predicted = _out_of_fold(model, rows.contexts, rows.actions, rows)
+    used, flexible = (-np.log(np.maximum(one, LEAST_CHANCE)) for one in (taken, predicted))
+    return _losses(used, flexible, rows.weights)
+
+
+def _out_of_fold(
+    model: Any, features: FloatArray, target: FloatArray | IntArray, rows: FittedRows
+) -> FloatArray:  # (n_rows,)
+    """What models of other folds say of a row's outcome, or how likely they think its action."""
+    from sklearn.base import clone
+    from threadpoolctl import threadpool_limits
+
+    said = np.zeros(len(features))
+    for half in (0, 1):  # of all folds: two fits tell enough
+        own = rows.folds % 2 == half
+        if len(np.unique(target[~own])) < 2:
+            said[own] = target[~own][0] if target.dtype.kind == "f" else 1.0
+            continue
+        # Threads wait for each other longer than such small fits take.
+        with threadpool_limits(1, user_api="openmp"):
+            fitted = clone(model).fit(features[~own], target[~own], rows.weights[~own])
+        if not hasattr(fitted, "classes_"):
+            said[own] = fitted.predict(features[own])
+            continue
+        chances = np.zeros((int(own.sum()), rows.propensities.shape[1]))
+        chances[:, fitted.classes_.astype(int)] = fitted.predict_proba(features[own])
+        said[own] = chances[np.arange(len(chances)), rows.actions[own]]
+    return said
+
+
+def _losses(used: FloatArray, flexible: FloatArray, weights: FloatArray) -> Losses | None:
+    if not len(used):
+        return None
+    apart = used - flexible
+    mean = float(np.average(apart, weights=weights))
+    shares = weights / weights.sum()
+    return Losses(
+        used=float(np.average(used, weights=weights)),
+        flexible=float(np.average(flexible, weights=weights)),
+        difference_error=float(np.sqrt((shares**2 * (apart - mean) ** 2).sum())),
+    )

@@ -1,0 +1,67 @@
+"""How much more values vary than the rows at hand show, where an action was unlikely.
+
+The few who take an action against the odds carry most of the variance of its value: weights count
+squared. A sample may well have none of them, and then its standard error is far too small, just as
+its value is off. Propensities say of every row how much it may vary, whether it took the action or
+not: σ²·ê/max(ê, clip)², with σ² the mean squared residual of the action's takers.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.cross_fit import Nuisances
+from fedopl.messages.message import RowSplit
+
+# From here on takers are many enough to show the variance themselves.
+UNLIKELY = 0.1
+
+
+class NoiseExcess:
+    """For held-out rows, what scores are expected to vary by, less what they did."""
+
+    def __init__(self, n_actions: int, clip: float | None) -> None:
+        self._clip = clip or 0.0
+        self._squares, self._takers = np.zeros(n_actions), np.zeros(n_actions)
+        self._expected: list[FloatArray] = []  # (n_held_out, n_actions), times σ² of the action
+        self._observed: list[FloatArray] = []
+
+    def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
+        """Take note of these rows."""
+        data, actions = chunk.data, chunk.data.actions.astype(np.int64)
+        row = np.arange(data.n_rows)
+        residuals = np.nan_to_num(data.rewards - nuisances.outcome_means[row, actions])
+        own, n_actions = chunk.training, len(self._takers)
+        self._squares += np.bincount(actions[own], residuals[own] ** 2, n_actions)
+        self._takers += np.bincount(actions[own], minlength=n_actions)
+        held = chunk.rows(RowSplit.EVALUATION)
+        chances = nuisances.propensities[held]
+        unlikely = (chances > 0) & (chances < UNLIKELY)  # where it is not known, neither
+        safe = np.where(unlikely, np.maximum(chances, self._clip), 1.0)
+        self._expected.append(np.where(unlikely, chances / safe**2, 0.0))
+        took = actions[held][:, None] == np.arange(n_actions)
+        observed = (residuals[held, None] / safe) ** 2
+        self._observed.append(np.where(unlikely & took, observed, 0.0))
+
+    def found(self) -> FloatArray:  # (n_held_out, n_actions)
+        """Expected less observed squares of what weights add to scores."""
+        variances = self._squares / np.maximum(self._takers, 1.0)
+        return np.concatenate(self._expected) * variances - np.concatenate(self._observed)
+
+
+def added_covariances(
+    excess: FloatArray, decided: IntArray, weights: FloatArray | None
+) -> FloatArray:  # (n_policies, n_policies)
+    """What to add to the covariances of policies' values, by their decisions (n_rows, n_policies).
+
+    Only what makes a contrast more uncertain: the negative part is zero.
+    """
+    n_rows, n_policies = decided.shape
+    weight = np.ones(n_rows) if weights is None else weights
+    own = excess[np.arange(n_rows)[:, None], decided] * weight[:, None] ** 2
+    found = np.zeros((n_policies, n_policies))
+    for first in range(n_policies):
+        same = decided == decided[:, first, None]
+        found[first] = (own[:, first, None] * same).sum(axis=0)
+    sizes, axes = np.linalg.eigh((found + found.T) / 2)
+    return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T / weight.sum() ** 2)

@@ -1,0 +1,60 @@
+"""Whether models fit, as a table: what richer ones would change, balance, what rests on a row."""
+
+from fedopl.analysis.model_doubts import ActionFit, ValueShift, action_fits
+from fedopl.report.parts import Heading, Part, Table, Text
+from fedopl.report.words.numbers import decimal, percent, plain
+from fedopl.results.record import Record
+
+
+def fit_parts(record: Record) -> tuple[Part, ...]:
+    """The heading, what is shown, and the table; nothing where no client reported."""
+    fits = action_fits(record)
+    if not fits:
+        return ()
+    table = Table(
+        caption="How well models fit, by action, in the mixture of the clients that reported",
+        headers=(
+            "Action",
+            "Richer models move its value by",
+            "They explain, of what is left",
+            "Trimming moves it by",
+            "Worst imbalance",
+            "Of",
+            "Largest weight",
+            "Largest influence",
+        ),
+        rows=tuple(_row(one) for one in fits),
+        text_columns=(5,),
+    )
+    return (Heading("Do the models fit?"), Text(_INTRO), table)
+
+
+_INTRO = (
+    "Values are right if outcome models or propensities are. Each client tried a richer outcome "
+    "model on its training rows: if propensities are right, that moves what an action is worth to "
+    "everybody by no more than chance (± one standard error). Those who got an action, weighted "
+    "by how unlikely that was, should be like everybody: an imbalance is how far they are not, in "
+    "standard deviations. Trimming takes no propensity for less than 5 %. The largest weight is "
+    "what one row has of all weight, the largest influence how far one row moves the value, in "
+    "standard errors; both are at most what is shown."
+)
+
+
+def _row(one: ActionFit) -> tuple[str, ...]:
+    return (
+        one.action,
+        shift_in_words(one.moved),
+        percent(max(one.explained, 0.0)),
+        "not released" if one.trimmed is None else shift_in_words(one.trimmed),
+        f"{decimal(one.imbalance, 2)}{' ✗' * one.is_unbalanced}",
+        one.feature,
+        percent(one.largest_weight),
+        plain(one.largest_influence, 2),
+    )
+
+
+def shift_in_words(shift: ValueShift) -> str:
+    """What a value moves by, and its standard error."""
+    if not shift.standard_error:
+        return "nothing" if not shift.value else plain(shift.value, 3)
+    return f"{plain(shift.value, 2)} ± {plain(shift.standard_error, 2)}"

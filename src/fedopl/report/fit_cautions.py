@@ -1,0 +1,106 @@
+"""Cautions about models: values that richer ones would move, or that rest on a few rows."""
+
+from collections.abc import Iterator
+
+from fedopl.analysis.model_doubts import (
+    LARGE_INFLUENCE,
+    LARGE_WEIGHT,
+    ActionFit,
+    action_fits,
+    doubted,
+    doubted_clients,
+    trimming_matters,
+)
+from fedopl.report.explain.fit_words import shift_in_words
+from fedopl.report.parts import Caution
+from fedopl.report.words.numbers import listed, percent, plural
+from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.record import Record
+
+REMEDY = (
+    "Give the study the features that decided what was done, also as squares, steps or products "
+    "where these matter, or the propensities, if they are known (nuisances.propensity), and run "
+    "it again."
+)
+
+
+def fit_cautions(record: Record) -> Iterator[Caution]:
+    """What there is to doubt about models, the gravest first."""
+    yield from _too_simple(record)
+    yield from _unbalanced(record)
+    yield from _by_few_rows(record)
+
+
+def _too_simple(record: Record) -> Iterator[Caution]:
+    name = OutcomeWords.of(record.study).name
+    found = doubted(record)
+    if found:
+        worst = max(found, key=lambda one: abs(one.moved.value))
+        yield Caution(
+            "The models are too simple",
+            f"Richer outcome models move what '{worst.action}' is worth to everybody by "
+            f"{shift_in_words(worst.moved)} {name}, which is no chance"
+            f"{_and_others(found)}: neither outcome models nor propensities fit.",
+            f"Values and gains are wrong by about as much, and their intervals do not say so. "
+            f"{REMEDY}",
+        )
+        return
+    by_client = doubted_clients(record)
+    if by_client:
+        where = [f"{client} ({_names(fits)})" for client, fits in by_client.items()]
+        yield Caution(
+            "The models are too simple for some clients",
+            f"Richer outcome models surely move what actions are worth at {listed(where)}.",
+            f"What is said of these clients is wrong by more than its interval says. {REMEDY}",
+        )
+
+
+def _and_others(found: list[ActionFit]) -> str:
+    """That there are more actions like the worst."""
+    if len(found) == 1:
+        return ""
+    return f" (and the same for {plural(len(found) - 1, 'other action')})"
+
+
+def _names(fits: list[ActionFit]) -> str:
+    return listed([f"'{one.action}'" for one in fits], 3)
+
+
+def _unbalanced(record: Record) -> Iterator[Caution]:
+    found = [one for one in action_fits(record) if one.is_unbalanced]
+    if found:
+        worst = max(found, key=lambda one: abs(one.imbalance))
+        yield Caution(
+            "Propensities do not balance",
+            f"Weighted by how unlikely that was, those who got '{worst.action}' still differ from "
+            f"everybody in {worst.feature}, by {abs(worst.imbalance):.2f} standard deviations"
+            f"{_and_others(found)}.",
+            f"What was done hangs on more than the propensity model has. {REMEDY}",
+        )
+
+
+def _by_few_rows(record: Record) -> Iterator[Caution]:
+    fits = action_fits(record)
+    heavy = [one for one in fits if one.largest_weight >= LARGE_WEIGHT]
+    if heavy:
+        worst = max(heavy, key=lambda one: one.largest_weight)
+        trimmed = {one.action: one.trimmed for one in trimming_matters(record)}
+        effect = trimmed.get(worst.action)
+        beside = f" Trimming weights moves it by {shift_in_words(effect)}." if effect else ""
+        yield Caution(
+            "A few weights carry a value",
+            f"One row has up to {percent(worst.largest_weight)} of all weight behind "
+            f"'{worst.action}' at some client{_and_others(heavy)}.{beside}",
+            "Such values are less certain than their intervals say: look at what a clip changes "
+            "(nuisances.clip = 0.05).",
+        )
+    pulled = [one for one in fits if one.largest_influence > LARGE_INFLUENCE]
+    if pulled:
+        worst = max(pulled, key=lambda one: one.largest_influence)
+        yield Caution(
+            "One row moves the result",
+            f"Without a single row, what '{worst.action}' is worth at some client moves by more "
+            f"than half of its standard error{_and_others(pulled)}.",
+            "Let the clients run `fedopl check`, which names columns with values far outside the "
+            "rest and codes such as −999.",
+        )
