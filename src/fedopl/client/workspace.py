@@ -37,7 +37,7 @@ from fedopl.client.scoring.propensity import (
     Propensities,
     fit_propensities,
 )
-from fedopl.client.scoring.row_shares import Weighing, shares_in
+from fedopl.client.scoring.row_shares import Weighing, shares_in, weighing_by
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -137,7 +137,8 @@ class Workspace:
             return None
         is_given = self._rows.given.propensities is not None
         are_known = is_given and self.study.nuisances.propensity in ("auto", "known")
-        weighing = self._weights_in_scores if are_known else None
+        clip = self.study.nuisances.clip or 0.0
+        weighing = weighing_by(self.propensities, clip) if are_known else None
         return self._shares_in(self.unscored_chunks(), weighing)
 
     @property
@@ -148,17 +149,8 @@ class Workspace:
         found = self._shares_in(self._rows.chunks_as_summed())
         return None if found is None else found.by_cell.reshape(self.rows_by_fold_action.shape)
 
-    def _shares_in(
-        self, chunks: Iterable[Chunk], weighing: Weighing | None = None
-    ) -> RowShares | None:
-        counts = self.rows_by_fold_action
-        return shares_in(chunks, counts.size, counts.shape[1], weighing)
-
-    def _weights_in_scores(self, chunk: Chunk) -> FloatArray:  # (n_rows,)
-        """One over the propensity of the action that each row took."""
-        taken = np.arange(chunk.data.n_rows), chunk.data.actions
-        chances = np.maximum(self.propensities.of(chunk)[taken], self.study.nuisances.clip or 0.0)
-        return np.divide(1.0, chances, out=np.zeros_like(chances), where=chances > 0)
+    def _shares_in(self, chunks: Iterable[Chunk], by: Weighing | None = None) -> RowShares | None:
+        return shares_in(chunks, *self.rows_by_fold_action.shape, by)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""

@@ -7,6 +7,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.propensity import Propensities
 
 # Of one over a known propensity: closer ones are the same number, computed in two ways.
 SAME_PROPENSITY = 1e-9
@@ -16,7 +17,7 @@ Weighing = Callable[[Chunk], FloatArray]
 
 
 def shares_in(
-    chunks: Iterable[Chunk], n_cells: int, n_actions: int, weighing: Weighing | None = None
+    chunks: Iterable[Chunk], n_folds: int, n_actions: int, weighing: Weighing | None = None
 ) -> RowShares | None:
     """Of features and outcomes; and of what scores weigh rows by, action by action.
 
@@ -37,11 +38,22 @@ def shares_in(
             if inverse is not None:
                 middles = _middles(inverse, data.actions[rows], n_actions)
                 centre = np.append(centre, np.zeros(n_actions))
-            found = RowShares(n_cells, centre)
+            found = RowShares(n_folds * n_actions, centre)
         if inverse is not None:
             columns = np.hstack([columns, _about(middles, inverse, data.actions[rows])])
         found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
     return found
+
+
+def weighing_by(propensities: Propensities, clip: float) -> Weighing:
+    """What scores weigh rows by: one over the propensity of the action taken."""
+
+    def weighing(chunk: Chunk) -> FloatArray:
+        taken = np.arange(chunk.data.n_rows), chunk.data.actions
+        chances = np.maximum(propensities.of(chunk)[taken], clip)
+        return np.divide(1.0, chances, out=np.zeros_like(chances), where=chances > 0)
+
+    return weighing
 
 
 def _middles(inverse: FloatArray, actions: IntArray, n_actions: int) -> FloatArray:  # (n_actions,)
