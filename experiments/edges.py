@@ -151,6 +151,40 @@ def identical_clients() -> Line:
     )
 
 
+def models_too_simple() -> Line:
+    """Outcomes and logging that both bend, for models that do not."""
+    clients = {}
+    for seed, name in enumerate("vwxyz"):
+        rng = np.random.default_rng(seed)
+        contexts = rng.uniform(-2, 2, (400, 3))
+        bent = contexts[:, 0] ** 2 > 1.3
+        actions = (rng.random(400) < np.where(bent, 0.85, 0.15)).astype(int)
+        rewards = 2.0 * bent + 0.2 * actions + rng.standard_normal(400)
+        clients[name] = fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b"])
+    run = fedopl.learn(clients)
+    return Line(
+        told(run, "too simple", "balance"),
+        "b is 0.2 better for everybody; who got it was better off",
+    )
+
+
+def an_unlikely_action() -> Line:
+    """An action that one row in fifty took, where few weights carry its value."""
+    clients = {}
+    for seed, name in enumerate("xyz"):
+        rng = np.random.default_rng(seed)
+        contexts = rng.standard_normal((500, 2))
+        chance = np.clip(0.5 / (1 + np.exp(4 + 2.5 * contexts[:, 0])), 0.004, 0.5)
+        actions = (rng.random(500) < chance).astype(int)
+        rewards = contexts[:, 0] * actions + rng.standard_normal(500)
+        known = np.where(actions == 1, chance, 1 - chance)
+        clients[name] = fedopl.LoggedData(
+            contexts, actions, rewards, known, action_names=["usual", "rare"]
+        )
+    run = fedopl.learn(clients)
+    return Line(told(run, "weights", "unlikely", "one row"), "few rows say anything about 'rare'")
+
+
 SITUATIONS: dict[str, Callable[[], Line]] = {
     "one held-out group": one_held_out_group,
     "no effect anywhere": no_effect,
@@ -161,6 +195,8 @@ SITUATIONS: dict[str, Callable[[], Line]] = {
     "one client, local models, clip": clip_with_one_client,
     "5 clients of 150 rows, 8 seeds": few_rows_and_seeds,
     "identical clients": identical_clients,
+    "models too simple for outcomes and logging": models_too_simple,
+    "an action that hardly anybody got": an_unlikely_action,
 }
 
 

@@ -150,7 +150,7 @@ class Workspace:
         return None if found is None else found.by_cell.reshape(self.rows_by_fold_action.shape)
 
     def _shares_in(self, chunks: Iterable[Chunk], by: Weighing | None = None) -> RowShares | None:
-        return shares_in(chunks, *self.rows_by_fold_action.shape, by)
+        return shares_in(chunks, self.rows_by_fold_action.shape, by)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""

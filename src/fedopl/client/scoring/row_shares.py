@@ -17,13 +17,14 @@ Weighing = Callable[[Chunk], FloatArray]
 
 
 def shares_in(
-    chunks: Iterable[Chunk], n_folds: int, n_actions: int, weighing: Weighing | None = None
+    chunks: Iterable[Chunk], shape: tuple[int, ...], weighing: Weighing | None = None
 ) -> RowShares | None:
     """Of features and outcomes; and of what scores weigh rows by, action by action.
 
     Who has sums of outcomes with and without those weights knows what rows with weights of their
-    own add to the difference: one such row would be disclosed.
+    own add to the difference: one such row would be disclosed. `shape` is folds and actions.
     """
+    n_folds, n_actions = shape
     found: RowShares | None = None
     middles = np.zeros(n_actions)
     for chunk in chunks:
