@@ -61,7 +61,7 @@ def test_the_ledger_says_why_answers_were_withheld_and_that_the_door_is_locked(l
     assert summary["to"] == ["a run on this machine"]
     assert (summary["name"], summary["withheld"], summary["refusals"]) == ("Tiny", 3, 3)
     assert summary["answers"]["SumScores"] == 1
-    assert summary["spent"] == {"value_policies": 4}
+    assert summary["spent"] == {"value_policies": 6}
     assert "open" in fedopl("ledger", "--lifetime", locked.clients / "west").out
 
 

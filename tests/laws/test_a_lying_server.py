@@ -352,6 +352,32 @@ def test_needle_bins_do_not_confirm_a_value():
     assert needles["held"] - needles["absent"] < 0.25
 
 
+# --- actions that a few took ----------------------------------------------------------------------
+
+
+def rows_of_takers(n_takers):
+    """Σ Y·x over the takers of an action, from scores by models that say nothing; and the truth."""
+    data = rows(400)
+    actions = np.where(data.actions == 2, 0, data.actions)
+    actions[:n_takers] = 2
+    few = fedopl.LoggedData(data.contexts, actions, data.rewards, action_names=ACTIONS)
+    server = LyingServer(few, study_with(evaluation=0))
+    models = np.zeros((N_MODELS, len(ACTIONS), N_FEATURES + 1))
+    answer = server.ask(SumScores, models=models, supported=np.ones(models.shape[:2]))
+    assert not isinstance(answer, Refusal)
+    return answer.products[2], (data.rewards[:n_takers, None] * data.contexts[:n_takers]).sum(
+        axis=0
+    )
+
+
+def test_the_few_who_took_an_action_do_not_come_out_of_its_scores():
+    for n_takers in (1, 2, 4):
+        found, _ = rows_of_takers(n_takers)
+        assert not found.any()
+    found, truth = rows_of_takers(40)  # as many as there may be
+    assert abs(np.corrcoef(found[:-1], truth)[0, 1]) > 0.9
+
+
 # --- one row that outweighs the others ------------------------------------------------------------
 
 

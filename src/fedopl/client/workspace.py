@@ -1,7 +1,7 @@
 """What answers work on: one client's rows in one study, their scores, and its local policy."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -37,7 +37,7 @@ from fedopl.client.scoring.propensity import (
     Propensities,
     fit_propensities,
 )
-from fedopl.client.scoring.row_shares import Weighing, shares_in, weighing_by
+from fedopl.client.scoring.row_shares import shares_in, weighing_by
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -135,22 +135,19 @@ class Workspace:
         """How much of sums of squares rests on one training row; None where nobody minds."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
-        is_given = self._rows.given.propensities is not None
-        are_known = is_given and self.study.nuisances.propensity in ("auto", "known")
-        clip = self.study.nuisances.clip or 0.0
-        weighing = weighing_by(self.propensities, clip) if are_known else None
-        return self._shares_in(self.unscored_chunks(), weighing)
+        plan, is_given = self.study.nuisances, self._rows.given.propensities is not None
+        are_known = is_given and plan.propensity in ("auto", "known")
+        weighing = weighing_by(self.propensities, plan.clip or 0.0) if are_known else None
+        return shares_in(self.unscored_chunks(), self.rows_by_fold_action.shape, weighing)
 
     @property
     def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
         """The same for outcome sums, which leave out what is rare in a fold and action."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
-        found = self._shares_in(self._rows.chunks_as_summed())
-        return None if found is None else found.by_cell.reshape(self.rows_by_fold_action.shape)
-
-    def _shares_in(self, chunks: Iterable[Chunk], by: Weighing | None = None) -> RowShares | None:
-        return shares_in(chunks, self.rows_by_fold_action.shape, by)
+        shape = self.rows_by_fold_action.shape
+        found = shares_in(self._rows.chunks_as_summed(), shape)
+        return None if found is None else found.by_cell.reshape(shape)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""
@@ -202,6 +199,7 @@ class Workspace:
         if kept is not None and np.array_equal(kept.models, key):
             return kept
         never = self.rows_per_action == 0
+        few = self.rows_per_action < max(self.limits.minimum_cell, 1)
         rule = self.study.nuisances.unseen_rule
         if never.any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
@@ -209,7 +207,8 @@ class Workspace:
         scorer = Scorer(
             models=NuisanceModels(outcomes=outcomes, propensities=self.propensities),
             clip=self.study.nuisances.clip,
-            masked=never & (rule == "mask"),
+            masked=few & (rule == "mask"),
+            few_took=few,
         )
         scores = score_chunks(
             scorer,
@@ -247,9 +246,10 @@ class Workspace:
     def own_scores(self) -> ScoredChunk:
         """All rows with scores that rest on nobody else's, where rows are in memory."""
         models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
-        clip, masked = self.study.nuisances.clip, np.asarray(np.isnan(self.scores).all(axis=0))
-        ((own, _),) = Scorer(models=models, clip=clip, masked=masked).scored(self.unscored_chunks())
-        return own
+        masked, clip = np.asarray(np.isnan(self.scores).all(axis=0)), self.study.nuisances.clip
+        own = Scorer(models=models, clip=clip, masked=masked, few_took=masked)
+        ((scored, _),) = own.scored(self.unscored_chunks())
+        return scored
 
     @property
     def local_policy(self) -> Policy:

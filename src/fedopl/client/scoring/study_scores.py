@@ -47,11 +47,16 @@ STORED = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scorer:
-    """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions."""
+    """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
+
+    Actions that only a few took are scored by their model alone: who knows the model could subtract
+    it from sums of scores, and would be left with those few.
+    """
 
     models: NuisanceModels
     clip: float | None
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
+    few_took: BoolArray  # (n_actions,)
 
     def scored(self, chunks: Iterable[Chunk]) -> Iterator[tuple[ScoredChunk, Nuisances]]:
         """The chunks with their scores, each beside the nuisances that they were made from."""
@@ -60,6 +65,11 @@ class Scorer:
     def _score(self, chunk: Chunk) -> tuple[ScoredChunk, Nuisances]:
         nuisances = self.models.of(chunk)
         values = aipw_scores(chunk.data, nuisances, clip=self.clip).values
+        took_few = np.flatnonzero(self.few_took[chunk.data.actions])
+        if len(took_few):
+            values = values.copy()
+            places = took_few, chunk.data.actions[took_few]
+            values[places] = nuisances.outcome_means[places]
         if self.masked.any():
             values = np.where(self.masked, np.nan, values)
         return chunk.with_scores(values), nuisances
