@@ -58,7 +58,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
 # The last two are of studies that set none apart.
-ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, SumByFold, ValueAcrossFolds)
+ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, TellFit, SumByFold, ValueAcrossFolds)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 

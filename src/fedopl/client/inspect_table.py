@@ -20,6 +20,7 @@ from fedopl.client.scoring.far_values import far_values
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
+from fedopl.client.scoring.row_shares import dominated
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
@@ -167,20 +168,20 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     if shares is None:
         return []
     names = [f"feature '{name}'" for name in data.feature_names] + ["the outcome"]
-    own, known = np.split(shares.by_column, [len(names)])
+    too_much = dominated(shares, study, limits)
     found = [
         f"one row has {share:.0%} of the sum of squares of {name}, which would disclose its other "
         "values (dominance): look for a typo or a code such as 9999, or use logarithms, ranks or "
         "bounded values"
-        for name, share in zip(names, own.tolist(), strict=True)
-        if share > limits.dominance
+        for name, share, is_refused in zip(names, shares.by_column, too_much, strict=False)
+        if is_refused
     ]
     return found + [
         f"of the rows that took '{action}', one has a known propensity far from the others', which "
         "would disclose its values (dominance): look for a typo, round propensities to those that "
         "many rows share, set nuisances.clip, or let them be estimated"
-        for action, share in zip(data.action_names, known.tolist(), strict=False)
-        if share > limits.dominance
+        for action, is_refused in zip(data.action_names, too_much[len(names) :], strict=False)
+        if is_refused
     ]
 
 

@@ -37,7 +37,7 @@ from fedopl.client.scoring.propensity import (
     Propensities,
     fit_propensities,
 )
-from fedopl.client.scoring.row_shares import shares_in, weighing_by
+from fedopl.client.scoring.row_shares import dominated, shares_in, weighing_by
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -127,7 +127,7 @@ class Workspace:
         """Refuse sums of squares where there are too few training rows, or one dominates them."""
         if self.n_training < self.rows_needed:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-        if self.row_shares and self.row_shares.by_column.max() > self.limits.dominance:
+        if self.row_shares and dominated(self.row_shares, self.study, self.limits).any():
             raise RefusedError(RefusalCode.DOMINATED)
 
     @cached_property

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.dominance import RowShares
+from fedopl.client.disclosure.limits import Limits
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.propensity import Propensities
+from fedopl.study.study import Study
 
 # Of one over a known propensity: closer ones are the same number, computed in two ways.
 SAME_PROPENSITY = 1e-9
@@ -44,6 +46,19 @@ def shares_in(
             columns = np.hstack([columns, _about(middles, inverse, data.actions[rows])])
         found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
     return found
+
+
+def dominated(
+    shares: RowShares, study: Study, limits: Limits
+) -> BoolArray:  # (n_features + 1 + n_actions,), or without actions
+    """In which columns one row has too large a share: features, the outcome, weights by action.
+
+    Of weights it may have more: nobody knows the others', which therefore hide it better.
+    """
+    found = shares.by_column
+    most = np.full(len(found), limits.dominance)
+    most[study.n_features + 1 :] = 1 - (1 - limits.dominance) / 4
+    return np.asarray(found > most)
 
 
 def weighing_by(propensities: Propensities, clip: float) -> Weighing:
