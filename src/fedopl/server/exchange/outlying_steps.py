@@ -23,7 +23,7 @@ LEAST_DEVIATION = float(np.log(1.5))
 MOST_BY_ROWS = 3.0
 ENOUGH_TO_COMPARE = 4
 # Where three are compared, a step this many times as long as the middle one.
-MOST_OF_THREE = 10.0
+MOST_OF_THREE = 200.0
 
 
 def outlying_steps(
