@@ -13,7 +13,6 @@ SAID = {
     "34 actions, default limits": ("Keep to what was done so far", "Give everybody"),
     "one client, local models, clip": ("gain over its own local policy: 0", "."),
     "identical clients": ("surely leave: nobody", "surely not"),
-    "one outcome of 400": ("[One row moves the result]", "Use"),
     "models too simple for outcomes and logging": ("too simple", "Give everybody"),
     "an action that hardly anybody got": ("[", "Give everybody 'rare'"),
 }

@@ -44,15 +44,6 @@ class FitNumbers:
     numbers: FloatArray  # (n_actions, n_numbers)  see FIT_NUMBERS
     imbalance: FloatArray  # (2, n_actions, n_features + 1)  of features and of their squares
 
-    def with_held_out(self, scores: FloatArray, weights: FloatArray) -> "FitNumbers":
-        """The same, with the influence of single held-out rows (n_rows, n_actions) on values."""
-        if not len(self.numbers) or not len(scores):
-            return self
-        place, numbers = FIT_NUMBERS.index("largest_influences"), np.array(self.numbers)
-        held_out = [largest_influence(column, weights) for column in scores.T]
-        numbers[:, place] = np.maximum(numbers[:, place], held_out)
-        return FitNumbers(numbers=numbers, imbalance=self.imbalance)
-
     def of(self, name: str) -> FloatArray:  # (n_actions,)
         """One of the numbers, for every action."""
         return np.asarray(self.numbers[:, FIT_NUMBERS.index(name)])
@@ -180,7 +171,7 @@ def _numbers(
         trimmed_variance,
         _kish(weights * trimming),
         float(share.max()),
-        largest_influence(scores, rows.weights),
+        _largest_influence(rows, scores),
     ]
 
 
@@ -198,12 +189,10 @@ def _mean(rows: FittedRows, values: FloatArray) -> tuple[float, float]:
     return found.first_column[2], found.first_column[3]
 
 
-def largest_influence(scores: FloatArray, weights: FloatArray) -> float:
+def _largest_influence(rows: FittedRows, scores: FloatArray) -> float:
     """How far the mean score moves without the row that pulls at it most, in standard errors."""
     known = np.isfinite(scores)
-    weights, scores = weights[known], scores[known]
-    if not len(scores):
-        return 0.0
+    weights, scores = rows.weights[known], scores[known]
     pulls = np.abs(weights * (scores - np.average(scores, weights=weights)))
     size = float(np.sqrt((pulls**2).sum()))
     return float(pulls.max()) / size if size > 0 else 0.0

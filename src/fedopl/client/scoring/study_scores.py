@@ -26,7 +26,6 @@ from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.evaluation.description import CHANCE_CUTS
-from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
@@ -115,7 +114,6 @@ def score_chunks(
     known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
     excess = NoiseExcess(n_actions, scorer.clip)
     values: Any = None  # of rows in memory, which are one chunk
-    alone: Any = ()  # scores and weights of those held out
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
     for chunk, nuisances in scorer.scored(chunks):
         values = chunk.scores
@@ -127,8 +125,6 @@ def score_chunks(
             writer.append(values)
         else:  # rows that fill a disk show their variance themselves
             excess.add(chunk, nuisances)
-            held_out = chunk.rows(RowSplit.EVALUATION)
-            alone = values[held_out], chunk.data.weights_of(held_out)
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -138,7 +134,6 @@ def score_chunks(
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
     fit = sample.numbers() if described else NOTHING_FITTED
-    fit = fit if writer else fit.with_held_out(*alone)
     return StudyScores(
         values=values,
         hidden=hidden,
