@@ -16,7 +16,8 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateV
 from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -355,19 +356,22 @@ def test_needle_bins_do_not_confirm_a_value():
 # --- actions that a few took ----------------------------------------------------------------------
 
 
-def rows_of_takers(n_takers):
-    """Σ Y·x over the takers of an action, from scores by models that say nothing; and the truth."""
+def with_takers(n_takers):
+    """Rows of which only the first so many took the last action."""
     data = rows(400)
     actions = np.where(data.actions == 2, 0, data.actions)
     actions[:n_takers] = 2
-    few = fedopl.LoggedData(data.contexts, actions, data.rewards, action_names=ACTIONS)
-    server = LyingServer(few, study_with(evaluation=0))
+    return fedopl.LoggedData(data.contexts, actions, data.rewards, action_names=ACTIONS)
+
+
+def rows_of_takers(n_takers):
+    """Σ Y·x over the takers of an action, from scores by models that say nothing; and the truth."""
+    data = with_takers(n_takers)
+    server = LyingServer(data, study_with(evaluation=0))
     models = np.zeros((N_MODELS, len(ACTIONS), N_FEATURES + 1))
     answer = server.ask(SumScores, models=models, supported=np.ones(models.shape[:2]))
     assert not isinstance(answer, Refusal)
-    return answer.products[2], (data.rewards[:n_takers, None] * data.contexts[:n_takers]).sum(
-        axis=0
-    )
+    return answer.products[2], data.rewards[:n_takers] @ data.contexts[:n_takers]
 
 
 def test_the_few_who_took_an_action_do_not_come_out_of_its_scores():
@@ -376,6 +380,25 @@ def test_the_few_who_took_an_action_do_not_come_out_of_its_scores():
         assert not found.any()
     found, truth = rows_of_takers(40)  # as many as there may be
     assert abs(np.corrcoef(found[:-1], truth)[0, 1]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"evaluation": "cross-fitted"}, SumByFold),
+        ({"evaluation": 0, "mixture": fedopl.mixture.path("north")}, SumFitting),
+    ],
+    ids=["fold by fold", "without the first fold"],
+)
+@pytest.mark.parametrize(("n_takers", "is_told"), [(12, False), (60, True), (3, True)])
+def test_takers_of_an_action_are_many_or_none_in_every_part(changes, kind, n_takers, is_told):
+    """Twelve takers are enough for all sums together, and two or three of them are in each fold."""
+    server = LyingServer(with_takers(n_takers), study_with(**changes)).score()
+    answer = server.ask(kind)
+    told = "told" if not isinstance(answer, Refusal) else answer.reason.name
+    assert told == ("told" if is_told else "WITHHELD")
+    if n_takers == 3:  # too few anywhere: their scores are the model's, which says nothing
+        assert not answer.products[..., 2, :].any()
 
 
 # --- one row that outweighs the others ------------------------------------------------------------

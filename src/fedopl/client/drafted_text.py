@@ -164,16 +164,19 @@ def study_lines(
     if room.folds < NuisancePlan().folds:
         what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
         yield from ("", "[nuisances]", f"folds = {room.folds}  # {CONFIRM}: {what}")
-    if _is_small(n_rarest, len(action.labels), room):
+    if _is_small(n_rarest, len(action.labels), room, is_grouped=roles.group is not None):
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
         yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
     yield from ("", "[requires]", "values = true")
 
 
-def _is_small(n_rarest: int, n_actions: int, room: "_Room") -> bool:
+def _is_small(n_rarest: int, n_actions: int, room: "_Room", *, is_grouped: bool) -> bool:
     """Whether values had better be cross-fitted, and every fold has rows enough for that."""
-    needed = room.folds * Limits().rows_needed(room.n_features + 1)
-    return n_rarest < FEW_OF_AN_ACTION and n_rarest * n_actions >= needed
+    limits = Limits()
+    needed = room.folds * limits.rows_needed(room.n_features + 1)
+    # Groups stay together, so their folds have not the same share of every action.
+    takers = room.folds * limits.minimum_cell * (2 if is_grouped else 1.2)
+    return takers <= n_rarest < FEW_OF_AN_ACTION and n_rarest * n_actions >= needed
 
 
 def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:

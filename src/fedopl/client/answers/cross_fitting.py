@@ -16,7 +16,7 @@ from fedopl.client.answers.estimate_values import (
 )
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.small_cells import check_parts
+from fedopl.client.disclosure.small_cells import check_parts, check_takers
 from fedopl.client.local.fold_policies import local_policies_by_fold, means_by_fold
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import joint_estimate
@@ -41,6 +41,7 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     if min(rows.stop - rows.start for rows in folds) < space.rows_needed:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     check_parts(np.isfinite(whole.scores), folds, space.rows_needed)
+    check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
     _check_dominance(space, whole)
     # A value that few rows of a fold have would stand out in its sums.
     data = space.masked_by_cell(whole.folds.of_row[whole.training].astype(np.int64))

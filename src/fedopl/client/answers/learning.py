@@ -5,6 +5,7 @@ import numpy as np
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import (
     check_parts,
+    check_takers,
     releasable_cells,
     suppress_small_counts,
 )
@@ -66,6 +67,8 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     space.check_rows_for_sums()
     fitting, validation = space.rows(RowSplit.FITTING), space.rows(RowSplit.VALIDATION)
     check_parts(np.isfinite(space.scores), (fitting, validation), space.rows_needed)
+    first, *others = space.rows_by_fold_action
+    check_takers(np.array([first, np.sum(others, axis=0)]), space.limits.minimum_cell)
     # The means over all training rows are released, too: differencing gives those of the first
     # fold. So a value is masked that few rows of either side have.
     sides = np.zeros(space.n_training, np.int64)

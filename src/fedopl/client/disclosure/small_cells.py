@@ -96,6 +96,18 @@ class ScoreCounts:
         return few
 
 
+def check_takers(counts: IntArray, minimum: int) -> None:
+    """Refuse sums of scores by part if in some part a few rows took an action.
+
+    `counts` (n_parts, n_actions) are training rows. Less the model, which the server knows, the sums
+    of an action's scores are those of its takers. Actions that few took anywhere are scored by the
+    model alone, so nobody stands out in theirs.
+    """
+    corrected = counts[:, counts.sum(axis=0) >= minimum]
+    if ((corrected > 0) & (corrected < minimum)).any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+
+
 def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
     """Refuse sums by part of the rows if differencing by `known` (n_rows, n_actions) gives a few.
 
