@@ -99,9 +99,9 @@ class ScoreCounts:
 def check_takers(counts: IntArray, minimum: int) -> None:
     """Refuse sums of scores by part if in some part a few rows took an action.
 
-    `counts` (n_parts, n_actions) are training rows. Less the model, which the server knows, the sums
-    of an action's scores are those of its takers. Actions that few took anywhere are scored by the
-    model alone, so nobody stands out in theirs.
+    `counts` (n_parts, n_actions) are training rows. Less the model, which the server knows, the
+    sums of an action's scores are those of its takers. Actions that few took anywhere are scored by
+    the model alone, so nobody stands out in theirs.
     """
     corrected = counts[:, counts.sum(axis=0) >= minimum]
     if ((corrected > 0) & (corrected < minimum)).any():
