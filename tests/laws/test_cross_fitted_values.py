@@ -155,6 +155,14 @@ def test_default_limits_guard_sums_by_fold(draw):
     assert run.values.of("learned").n_rows == 400  # nothing is claimed of who was not learned from
 
 
+def test_a_client_of_one_group_has_nothing_to_be_valued_by():
+    rng = np.random.default_rng(0)
+    clients = {"one group": logged(rng, 120, 1.0, 1), "twelve": logged(rng, 120, 1.0, 12)}
+    run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES, quorum=0.5)
+    assert {r.query: r.refused for r in run.rounds}["SumByFold"] == {"one group": "TOO_FEW_ROWS"}
+    assert run.values.of("learned").n_rows == 120
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,4 +1,4 @@
-"""Whether joining pays for a client: measured on its held-out rows, beside the regret bounds."""
+"""Whether joining pays for a client: measured on its own rows, beside the regret bounds."""
 
 import math
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ class Advice:
     client: str
     gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
     modelled: ValueOfInformation | None  # 𝒱_c(λ), where its parts are known
+    valued: str = "held-out rows"  # what rows are called that the gain is of
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -30,7 +31,7 @@ class Advice:
 
     @property
     def decision(self) -> Decision:
-        """What the held-out rows say; the model decides nothing."""
+        """What the rows say; the model decides nothing."""
         low, high = self.interval
         if low > 0:
             return "join"
@@ -43,7 +44,7 @@ class Advice:
 
     def _measured(self) -> str:
         low, high = self.interval
-        size, rows = f"{abs(self.gain.value):.3g}", f"{self.gain.n_rows:,} held-out rows"
+        size, rows = f"{abs(self.gain.value):.3g}", f"{self.gain.n_rows:,} {self.valued}"
         if self.gain.n_groups:
             rows += f" in {self.gain.n_groups:,} groups"
         found = f"(95 % interval {low:.3g} to {high:.3g}, on {rows})"
@@ -55,9 +56,9 @@ class Advice:
             return f"Both policies decide alike on {rows}, or on all but a few."
         if math.isinf(high):
             if self.gain.n_groups == 1:
-                return "Its held-out rows are of 1 group, which cannot tell."
-            return "It has too few held-out rows to tell."
-        return f"The held-out rows cannot tell which policy is better {found}. {self._rows()}"
+                return f"Its {self.valued} are of 1 group, which cannot tell."
+            return f"It has too few {self.valued} to tell."
+        return f"The {self.valued} cannot tell which policy is better {found}. {self._rows()}"
 
     def _rows(self) -> str:
         """How many rows would decide, if the gain is what it is estimated to be."""
@@ -79,12 +80,17 @@ class Advice:
 
 
 def advise(
-    gains: GainTable, modelled: Mapping[str, ValueOfInformation] | None = None
+    gains: GainTable,
+    modelled: Mapping[str, ValueOfInformation] | None = None,
+    valued: str = "held-out rows",
 ) -> tuple[Advice, ...]:
-    """Advice for every client that reported the value of its local policy, sorted by name."""
+    """Advice for every client that reported the value of its local policy, sorted by name.
+
+    `valued` is what rows are called that gains are of.
+    """
     known = modelled or {}
     return tuple(
-        Advice(client=row.client, gain=row.estimate, modelled=known.get(row.client))
+        Advice(client=row.client, gain=row.estimate, modelled=known.get(row.client), valued=valued)
         for row in sorted(gains.rows, key=lambda row: row.client)
         if row.against == LOCAL and row.client != GLOBAL
     )

@@ -149,7 +149,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.UNSCORED_DECISIONS: Refused(
         "policies decide on actions that it has no score for, so their values would rest on a "
-        "selected part of its held-out rows",
+        "selected part of its rows",
         "Let it run `fedopl check`, which names the actions and what brings them back; or leave "
         "these actions out of the study.",
     ),

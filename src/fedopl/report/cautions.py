@@ -54,14 +54,16 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return
     who, arm = label(record.study, record.chosen), f"giving everybody '{record.best_arm}'"
-    what = f"Too few rows were held out to say whether {who} is better than {arm}."
+    valued = record.study.evaluation.valued("rows")
+    what = f"There are too few {valued} to say whether {who} is better than {arm}."
     if gain.is_known:
         unit = OutcomeWords.of(record.study).name
         what = (
             f"What {who} gains over {arm}, {gain.number} {unit} per decision, has the 95 % "
             f"interval {gain.interval}: it may be better, and it may be worse."
         )
-    advice = "More rows, or more held-out rows, would tell."
+    more = "" if record.study.evaluation.is_cross_fitted else f", or more {valued},"
+    advice = f"More rows{more} would tell."
     yield Caution("No clear gain over a single action", what, advice)
 
 

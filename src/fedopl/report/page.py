@@ -19,7 +19,7 @@ from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
-from fedopl.report.words.glossary import GLOSSARY
+from fedopl.report.words.glossary import glossary
 from fedopl.report.words.printable_text import printable
 from fedopl.results.record import Record
 
@@ -62,7 +62,7 @@ def render(record: Record) -> str:
         figures=key_figures(record),
         cautions=cautions(record),
         sections=sections,
-        glossary=GLOSSARY,
+        glossary=glossary(record.study),
         markup=Markup,
     )
 

@@ -40,7 +40,7 @@ def recommend(record: Record) -> Recommendation:
         return _nothing("the models are too simple for these data (see what to know first)")
     choice = choice_of(record)
     if choice is None:
-        return _nothing("no client reported values of held-out rows")
+        return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
     if choice.keeps:
         return _keep(record, choice)
     done = _done(record, choice.policy)
@@ -116,7 +116,7 @@ def _verb(record: Record, gain: Span) -> str:
     change = _change(record, gain)
     return {
         "better": f"is better, expected to {change}",
-        "same": "decides just the same on all held-out rows",
+        "same": f"decides just the same on all {record.study.evaluation.valued('rows')}",
         "worse": f"is worse, expected to {change}",
         "unclear": f"is not demonstrably better, expected to {change}",
     }[verdict(gain)]
@@ -157,7 +157,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     )
     choice = choice_of(record)
     if choice is None:
-        return (*about, ("Held-out rows", "none", "nothing can be claimed"))
+        return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     held_out = record.values.of(record.chosen, GLOBAL).n_rows
     n_clients = plural(len(valued_clients(record)), "client")
     n_groups = record.values.groups().get(GLOBAL)

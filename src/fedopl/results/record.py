@@ -25,6 +25,11 @@ from fedopl.results.value_tables import (
 from fedopl.study.mixture import FOUND, Weights, as_mixture
 from fedopl.study.study import Study
 
+_WAY_OF_LEARNING = (
+    "Values are those of the way of learning: every row is valued by a policy that was learned "
+    "without\nits fold. The policy itself was learned from all rows."
+)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record:
@@ -88,7 +93,8 @@ class Record:
         if not self.study.evaluation.claims_values:
             return "No rows were held out, so nothing is claimed about the policy's value."
         if not self.gains.rows:
-            return "No client reported values of held-out rows, so nothing is claimed about them."
+            rows = self.study.evaluation.valued("rows")
+            return f"No client reported values of {rows}, so nothing is claimed about them."
         against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."
@@ -104,11 +110,17 @@ class Record:
 
     def _repr_html_(self) -> str:
         parts = [f"<p><strong>{escape(self.verdict)}</strong></p>"]
+        parts += [f"<p>{escape(note)}</p>" for note in self._notes()]
         parts += [table._repr_html_() for table in self._tables()]
         return "".join(parts)
 
     def __str__(self) -> str:
-        return "\n\n".join([self.verdict, *map(str, self._tables())])
+        return "\n\n".join([self.verdict, *self._notes(), *map(str, self._tables())])
+
+    def _notes(self) -> list[str]:
+        """What values are of, where they are not of the learned policy itself."""
+        across = self.study.evaluation.is_cross_fitted and self.values.rows
+        return [_WAY_OF_LEARNING] if across else []
 
     def _tables(self) -> list[ValueTable | GainTable | ImprovementTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""

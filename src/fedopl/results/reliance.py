@@ -8,7 +8,7 @@ from fedopl.base.tables import html_table
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What would have come out without one client, valued on the held-out rows of all others."""
+    """What would have come out without one client, valued on the rows of all others."""
 
     client: str
     weight: float  # in the mixture

@@ -1,4 +1,4 @@
-"""Tables of what policies are worth on held-out rows: values, paired gains, leaves of a tree."""
+"""Tables of what policies are worth: values, paired gains, leaves of a tree."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
@@ -95,7 +95,7 @@ class _Table(Generic[AnyRow]):
         return frame_of(columns, backend)
 
     def groups(self) -> dict[str, int]:
-        """Held-out groups by client, and of all together; empty where rows stand for themselves."""
+        """Groups by client, and of all together; empty where rows stand for themselves."""
         found: dict[str, int] = {}
         single = [(row.client, row.estimate) for row in self.rows if row.client != GLOBAL]
         for client, estimate in single:
@@ -124,7 +124,7 @@ class _Table(Generic[AnyRow]):
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Headers and rows."""
-        headers = ["client", "estimate", "standard error", "interval", "held-out rows"]
+        headers = ["client", "estimate", "standard error", "interval", "rows used"]
         cells, groups = [], self.groups()
         for row in self.rows:
             (low, high), found = row.interval, row.estimate
@@ -132,7 +132,7 @@ class _Table(Generic[AnyRow]):
             numbers += [f"{low:.4g} to {high:.4g}", f"{found.n_rows:,}"]
             numbers += [f"{groups[row.client]:,}"] if groups else []
             cells.append([getattr(row, self._policy), row.client, *numbers])
-        return [self._heading, *headers, *["held-out groups"] * bool(groups)], cells
+        return [self._heading, *headers, *["groups"] * bool(groups)], cells
 
 
 class ValueTable(_Table[ValueRow]):

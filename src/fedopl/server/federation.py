@@ -95,11 +95,7 @@ def evaluate_policies(
     has a budget of its own, and is for what was learned.
     """
     study = conversation.study
-    if not policies or not study.evaluation.share:
-        raise OptionError("policies: expected at least one, and rows held out to value it on")
-    for name, policy in policies.items():
-        if (fault := misfit(policy, study)) is not None:
-            raise OptionError(f"policy '{name}': {fault}")
+    _check_can_value(study, policies)
     setting = _prepare(conversation)
     compared = Candidates(study, candidates or {})
     compared.policies.update(policies)
@@ -109,6 +105,26 @@ def evaluate_policies(
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
     record, _ = _finish(conversation, compared, given, describe=False)
     return record
+
+
+def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
+    if not policies:
+        raise OptionError("policies: expected at least one")
+    if study.evaluation.is_cross_fitted:
+        raise OptionError(
+            "evaluation: values of this study are cross-fitted, each fold's by a policy learned "
+            "without it, and a saved policy may have been learned from any row. To value it, hold "
+            "rows out in a study of their own: share = 0.25 under [evaluation], without kind, and "
+            "a policy that was learned without these rows"
+        )
+    if not study.evaluation.share:
+        raise OptionError(
+            "evaluation: this study holds no rows out, so there are none to value policies on. "
+            "Set share = 0.25 under [evaluation]"
+        )
+    for name, policy in policies.items():
+        if (fault := misfit(policy, study)) is not None:
+            raise OptionError(f"policy '{name}': {fault}")
 
 
 def _prepare(conversation: Conversation) -> Setting:

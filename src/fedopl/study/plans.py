@@ -80,6 +80,10 @@ class EvaluationPlan(Checked):
         """Whether anything is said of what policies are worth."""
         return self.share > 0 or self.is_cross_fitted
 
+    def valued(self, units: str) -> str:
+        """What rows or groups are called that values are of: all there are, if none is held out."""
+        return units if self.is_cross_fitted else f"held-out {units}"
+
 
 class JoiningPlan(Checked):
     """What is asked about clients, so that each can see whether joining pays."""

@@ -38,7 +38,9 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     space.check_rows_for_sums()
     whole = space.whole
     folds = whole.fold_slices
-    if min(rows.stop - rows.start for rows in folds) < space.rows_needed:
+    sizes = [rows.stop - rows.start for rows in folds]
+    # Groups stay together: where all rows are in one fold, nothing is learned without it.
+    if min(sizes) < space.rows_needed or max(sizes) == sum(sizes):
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     check_parts(np.isfinite(whole.scores), folds, space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)

@@ -66,6 +66,8 @@ class SumByFold(Query[ScoreSumsByFold], code=20, asked=Asked.EACH):
         """Each fold's sums can be some rows', and folds are all rows."""
         if answer.weights.min() < 0 or abs(answer.weights.sum() - 1) > CORNER_TOLERANCE:
             return "the folds' weights do not add up to one"
+        if answer.weights.max() >= 1:
+            return "all of its rows are in one fold"
         for fold in range(len(answer.weights)):
             if fault := fault_in_score_sums(self, answer.of_fold(fold), study, n_rows):
                 return f"fold {fold}: {fault}"

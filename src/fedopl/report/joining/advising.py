@@ -6,7 +6,7 @@ from fedopl.analysis.modelled_gains import global_bound
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
-from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.report.words.policy_labels import OutcomeWords, opened
 
 # Clients before the table is folded; with more than the second, only clear advice is put in words.
 _MOST_SHOWN, MOST_WORDED = 30, 12
@@ -15,10 +15,6 @@ IN_WORDS: dict[Source, str] = {
     "propensities": "how it decided so far",
     "outcomes": "what comes of its decisions",
 }
-_MEASURED = (
-    "This was measured: each client's held-out rows say what the shared policy is worth there, and "
-    "what the policy of its own rows alone is worth, decision by decision."
-)
 _MODELLED = (
     "The regret bounds are a second opinion. They hold what few rows of its own leave open "
     "(alone) against what all rows leave open (together), and against how far the client lies "
@@ -36,14 +32,14 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The answer first; then every client's, in words and in numbers."""
     advice = [facts.advice[name] for name in facts.clients if name in facts.advice]
     if not advice:
-        return (Text(_no_values(list(facts.clients))),)
+        return (Text(_no_values(facts, list(facts.clients))),)
     silent = [name for name in facts.clients if name not in facts.advice]
     worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
     points = tuple(_in_words(facts, one) for one in worded)
     return (
-        Text(f"{advice_in_short(advice)} {_MEASURED}"),
+        Text(f"{advice_in_short(advice)} {_measured(facts)}"),
         *((Points(points),) if points else ()),
-        *((Text(_no_values(silent)),) if silent else ()),
+        *((Text(_no_values(facts, silent)),) if silent else ()),
         *((Text(_MODELLED),) if facts.modelled else ()),
         folded(_table(facts, advice)),
         Text(_about_bounds(facts), quiet=True),
@@ -51,8 +47,15 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     )
 
 
-def _no_values(names: list[str]) -> str:
-    return f"{listed(names)} reported no values of held-out rows, so there is no advice."
+def _measured(facts: JoiningFacts) -> str:
+    return (
+        f"This was measured: each client's {facts.valued('rows')} say what the shared policy is "
+        "worth there, and what the policy of its own rows alone is worth, decision by decision."
+    )
+
+
+def _no_values(facts: JoiningFacts, names: list[str]) -> str:
+    return f"{listed(names)} reported no values of {facts.valued('rows')}, so there is no advice."
 
 
 def advice_in_short(advice: list[Advice]) -> str:
@@ -61,12 +64,13 @@ def advice_in_short(advice: list[Advice]) -> str:
         decision: [one.client for one in advice if one.decision == decision]
         for decision in ("join", "stay alone", "undecided")
     }
+    valued = advice[0].valued
     if len(of["undecided"]) == len(advice) > 1:
-        return "For no client can the held-out rows tell whether joining pays."
+        return f"For no client can the {valued} tell whether joining pays."
     sentences = {
         "Joining pays for": of["join"],
         "It is better to stay alone for": of["stay alone"],
-        "The held-out rows cannot tell for": of["undecided"],
+        f"The {valued} cannot tell for": of["undecided"],
     }
     return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
 
@@ -98,7 +102,7 @@ def _by_source(shift: ClientShift) -> str:
 def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
     unit = OutcomeWords.of(facts.record.study).name
     headers = ["Client", "Advice", "Measured gain", "95 % interval"]
-    headers += ["Held-out groups"] * bool(facts.record.values.groups())
+    headers += [opened(facts.valued("groups"))] * bool(facts.record.values.groups())
     caption = f"Gain by joining in {unit} per decision (positive is better)"
     if facts.modelled:
         headers += ["Alone", "Together", "Shift", "Value (𝒱)", "Pays above"]
@@ -137,7 +141,7 @@ def _about_bounds(facts: JoiningFacts) -> str:
         "With the constants of the proofs, the bound on the shared policy's regret is "
         f"{decimal(proven)} {unit} per decision, while the largest difference measured above is "
         f"{decimal(measured)}: "
-        f"{useless}the advice rests on held-out rows alone."
+        f"{useless}the advice rests on {facts.valued('rows')} alone."
     )
     if not facts.modelled:
         return f"The regret bounds say nothing here. {large}"

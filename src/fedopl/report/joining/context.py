@@ -31,6 +31,10 @@ class JoiningFacts:
         """Whether it is about every client."""
         return len(self.clients) == len(self.record.mixture)
 
+    def valued(self, units: str) -> str:
+        """What rows or groups are called that values are of."""
+        return self.record.study.evaluation.valued(units)
+
 
 def joining_facts(record: Record, constant: float = 1.0, client: str | None = None) -> JoiningFacts:
     """The facts about all clients, or about one."""
@@ -40,7 +44,8 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
         raise OptionError(f"client: '{client}' is not one of {quoted(everybody)}")
     shifts = _shifts(record)
     known = modelled(record, shifts, constant)
-    advice = advise(record.gains, {name: found.information for name, found in known.items()})
+    information = {name: found.information for name, found in known.items()}
+    advice = advise(record.gains, information, record.study.evaluation.valued("rows"))
     return JoiningFacts(
         record=record,
         constant=constant,
@@ -56,7 +61,8 @@ def nothing_to_say(record: Record) -> str | None:
     if len(record.mixture) < 2:
         return "There is only one client, so there is nobody to join."
     if not valued_clients(record):
-        return "There are no values of held-out rows, so nothing is claimed about joining."
+        rows = record.study.evaluation.valued("rows")
+        return f"There are no values of {rows}, so nothing is claimed about joining."
     return None
 
 

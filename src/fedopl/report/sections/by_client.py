@@ -7,6 +7,7 @@ from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
     gain_over,
+    opened,
     valued_clients,
     verdict,
 )
@@ -26,14 +27,15 @@ _WORDS = {
 def by_client(record: Record) -> Section:
     """The section, or one sentence where nothing is known."""
     clients = valued_clients(record)
-    nothing = "There are no values of held-out rows, so nothing is claimed about any client."
+    rows = record.study.evaluation.valued("rows")
+    nothing = f"There are no values of {rows}, so nothing is claimed about any client."
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
         intro = (
             "A policy that is good for all together need not be good for each. Every "
-            "client's own held-out rows say what the learned policy would gain there over "
-            "the policy the client would learn from its own rows alone, over "
-            f"{SO_FAR}, and over giving everybody '{record.best_arm}'."
+            f"client's own {rows} say what the learned policy would gain there over the policy "
+            f"the client would learn from its own rows alone, over {SO_FAR}, and over giving "
+            f"everybody '{record.best_arm}'."
         )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))
     return Section(name="clients", title="Who gains and who loses", parts=parts)
@@ -94,14 +96,14 @@ def _table(record: Record, clients: list[str]) -> Table:
         n_rows = record.values.of(record.chosen, client).n_rows
         units = [n_rows, *([groups[client]] if groups else [])]
         rows.append((client, *map(count, units), *cells))
-    unit = OutcomeWords.of(record.study).name
+    unit, valued = OutcomeWords.of(record.study).name, record.study.evaluation.valued
     return Table(
         caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
         "(positive is better)",
         headers=(
             "Client",
-            "Held-out rows",
-            *["Held-out groups"] * bool(groups),
+            opened(valued("rows")),
+            *[opened(valued("groups"))] * bool(groups),
             *(f"Over {title}" for title in against),
         ),
         rows=tuple(rows),

@@ -37,7 +37,8 @@ def held_out_values(record: Record) -> Section:
     if record.values.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
     elif record.study.evaluation.claims_values:
-        parts = (Text("No client reported values of held-out rows, so no value is claimed."),)
+        rows = record.study.evaluation.valued("rows")
+        parts = (Text(f"No client reported values of {rows}, so no value is claimed."),)
     else:
         parts = (Text("No rows were held out, so no value is claimed."),)
     return Section(name="worth", title="What it is worth", parts=parts)

@@ -24,12 +24,26 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
     intro = (
         "A result that one client decides is as good as what that client reported. Here each of "
         f"the {plural(len(found.left_out), 'client')} whose sums move the policy most is left out "
-        "in turn. Nobody was asked again: what the others would have learned follows from their "
-        "sums, and was valued together with the learned policy, on the others' held-out rows."
+        f"in turn. {_how_valued(record, found)}"
     )
-    if not all(one.difference for one in found.left_out):
-        intro += " A dash is what was not valued, as a query has room for few policies."
     return (Text(intro), _table(record, found), Text(_verdict(record, found)))
+
+
+def _how_valued(record: Record, found: Reliance) -> str:
+    """What was valued without a client, on which rows, and what a dash is."""
+    if record.study.evaluation.is_cross_fitted:
+        return (
+            "Nobody was asked again: the gain is that on the others' rows. What the others would "
+            "learn without it was not valued (a dash), as only what is learned without each fold "
+            "in turn is."
+        )
+    dash = " A dash is what was not valued, as a query has room for few policies."
+    return (
+        "Nobody was asked again: what the others would have learned follows from their sums, and "
+        "was valued together with the learned policy, on the others' held-out rows."
+        + dash
+        * (not all(one.difference for one in found.left_out))
+    )
 
 
 def _table(record: Record, found: Reliance) -> Table:

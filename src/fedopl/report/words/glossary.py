@@ -1,6 +1,25 @@
 """The words of the report, for those who have not read the paper."""
 
-GLOSSARY = {
+from fedopl.study.study import Study
+
+_HELD_OUT = {
+    "Held-out rows": "Rows set apart before learning and used for nothing but measuring values. A "
+    "policy looks better than it is on rows it was learned from.",
+}
+_ACROSS_FOLDS = {
+    "Rows valued, fold by fold": "Every row, valued by a policy that was learned without its fold: "
+    "a policy looks better than it is on rows it was learned from. What is valued is the way of "
+    "learning; the policy itself was learned from all rows.",
+}
+
+
+def glossary(study: Study) -> dict[str, str]:
+    """The words of a report on this study."""
+    valued = _ACROSS_FOLDS if study.evaluation.is_cross_fitted else _HELD_OUT
+    return {**_FIRST, **valued, **_REST}
+
+
+_FIRST = {
     "Policy": "A rule that says which action somebody gets, given what is known about them. The "
     "learned policy is one rule for all clients, learned from what all of them logged.",
     "Client": "One party with rows of its own, such as a hospital. Its rows never leave it.",
@@ -14,8 +33,8 @@ GLOSSARY = {
     "Gain": "The difference in value between two policies on the same rows. Positive is better.",
     "95 % interval": "A range that would cover the truth in 95 of 100 such studies. Where it "
     "touches zero, the rows at hand cannot tell the two policies apart.",
-    "Held-out rows": "Rows set apart before learning and used for nothing but measuring values. A "
-    "policy looks better than it is on rows it was learned from.",
+}
+_REST = {
     "Each client's own policy": "The policy a client would have learned from its rows alone, "
     "without the others.",
     "Propensity, or chance": "How likely somebody was to get an action, as things were decided in "
