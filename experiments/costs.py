@@ -146,6 +146,7 @@ QUERIES = {
     "TellFit": Message(48, "0"),
     "SumByFold": Message(48, "0"),
     "ValueAcrossFolds": Message(92, "K·W"),
+    "TellWeight": Message(48, "0"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -167,6 +168,7 @@ ANSWERS = {
     "TellFit": Message(75, "d·(2·p + 11)"),
     "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
     "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 2"),
+    "TellWeight": Message(48, "1"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -38,6 +38,7 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
+from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
@@ -60,6 +61,8 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, TellFit, SumByFold, ValueAcrossFolds)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
+# Whose answers depend on nothing that a server chooses.
+FIXED = (Enrol, SumOutcomes, TellModels, TellWeight)
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -76,6 +79,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     options["joining"] = kind in ON_MODELS
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
+    if kind is TellWeight:
+        options["mixture"] = fedopl.mixture.empirical(count="weight")
     if kind in (SumByFold, ValueAcrossFolds):
         options["evaluation"] = "cross-fitted"
     return Study(**{**options, **changes})
@@ -593,6 +598,7 @@ STUDIES = {
     "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, *DESCRIBING}),
     "diagnosed": (study_of(TellModels), {SumOutcomes, *DESCRIBING, *ON_MODELS}),
     "on a path": (study_of(SumFitting), {SumOutcomes, *DESCRIBING, SumFitting}),
+    "by weight": (study_of(TellWeight), {SumOutcomes, *DESCRIBING, TellWeight}),
     "cross-fitted": (
         study_of(SumByFold),
         {SumOutcomes, *DESCRIBING, SumByFold, ValueAcrossFolds},
@@ -732,14 +738,14 @@ def test_no_private_reason_crosses_where_the_server_chose_a_number(draw, monkeyp
     door = door_to(draw(), study_of(kind))
     monkeypatch.setitem(HANDLERS, kind, refuse)
     crossed = reason(decoded(door, door.handle(encoded_query(door, kind))))
-    withheld = code in PRIVATE_REASONS and kind not in (Enrol, SumOutcomes, TellModels)
+    withheld = code in PRIVATE_REASONS and kind not in FIXED
     assert crossed == ("WITHHELD" if withheld else code.name)
     assert door.ledger.entries()[-1].why == (code.name if withheld else "")
 
 
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
 def test_a_query_whose_refusals_say_why_has_nothing_that_a_server_could_choose(draw, kind):
-    assert kind.is_fixed == (kind in (Enrol, SumOutcomes, TellModels))
+    assert kind.is_fixed == (kind in FIXED)
     if kind.is_fixed:
         assert [name for name, _ in codec.FIELDS[kind]] == ["study", "exchange"]
         before, after = door_to(draw(), study_of(kind)), scored(door_to(draw(), study_of(kind)))

@@ -32,6 +32,39 @@ def test_another_unit_is_noticed(tiny, factor):
     assert "is it in the same unit?" in told
 
 
+def weighed(tiny, **weights):
+    """Every client's rows with a weight of their own, of which the study knows."""
+    tiny.add('\n[rows]\nweight = "w"\n')
+    for turn, name in enumerate(NAMES):
+        write_csv(tiny.table(name), {**rows(seed=turn), "w": [str(weights.get(name, 1))] * 160})
+
+
+def test_check_says_what_clients_count_by_where_rows_weigh_otherwise(tiny):
+    weighed(tiny, north=10)
+    (told,) = check(tiny).differences
+    assert told.startswith("rows weigh 10 on average at north and 1 at south, but clients count by")
+    assert 'count = "weight" in [mixture]' in told
+    tiny.add('\n[mixture]\nkind = "empirical"\ncount = "weight"\n')
+    (told,) = check(tiny).differences
+    assert told.endswith("and clients count by that: are weights on the same scale?")
+    found = run.run(tiny.study, tiny.clients, out=tiny.out)
+    assert found.mixture["north"] == pytest.approx(10 / 12, abs=0.02)
+
+
+def test_weights_that_are_alike_at_all_clients_need_no_word(tiny):
+    weighed(tiny, north=1.5)
+    assert check(tiny).differences == ()
+
+
+def test_rows_that_have_much_of_all_weight_are_foretold_with_what_to_do(tiny):
+    weighed(tiny)
+    tiny.add('\n[mixture]\nkind = "empirical"\ncount = "weight"\n')
+    write_csv(tiny.table(), {**rows(), "w": [*["90"] * 4, *["1"] * 156]})
+    found = check(tiny)
+    assert ("TellWeight", "HEAVY_ROW") in found.refusals["north"]
+    assert "an error in its column of weights" in str(found)
+
+
 def test_an_action_never_taken_and_a_level_never_seen_are_noticed(tiny):
     tiny.change(arm=["usual"] * 160, living=["alone"] * 160)
     assert check(tiny).differences == (

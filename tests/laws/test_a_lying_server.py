@@ -18,6 +18,7 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
+from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -420,6 +421,42 @@ def test_a_row_with_a_typo_does_not_come_out_of_the_sums(offset):
     sums[0, 0] -= offset * sums[0, N_FEATURES]
     found = np.divide(sums[0], sums[0, 0] ** 0.5, out=np.zeros(len(sums)), where=sums[0, 0] > 0)
     assert not np.allclose(found[1:N_FEATURES], contexts[7, 1:], atol=0.2)
+
+
+BY_WEIGHT = study_with(
+    nuisances=fedopl.NuisancePlan(kind="local", propensity="marginal"),
+    mixture=fedopl.mixture.empirical(count="weight"),
+    evaluation=0,
+)
+
+
+def weight_of_one(weight, secret, limits=None):
+    """What the total tells of the only row that does not weigh one; None if it is not told."""
+    data = rows(300)
+    weights = np.ones(300)
+    weights[7] = weight
+    weighed = fedopl.LoggedData(
+        data.contexts, data.actions, data.rewards, action_names=ACTIONS, weights=weights
+    )
+    server = LyingServer(weighed, BY_WEIGHT, secret=secret, limits=limits)
+    answer = server.ask(TellWeight)
+    assert server.ask(TellWeight).__dict__ | {"exchange": 0} == answer.__dict__  # asked again
+    return None if isinstance(answer, Refusal) else answer.weight - 299
+
+
+def test_the_weight_of_a_single_row_does_not_come_out_of_the_total():
+    assert weight_of_one(9.0, "any", fedopl.Limits.open()) == pytest.approx(9)
+    found = np.array([weight_of_one(9.0, f"secret {k}") for k in range(200)])
+    assert np.sqrt(np.mean((found - 9) ** 2)) > 1.5 * 9
+    others = np.array([weight_of_one(6.0, f"other secret {k}") for k in range(200)])
+    # Whether it weighs nine or six, guessed by which the total is closer to.
+    assert (np.mean(found > 7.5) + np.mean(others < 7.5)) / 2 < 0.65
+
+
+def test_a_row_that_has_much_of_all_weight_keeps_the_total_at_home():
+    assert weight_of_one(1000.0, "any") is None
+    assert weight_of_one(60.0, "any") is None
+    assert weight_of_one(9.0, "any") is not None
 
 
 def row_with_its_own_propensity(data):

@@ -17,8 +17,10 @@ from fedopl.messages import codec
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.policy import policy_json
+from fedopl.report.cautions import cautions
 from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
@@ -128,25 +130,121 @@ def test_a_given_mixture_ignores_how_many_rows_there_are(run):
     np.testing.assert_allclose(sum(record.mixture.values()), 1)
 
 
-def test_the_empirical_mixture_counts_rows_and_not_their_weights():
-    """Rows of weight 10 at one client, of weight 1 at another: as many rows, as much weight."""
+HEAVY = {"north": 10.0, "south": 1.0}
+BY_WEIGHT = fedopl.mixture.empirical(count="weight")
 
-    def client(seed, weight):
+
+def heavy_clients(n_rows=200, **weights):
+    """As many rows each, which weigh 10 at one client and 1 at another; what is best differs."""
+    weights = {name: np.full(n_rows, one) for name, one in HEAVY.items()} | weights
+
+    def client(name, seed, better):
         rng = np.random.default_rng(seed)
-        contexts, actions = rng.standard_normal((200, 2)), rng.integers(0, 2, 200)
+        contexts, actions = rng.standard_normal((n_rows, 2)), rng.integers(0, 2, n_rows)
         return fedopl.LoggedData(
             contexts,
             actions,
-            rng.standard_normal(200),
+            1.0 * (actions == better) + 0.1 * rng.standard_normal(n_rows),
             action_names=["a", "b"],
-            weights=np.full(200, weight),
+            weights=weights[name],
         )
 
-    clients = {"north": client(1, 10.0), "south": client(2, 1.0)}
-    run = fedopl.learn(clients)
+    return {"north": client("north", 1, 0), "south": client("south", 2, 1)}
+
+
+def test_the_empirical_mixture_counts_rows_and_not_their_weights():
+    """Rows of weight 10 at one client, of weight 1 at another: as many rows, as much weight."""
+    run = fedopl.learn(heavy_clients())
     assert run.mixture == {"north": 0.5, "south": 0.5}
+    assert "TellWeight" not in [one.query for one in run.rounds]  # nobody is asked what rows weigh
     said = mixture_weights(run).parts[0].text
     assert "by its number of rows" in said
     assert "they move no weight from one client to another" in said
-    by_weight = fedopl.learn(clients, mixture={"north": 10 / 11, "south": 1 / 11})
-    assert by_weight.mixture["north"] == pytest.approx(10 / 11)
+
+
+@pytest.mark.parametrize("nuisances", ["federated", "local"])
+def test_a_study_may_count_weight_instead_and_what_is_learned_follows(nuisances):
+    options = {"nuisances": nuisances, "seed": 3}
+    run = fedopl.learn(heavy_clients(), mixture=BY_WEIGHT, **options)
+    assert run.mixture == {"north": pytest.approx(10 / 11), "south": pytest.approx(1 / 11)}
+    given = fedopl.learn(heavy_clients(), mixture=run.mixture, **options)
+    np.testing.assert_allclose(run.policy.parameters, given.policy.parameters)
+    assert [row.estimate for row in run.values.rows] == [row.estimate for row in given.values.rows]
+    assert run.best_arm == "a"  # north's, which has ten times the weight
+    section = mixture_weights(run)
+    assert "by what its rows weigh together" in section.parts[0].text
+    table = next(part for part in section.parts if hasattr(part, "headers"))
+    assert table.headers[3] == "Weight of its rows"
+    assert [row[3:] for row in table.rows] == [("1,500", "90.9 %"), ("150", "9.1 %")]
+
+
+def test_rows_without_weights_weigh_one():
+    clients = heavy_clients(north=None)
+    assert fedopl.learn(clients, mixture=BY_WEIGHT).mixture == {"north": 0.5, "south": 0.5}
+
+
+def test_weights_that_differ_among_the_rows_of_a_client_are_added_up():
+    weights = np.random.default_rng(5).uniform(0.5, 4, 200)
+    run = fedopl.learn(heavy_clients(south=weights), mixture=BY_WEIGHT, evaluation=0)
+    assert run.mixture["south"] == pytest.approx(weights.sum() / (weights.sum() + 2000))
+
+
+def test_guarded_clients_count_by_their_weight_up_to_the_noise_of_two_rows():
+    run = fedopl.learn(heavy_clients(2000), mixture=BY_WEIGHT, limits="guarded")
+    assert run.mixture["north"] == pytest.approx(10 / 11, rel=1e-3)
+    assert run.mixture["north"] != pytest.approx(10 / 11, rel=1e-9)
+
+
+def test_a_run_that_counted_weight_is_saved_and_solved_again(tmp_path):
+    run = fedopl.learn(heavy_clients(), mixture=BY_WEIGHT)
+    run.save(tmp_path)
+    again = fedopl.load_run(tmp_path)
+    assert again.row_weights == run.row_weights
+    same = again.resolve(BY_WEIGHT)
+    np.testing.assert_array_equal(same.numbers(), run.policy.numbers())
+    by_rows = fedopl.learn(heavy_clients())
+    assert by_rows.row_weights is None
+    with pytest.raises(fedopl.OptionError, match="were not asked what their rows weigh"):
+        by_rows.resolve(BY_WEIGHT)
+
+
+def test_a_study_of_tables_without_weights_cannot_count_them():
+    names = {"action": "arm", "actions": ("a", "b"), "reward": "gain", "numeric": ("x",)}
+    table = fedopl.Schema(**names, direction="higher")
+    with pytest.raises(fedopl.OptionError, match=r"mixture\.count: 'weight', but no column"):
+        fedopl.Study(actions=("a", "b"), features=("x",), table=table, mixture=BY_WEIGHT)
+
+
+def telling(weight):
+    """Rows that are said to weigh so many times what they do."""
+
+    def edit(message):
+        is_told = isinstance(message, TotalWeight)
+        return replace(message, weight=weight * message.weight) if is_told else message
+
+    return edit
+
+
+@pytest.mark.parametrize("times", [100, 0.01])
+def test_who_tells_another_weight_than_its_sums_have_does_not_enrol(run, times):
+    record = run(telling(times), mixture=BY_WEIGHT)
+    assert set(record.mixture) == {"north", "south"}
+    assert "in its sums 150" in record.rounds[0].rejected["west"]
+
+
+def test_who_tells_no_weight_is_not_counted(run):
+    record = run(telling(0), mixture=BY_WEIGHT)
+    assert set(record.mixture) == {"north", "south"}
+    assert record.rounds[0].rejected["west"].startswith("did not tell what its rows weigh")
+    assert record.rounds[1].rejected["west"] == "its rows weigh nothing together"
+
+
+def test_without_sums_a_weight_is_taken_at_its_word_up_to_the_largest_share(run):
+    """Nothing else that a client releases has the weight of its rows in it."""
+    local = {"nuisances": "local"}
+    believed = run(telling(100), mixture=BY_WEIGHT, **local)
+    assert believed.mixture["west"] == pytest.approx(100 / 102, rel=1e-3)
+    (caution,) = [one for one in cautions(believed) if one.title == "Most weight on one client"]
+    assert "by the weight of 15,000 it says its rows have" in caution.what
+    capped = fedopl.mixture.empirical(count="weight", largest_share=0.5)
+    assert run(telling(100), mixture=capped, **local).mixture["west"] == pytest.approx(0.5)

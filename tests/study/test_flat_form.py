@@ -128,3 +128,12 @@ def test_a_largest_share_is_hashed_where_it_is_said_and_only_there():
     assert "largest_share" not in plain.model_dump_json()
     assert capped.digest != plain.digest
     assert Study.model_validate_json(capped.model_dump_json()) == capped
+
+
+def test_what_clients_count_by_is_hashed_where_it_is_not_rows():
+    plain = Study(**NAMES)
+    by_rows = Study(**NAMES, mixture=fedopl.mixture.empirical(count="rows"))
+    by_weight = Study(**NAMES, mixture=fedopl.mixture.empirical(count="weight"))
+    assert by_rows.digest == plain.digest
+    assert by_weight.digest != plain.digest
+    assert Study.model_validate_json(by_weight.model_dump_json()).mixture.count == "weight"

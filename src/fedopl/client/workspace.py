@@ -23,7 +23,7 @@ from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
-from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.rows.study_rows import StudyRows, TrainingWeight
 from fedopl.client.scoring.cross_fit import NuisanceModels
 from fedopl.client.scoring.outcome import (
     Outcomes,
@@ -65,9 +65,8 @@ class Workspace:
         store: Store | None = None,
         rules: Mapping[str, Rule] | None = None,
     ) -> None:
-        self.study, self.limits, self.rules = study, limits, rules or {}
+        self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         self.store: Store = MemoryStore() if store is None else store
-        self.draws = draws
         self.local_training = LocalTraining(study, Batches(self.draws))
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_features + 1)
@@ -94,8 +93,7 @@ class Workspace:
 
     def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
         """Counts as they may be released, with noise that follows from what was asked."""
-        rng = self.noise_for("counts", *asked)
-        return noisy_counts(counts, self.limits.minimum_cell, rng)
+        return noisy_counts(counts, self.limits.minimum_cell, self.noise_for("counts", *asked))
 
     def noise_for(self, *asked: object) -> np.random.Generator:
         """Draws for noise on the answer to this question, about these rows."""
@@ -167,6 +165,11 @@ class Workspace:
         """Training rows of each fold that took each action."""
         return self._rows.rows_by_fold_action[:-1]
 
+    @property
+    def training_weight(self) -> TrainingWeight | None:
+        """What training rows weigh; None where all weigh one."""
+        return self._rows.training_weight
+
     def masked_by_cell(self, cells: IntArray) -> LoggedData:
         """The rows, without values that are rare in the cell (n_training,) that a row is in."""
         return self._rows.masked_by_cell(cells)
@@ -179,8 +182,7 @@ class Workspace:
     @cached_property
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, where the policy has them."""
-        wanted = self.study.linear.features == "blocks"
-        return action_blocks(self._rows.given) if wanted else None
+        return None if self.study.has_intercept else action_blocks(self._rows.given)
 
     @cached_property
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
@@ -198,10 +200,9 @@ class Workspace:
         kept = self._archive.get()
         if kept is not None and np.array_equal(kept.models, key):
             return kept
-        never = self.rows_per_action == 0
         few = self.rows_per_action < max(self.limits.minimum_cell, 1)
         rule = self.study.nuisances.unseen_rule
-        if never.any() and rule == "refuse":
+        if (self.rows_per_action == 0).any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
         outcomes = self._outcomes_by(models) if len(models) else self._own_outcomes
         scorer = Scorer(
@@ -288,9 +289,8 @@ class Workspace:
     @cached_property
     def propensities(self) -> Propensities:
         """How likely each action was in each row: known, or fitted out of fold."""
-        study = self.study
         try:
-            return fit_propensities(self._rows, study.nuisances.propensity, study.seed)
+            return fit_propensities(self._rows, self.study.nuisances.propensity, self.study.seed)
         except ImpossiblePropensitiesError:
             raise RefusedError(RefusalCode.WRONG_PROPENSITIES) from None
         except DataError:

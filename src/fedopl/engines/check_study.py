@@ -23,6 +23,8 @@ from fedopl.study.study_file import check_mixture, read_study
 
 # Means of a feature that lie this many standard deviations apart suggest another unit.
 FAR_APART = 3.0
+# How many times the mean weight of rows at one client may be that at another without a word.
+UNLIKE_WEIGHTS = 2.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,7 +145,7 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
     readable = {n: found for n, found in examined.items() if found.data and found.features}
     if len(readable) < 2:
         return []
-    found = []
+    found = _weight_differences(study, readable)
     for position, action in enumerate(study.actions):
         without = [
             n for n, e in readable.items() if e.data and not e.data.rows_per_action[position]
@@ -155,6 +157,22 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
             feature, {n: e.features[feature] for n, e in readable.items() if e.features}
         )
     return found
+
+
+def _weight_differences(study: Study, readable: Mapping[str, Examined]) -> list[str]:
+    """What clients count by, where a mixture of rows and one of their weight would not be alike."""
+    weights = {n: e.data.weights for n, e in readable.items() if e.data}
+    means = {n: 1.0 if own is None else float(np.mean(own)) for n, own in weights.items()}
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    if study.mixture.kind != "empirical" or means[high] < UNLIKE_WEIGHTS * means[low]:
+        return []
+    said = f"rows weigh {means[high]:.4g} on average at {high} and {means[low]:.4g} at {low}"
+    if study.mixture.counts_weight:
+        return [f"{said}, and clients count by that: are weights on the same scale?"]
+    return [
+        f"{said}, but clients count by their numbers of rows; where they should count by weight, "
+        'say count = "weight" in [mixture]'
+    ]
 
 
 def _feature_differences(name: str, by_client: Mapping[str, FeatureSummary]) -> list[str]:

@@ -95,7 +95,9 @@ def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
     """A mixture that needs the same queries as the study's, but names no other client."""
     if isinstance(mixture, BestSkew):
         return mixture.model_copy(update={"toward": client.name})
-    return mixture if isinstance(mixture, Minimax) else Empirical()
+    if isinstance(mixture, Minimax):
+        return mixture
+    return Empirical(count="weight" if mixture.counts_weight else "rows")
 
 
 def rehearse_together(

@@ -31,6 +31,7 @@ class RefusalCode(enum.Enum):
     DOMINATED = 20
     WRONG_PROPENSITIES = 21
     UNSCORED_DECISIONS = 22
+    HEAVY_ROW = 23
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -152,6 +153,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "selected part of its rows",
         "Let it run `fedopl check`, which names the actions and what brings them back; or leave "
         "these actions out of the study.",
+    ),
+    RefusalCode.HEAVY_ROW: Refused(
+        "one of its rows has so much of the weight of all that their sum would disclose it",
+        "Let it look for an error in its column of weights, or agree on a study that counts rows "
+        '([mixture] count = "rows").',
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

@@ -100,10 +100,13 @@ def _weighs_most(record: Record) -> Iterator[Caution]:
         MOST_OF_TWO if len(record.mixture) == 2 else MOST_WEIGHT,
     )
     if weight > most and record.study.mixture.kind in _BY_REPORT:
-        rows = count(record.rows[heaviest])
+        by = f"the {count(record.rows[heaviest])} rows it says it has"
+        unchecked = "how many rows a client has"
+        if record.row_weights:
+            by = f"the weight of {plain(record.row_weights[heaviest], 3)} it says its rows have"
+            unchecked = "what a client's rows should weigh"
         yield Caution(
             "Most weight on one client",
-            f"{heaviest} has {percent(weight)} of the weight, by the {rows} rows it says it has.",
-            "Nobody checks how many rows a client has. Make sure of it, or agree on "
-            "largest_share in [mixture].",
+            f"{heaviest} has {percent(weight)} of the weight, by {by}.",
+            f"Nobody checks {unchecked}. Make sure of it, or agree on largest_share in [mixture].",
         )

@@ -22,7 +22,7 @@ from fedopl.results.value_tables import (
     ValueTable,
     arm_name,
 )
-from fedopl.study.mixture import FOUND, Weights, as_mixture
+from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
 from fedopl.study.study import Study
 
 _WAY_OF_LEARNING = (
@@ -47,6 +47,7 @@ class Record:
     rounds: tuple[Round, ...]
     statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody answered
+    row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
     fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
@@ -69,6 +70,11 @@ class Record:
             )
         )
 
+    @property
+    def counted(self) -> Counted:
+        """What mixtures of these clients can count."""
+        return Counted(rows=self.rows, weights=self.row_weights)
+
     def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; no client is asked."""
         wanted = as_mixture(mixture)
@@ -77,7 +83,7 @@ class Record:
                 f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "
                 "with it"
             )
-        weights = weights_for(wanted, self.statistics, self.rows)
+        weights = weights_for(wanted, self.statistics, self.counted)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
         if not self.study.policy.can_be_resolved:

@@ -87,6 +87,7 @@ def load_record(folder: Path) -> Record:
             best_arm=summary["best_arm"],
             mixture=summary["mixture"],
             rows=summary["rows"],
+            row_weights=summary.get("row_weights"),
             **load_sums(folder / "sums.npz", study, summary),
             **{
                 file.field: _read(folder / name, file.read)
@@ -127,6 +128,7 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "has_policy": record.policy is not None,
         "mixture": record.mixture,
         "rows": record.rows,
+        **({"row_weights": record.row_weights} if record.row_weights else {}),
         "clients": record.statistics.clients,
         "searched": record.tree.clients if record.tree else None,
         "lost": record.tree.lost if record.tree else None,

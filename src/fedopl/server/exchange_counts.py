@@ -25,14 +25,14 @@ def expected_trips(study: Study, n_clients: int) -> int:
     So do the cells of a tree with scores, where its grid is agreed beforehand.
     """
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
-    together = (study.nuisances.kind == "federated") + described
+    together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
     return expected_exchanges(study, n_clients) - together - along
 
 
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
-    scoring = 2 + (study.nuisances.kind == "federated")
+    scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
     return scoring + study.evaluation.claims_values + study.evaluation.is_cross_fitted
 
 

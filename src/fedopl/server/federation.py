@@ -1,6 +1,6 @@
 """A study, run: enrol, sum, learn, evaluate."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
+from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
@@ -37,6 +38,7 @@ from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
+from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
 
 
@@ -130,14 +132,15 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
-    rows, query = _enrol(conversation)
-    statistics, by_fold, cells = _score(conversation, rows, query)
-    weights = weights_for(study.mixture, statistics, rows)
+    counted, query = _enrol(conversation)
+    statistics, by_fold, cells = _score(conversation, counted.rows, query)
+    weights = weights_for(study.mixture, statistics, counted)
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
     return Setting(
         study=study,
-        rows=rows,
+        rows=counted.rows,
+        row_weights=counted.weights,
         weights=weights,
         statistics=statistics,
         by_fold=by_fold,
@@ -169,6 +172,7 @@ def _finish(
         best_arm=setting.best_arm,
         mixture=setting.weights,
         rows={name: setting.rows[name] for name in setting.weights},
+        row_weights=_of(setting.weights, setting.row_weights),
         values=evaluated.values,
         gains=evaluated.gains,
         improvements=evaluated.improvements,
@@ -184,33 +188,53 @@ def _finish(
     return record, evaluated.answers
 
 
-def _enrol(conversation: Conversation) -> tuple[dict[str, int], SumScores]:
-    """Training rows by client, which nobody can change from here on, and how to score them.
+def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, float] | None:
+    """What these clients told, where they were asked."""
+    return None if told is None else {name: told[name] for name in clients}
 
-    Both are asked for on one trip: whoever does not enrol has its sums left out, and whoever's
-    sums are of other rows than it enrolled with does not enrol.
+
+def _enrol(conversation: Conversation) -> tuple[Counted, SumScores]:
+    """What clients count by, which nobody can change from here on, and how to score their rows.
+
+    All is asked for on one trip: whoever does not enrol has its sums left out, and whoever's sums
+    are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
     """
     study = conversation.study
-    queries = [query() for query in (Enrol, SumOutcomes) if query.needed(study)]
-    enrolled, *sums = conversation.together(conversation.transport.clients, *queries)
-    enrolled = conversation.drop(enrolled, lambda name, answer: _belied(study, name, answer, sums))
+    queries = [query for query in (Enrol, TellWeight, SumOutcomes) if query.needed(study)]
+    asked = [query() for query in queries]
+    answers = dict(
+        zip(queries, conversation.together(conversation.transport.clients, *asked), strict=True)
+    )
+    sums, told = answers.get(SumOutcomes), answers.get(TellWeight)
+    enrolled = conversation.drop(
+        answers[Enrol], lambda name, answer: _belied(study, name, answer, (sums, told))
+    )
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
-    if not sums:
-        return rows, without_models(study)
-    usable = conversation.drop(sums[0], lambda name, _: None if name in rows else "did not enrol")
+    weights = None if told is None else {name: told[name].weight for name in rows}
+    counted = Counted(rows=rows, weights=weights)
+    if sums is None:
+        return counted, without_models(study)
+    usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
     if not usable:
-        return rows, unsupported_models(study)
-    return rows, solve_outcomes(study, combined(usable, weights={}))
+        return counted, unsupported_models(study)
+    return counted, solve_outcomes(study, combined(usable, weights={}))
 
 
 def _belied(
-    study: Study, name: str, answer: Enrolment, sums: Sequence[Mapping[str, OutcomeSums]]
+    study: Study,
+    name: str,
+    answer: Enrolment,
+    beside: tuple[Mapping[str, OutcomeSums] | None, Mapping[str, TotalWeight] | None],
 ) -> str | None:
-    """Why this enrolment cannot be true beside the sums that came with it, if any did."""
-    sent = [own[name] for own in sums if name in own]
-    return sent[0].contradiction(study, answer.n_rows) if sent else None
+    """Why this enrolment cannot be true beside what came with it, or not be counted without."""
+    sums, told = beside
+    own = sums.get(name) if sums else None
+    if told is not None and name not in told:
+        return "did not tell what its rows weigh together, by which clients count"
+    fault = own.contradiction(study, answer.n_rows) if own else None
+    return told[name].contradiction(own) if told and own and not fault else fault
 
 
 def _score(

@@ -45,8 +45,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
         "nuisances": plans["nuisances"],
-        # What a mixture does not say is left out: it was not there when studies were first hashed.
-        "mixture": {key: value for key, value in plans["mixture"].items() if value is not None},
+        "mixture": _said(plans["mixture"]),
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
         # Left out where it is the usual one: there was no other when studies were first hashed.
@@ -54,6 +53,12 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "diagnose": plans["joining"]["diagnose"],
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
+
+
+def _said(mixture: Flat) -> Flat:
+    """The mixture without what goes without saying: studies were hashed before it could be said."""
+    usual = {"count": "rows"}
+    return {key: said for key, said in mixture.items() if said not in (None, usual.get(key))}
 
 
 def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:

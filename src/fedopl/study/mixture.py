@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,6 +15,7 @@ from fedopl.theory.skew import skewness as skewness  # users find it in `fedopl.
 Weights = dict[str, float]
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 Robust = Literal["median-of-means", "trimmed"]
+Count = Literal["rows", "weight"]
 # Those whose weights are found while a study runs.
 FOUND = ("path", "minimax")
 
@@ -40,14 +42,28 @@ class KindOfMixture(Checked):
                 raise PlacedError(setting, message)
         return self
 
+    @property
+    def counts_weight(self) -> bool:
+        """Whether clients count by the total weight of their rows, not by how many these are."""
+        return False
+
 
 class Empirical(KindOfMixture):
-    """λ = n̄: clients count by their numbers of rows, whatever the weights of single rows are."""
+    """λ = n̄: clients count by their numbers of rows, or by what these weigh together."""
 
     kind: Literal["empirical"] = "empirical"
+    count: Count = Field(
+        default="rows",
+        description="rows, whatever they weigh; or weight, the sum of their row weights",
+    )
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
-        """The weight of each client, given the rows it enrolled with."""
+    @property
+    def counts_weight(self) -> bool:
+        """Whether the study chose so."""
+        return self.count == "weight"
+
+    def weights(self, rows: Mapping[str, float]) -> Weights:
+        """The weight of each client, given the rows it enrolled with, or what they weigh."""
         total = sum(rows.values())
         return {name: rows[name] / total for name in sorted(rows)}
 
@@ -57,7 +73,7 @@ class Uniform(KindOfMixture):
 
     kind: Literal["uniform"] = "uniform"
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
+    def weights(self, rows: Mapping[str, float]) -> Weights:
         """The weight of each client."""
         return {name: 1 / len(rows) for name in sorted(rows)}
 
@@ -82,7 +98,7 @@ class Given(KindOfMixture):
             raise PlacedError("largest_share", message)
         return self
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
+    def weights(self, rows: Mapping[str, float]) -> Weights:
         """The weight of each client; a client without a share is an error."""
         if set(self.shares) != set(rows):
             raise OptionError(
@@ -99,7 +115,7 @@ class Skewed(KindOfMixture):
     toward: str = Field(description="the target client")
     alpha: float = Field(ge=0, le=1, description="of everybody else's weight that goes to it")
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
+    def weights(self, rows: Mapping[str, float]) -> Weights:
         """The weight of each client."""
         if self.toward not in rows:
             raise OptionError(
@@ -131,7 +147,7 @@ class BestSkew(KindOfMixture):
             raise ValueError("mixture: expected alphas above 0 and at most 1; 0 is always there")
         return self
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
+    def weights(self, rows: Mapping[str, float]) -> Weights:
         """Where the path begins; how far to go on it, rows decide."""
         return Skewed(toward=self.toward, alpha=0.0).weights(rows)
 
@@ -142,7 +158,7 @@ class Minimax(KindOfMixture):
     kind: Literal["minimax"] = "minimax"
     steps: int = Field(default=15, ge=1, le=10_000, description="of the ascent, at most")
 
-    def weights(self, rows: Mapping[str, int]) -> Weights:
+    def weights(self, rows: Mapping[str, float]) -> Weights:
         """Where the ascent begins; how it goes on, regrets decide."""
         return Empirical().weights(rows)
 
@@ -151,9 +167,14 @@ AnyMixture = Empirical | Uniform | Given | Skewed | BestSkew | Minimax
 Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
 
 
-def empirical(*, largest_share: float | None = None, robust: Robust | None = None) -> Empirical:
-    """λ = n̄, cut where a client would count for more than the largest share."""
-    return Empirical(largest_share=largest_share, robust=robust)
+def empirical(
+    *,
+    count: Count = "rows",
+    largest_share: float | None = None,
+    robust: Robust | None = None,
+) -> Empirical:
+    """λ = n̄, by rows or by their weight, cut where a client would have more than a share."""
+    return Empirical(count=count, largest_share=largest_share, robust=robust)
 
 
 def uniform(*, robust: Robust | None = None) -> Uniform:
@@ -198,6 +219,25 @@ def as_mixture(spec: object) -> AnyMixture:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What clients can count by: their rows and, where they told it, what these weigh together."""
+
+    rows: dict[str, int]
+    weights: dict[str, float] | None = None
+
+    def by(self, mixture: AnyMixture) -> Mapping[str, float]:
+        """What this mixture counts, by client."""
+        if not mixture.counts_weight:
+            return self.rows
+        if self.weights is None:
+            raise OptionError(
+                "mixture: clients were not asked what their rows weigh together; run a study that "
+                "counts weight"
+            )
+        return self.weights
+
+
 def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weights:
     """The weights of those who are left, λ_c / Σ_{c ∈ S} λ_c; all equal if they weigh nothing."""
     total = math.fsum(weights[name] for name in sorted(names))
@@ -206,7 +246,7 @@ def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weight
     return {name: weights[name] / total for name in sorted(names)}
 
 
-def agreed_weights(mixture: AnyMixture, rows: Mapping[str, int]) -> Weights:
+def agreed_weights(mixture: AnyMixture, rows: Mapping[str, float]) -> Weights:
     """The agreed mixture over those who take part; those it names and who do not, are left out."""
     target = getattr(mixture, "toward", None)
     if target is not None and target not in rows:

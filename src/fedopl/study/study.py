@@ -106,6 +106,9 @@ class Study(Checked):
         if self.nuisances.propensity == "known" and table and not table.propensity:
             message = "'known', but no column of propensities is named"
             raise PlacedError("nuisances.propensity", message)
+        if self.mixture.counts_weight and table and not table.weight:
+            message = "'weight', but no column of weights is named ([rows] weight); count rows"
+            raise PlacedError("mixture.count", message)
         if self.linear.features == "blocks" and self.n_features % self.n_actions:
             message = (
                 f"{self.n_features} features cannot be cut into {self.n_actions} equal blocks, "

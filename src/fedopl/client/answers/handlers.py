@@ -40,6 +40,7 @@ _ANSWERING: tuple[Handler, ...] = (
     tell_fit.answer,
     cross_fitting.sum_by_fold,
     cross_fitting.value_across_folds,
+    learning.tell_weight,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

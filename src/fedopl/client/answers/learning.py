@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.noise import noisy_total
 from fedopl.client.disclosure.small_cells import (
     check_parts,
     check_takers,
@@ -21,6 +22,7 @@ from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePoli
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -31,6 +33,18 @@ def enrol(space: Workspace, _query: Enrol) -> Enrolment:
     counts = space.rows_per_action
     shown = suppress_small_counts(counts, space.limits.minimum_cell)
     return Enrolment(n_rows=int(counts.sum()), rows_per_action=shown.astype(np.float64))
+
+
+def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:
+    """What training rows weigh together, with noise; where rows have no weights, how many."""
+    found = space.training_weight
+    if found is None:
+        return TotalWeight(weight=float(space.n_training))
+    rng = space.noise_for("total weight", space.study.digest)
+    noisy = noisy_total(found.total, space.limits.value_noise * found.largest, rng)
+    if not noisy <= space.limits.norm_cap:
+        raise RefusedError(RefusalCode.NORM_TOO_LARGE)
+    return TotalWeight(weight=noisy)
 
 
 def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:

@@ -11,11 +11,15 @@ import numpy as np
 from numpy.random import Generator
 
 from fedopl.base.arrays import FloatArray
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.messages.refusal import RefusalCode
 
 # Averaged over so many policies, noise of two usual rows still hides one.
 FEW_POLICIES = 48
 # Of so many at once, the covariances of each with all others say no more than its mean.
 FEW_TOGETHER = 6
+# Of a total, what noise may move it by.
+MOST_OF_TOTAL = 0.25
 
 
 def noisy_counts(
@@ -36,6 +40,17 @@ def noisy_counts(
 def count_scale(minimum_cell: int) -> float:
     """How far noise moves a count, in rows."""
     return minimum_cell / 2
+
+
+def noisy_total(total: float, one_row: float, rng: Generator) -> float:
+    """A sum of weights with noise as large as `one_row`, in proportion: it stays above zero.
+
+    Refused where noise would move it by a quarter and more: one row then weighs too much of it.
+    """
+    share = one_row / total
+    if share > MOST_OF_TOTAL:
+        raise RefusedError(RefusalCode.HEAVY_ROW)
+    return total * float(np.exp(share * rng.standard_normal()))
 
 
 def noisy_values(

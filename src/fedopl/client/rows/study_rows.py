@@ -1,7 +1,7 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,14 @@ from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study
+
+
+@dataclass(frozen=True)
+class TrainingWeight:
+    """What training rows weigh together, and the heaviest of them."""
+
+    total: float
+    largest: float
 
 
 class StudyRows:
@@ -126,6 +134,19 @@ class StudyRows:
             weight = None if weights is None else weights[rows]
             found += np.bincount(numbers, weight, len(found))
         return found.reshape(-1, given.n_actions)
+
+    @property
+    def training_weight(self) -> TrainingWeight | None:
+        """What training rows weigh; None where rows have no weights. No context is read."""
+        weights, folds = self.given.weights, self.folds_as_given
+        if weights is None:
+            return None
+        largest = 0.0
+        for rows in self.given.slices(ROWS_PER_CHUNK):
+            training = folds.of_row[rows] < folds.n_folds
+            largest = max(largest, float(np.max(weights[rows], initial=0.0, where=training)))
+        total = float(self.weight_by_fold_action[:-1].sum())
+        return TrainingWeight(total=total, largest=largest)
 
     def n_rows(self, split: RowSplit) -> int:
         """How many rows a split has."""

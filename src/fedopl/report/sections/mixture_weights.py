@@ -4,7 +4,7 @@ from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.sections.weights_found import weights_found
 from fedopl.report.words.numbers import count, decimal, listed, percent
 from fedopl.results.record import Record
-from fedopl.study.mixture import agreed_weights, renormalised
+from fedopl.study.mixture import Weights, agreed_weights, renormalised
 from fedopl.theory.skew import skewness
 
 _AGREED = "How much each client counts was agreed before anything ran"
@@ -18,13 +18,17 @@ _KINDS = {
     "path": f"{_TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
     "minimax": f"{_TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
 }
+_BY_WEIGHT = (
+    f"{_AGREED}: by what its rows weigh together, the sum of their weights as the client told it; "
+    "noise that hides single rows may be in it."
+)
 
 
 def mixture_weights(record: Record) -> Section:
     """The section."""
     total = sum(record.rows.values())
     parts: tuple[Part, ...] = (
-        Text(_KINDS[record.study.mixture.kind]),
+        Text(_counted(record)),
         *_robust(record),
         Text(_meaning(skewness(record.mixture, record.rows), total)),
         _table(record, total),
@@ -33,12 +37,22 @@ def mixture_weights(record: Record) -> Section:
     return Section(name="mixture", title="How much each client counts", parts=parts)
 
 
+def _counted(record: Record) -> str:
+    """What decides how much each client counts, in words."""
+    return _BY_WEIGHT if record.row_weights else _KINDS[record.study.mixture.kind]
+
+
+def _agreed(record: Record) -> Weights:
+    mixture = record.study.mixture
+    return agreed_weights(mixture, record.counted.by(mixture))
+
+
 def _robust(record: Record) -> tuple[Part, ...]:
     """By how much agreed weights were changed, and what that costs."""
     how = record.study.mixture.robust
     if how is None:
         return ()
-    agreed = agreed_weights(record.study.mixture, record.rows)
+    agreed = _agreed(record)
     left_out = sorted(name for name, weight in record.mixture.items() if not weight)
     moved = sum(abs(record.mixture[name] - agreed[name]) for name in agreed) / 2
     total = sum(record.rows.values())
@@ -71,16 +85,18 @@ def _table(record: Record, total: int) -> Part:
     weights = renormalised(record.mixture, record.mixture.keys())
     columns = {"Weight (λ)": weights}
     if record.study.mixture.robust:
-        agreed = agreed_weights(record.study.mixture, record.rows)
+        agreed = _agreed(record)
         columns = {"Agreed weight": agreed, "Robust weight (λ)": weights}
+    told = {"Weight of its rows": record.row_weights} if record.row_weights else {}
     table = Table(
         caption="Share of rows and weight of each client",
-        headers=("Client", "Rows learned from", "Share of rows (n̄)", *columns),
+        headers=("Client", "Rows learned from", "Share of rows (n̄)", *told, *columns),
         rows=tuple(
             (
                 name,
                 count(record.rows[name]),
                 f"{100 * record.rows[name] / total:.1f} %",
+                *(decimal(own[name], 0) for own in told.values()),
                 *(f"{100 * own[name]:.1f} %" for own in columns.values()),
             )
             for name in sorted(weights)

@@ -12,7 +12,14 @@ from fedopl.base.errors import FederationError
 from fedopl.base.seeds import generator_for
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.study.mixture import AnyMixture, Weights, agreed_weights, capped, renormalised
+from fedopl.study.mixture import (
+    AnyMixture,
+    Counted,
+    Weights,
+    agreed_weights,
+    capped,
+    renormalised,
+)
 
 # With fewer clients one cannot tell most from a few.
 FEWEST_CLIENTS = 5
@@ -21,12 +28,13 @@ STEPS, CLOSE_ENOUGH = 200, 1e-9  # of Weiszfeld's algorithm
 MOST_DISTANCE_BY_ROWS = 3.0  # by which rows make a distance count for more or for less
 
 
-def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, rows: dict[str, int]) -> Weights:
+def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, counted: Counted) -> Weights:
     """The agreed weights of those who summed; by agreement of most where the mixture says so."""
-    agreed = agreed_weights(mixture, {name: rows[name] for name in statistics.sums})
+    own = counted.by(mixture)
+    agreed = agreed_weights(mixture, {name: own[name] for name in statistics.sums})
     if mixture.robust is None:
         return agreed
-    found = robust_weights(statistics, agreed, rows, mixture.robust)
+    found = robust_weights(statistics, agreed, counted.rows, mixture.robust)
     return found if mixture.largest_share is None else capped(found, mixture.largest_share)
 
 

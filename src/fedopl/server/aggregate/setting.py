@@ -20,6 +20,7 @@ class Setting:
     rows: dict[str, int]  # training rows of everybody who enrolled
     weights: Weights
     statistics: ScoreStatistics
+    row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
     by_fold: Answers[ScoreSumsByFold] | None = None  # where values are cross-fitted
     cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
 

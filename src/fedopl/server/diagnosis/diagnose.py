@@ -157,6 +157,6 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     n_coalitions = (1 << n_clients) - n_clients if few else n_clients + 1
     n_on_paths = min(n_clients, _MOST_PATHS) * len(ALPHAS)
     per_query = [2 * min(n_clients, _MOST_DISCREPANCIES), n_on_paths, n_coalitions]
-    if study.mixture.kind != "empirical":
+    if study.mixture.kind != "empirical" or study.mixture.counts_weight:
         per_query.append(per_query[0])
     return about_models + sum(ceil(n_policies / (room - 1)) for n_policies in per_query)

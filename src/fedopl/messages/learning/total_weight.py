@@ -1,0 +1,45 @@
+"""What a client's rows weigh together, where clients count by that."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.learning.outcome_sums import OutcomeSums
+from fedopl.messages.message import Asked, Message, Query, message
+from fedopl.study.study import Study
+
+# A total that noise may move by more than a quarter is not told, so hardly one by this many times.
+MOST_BY_NOISE = 3.0
+
+
+@message
+class TotalWeight(Message, code=84):
+    """Σ w over the rows to learn from, with noise."""
+
+    weight: Annotated[float, PerClient]
+
+    def contradiction(self, sums: OutcomeSums) -> str | None:
+        """Why a client that sends these sums of its rows cannot have this total."""
+        by_cell = sums.sums[..., -2, -2]
+        released = float(by_cell.sum())
+        # Cells that are 0 may be suppressed, so what is released may be less than all.
+        too_much = bool(by_cell.all()) and self.weight > MOST_BY_NOISE * released
+        if too_much or released > MOST_BY_NOISE * self.weight:
+            return f"its rows weigh {self.weight:,.4g} together, in its sums {released:,.4g}"
+        return None
+
+
+@message
+class TellWeight(Query[TotalWeight], code=22, asked=Asked.EACH, fixed=True):
+    """Ask what the rows to learn from weigh together."""
+
+    title = "What rows weigh"
+    content = "the sum of the row weights, with noise"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients count by it."""
+        return study.mixture.counts_weight
+
+    def fault_in(self, answer: TotalWeight, _study: Study, _n_rows: int) -> str | None:
+        """Rows that count have a weight."""
+        return None if answer.weight > 0 else "its rows weigh nothing together"
