@@ -1,13 +1,26 @@
 """Where linear models and logistic propensities are both wrong, nothing is said with certainty."""
 
+import json
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fedopl
-from fedopl.analysis.model_doubts import action_fits, doubted
+from fedopl.cli.run_summary import say_run
+from fedopl.engines.compare_runs import compare_runs
+from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.report.cautions import cautions
+from fedopl.report.joining.context import joining_facts
+from fedopl.report.joining.joining_json import joining_json
 from fedopl.report.page import render
+from fedopl.report.parts import Table, as_text
 from fedopl.report.recommending import key_figures, recommend
+from fedopl.report.sections.held_out_values import held_out_values
+from fedopl.report.sections.joining import joining_parts
+from fedopl.results.model_doubts import action_fits, doubted
+from fedopl.results.value_tables import ValueTable
 
 N_CLIENTS = 5
 
@@ -76,3 +89,80 @@ def test_a_saved_run_tells_the_same(tmp_path):
     run = fedopl.learn(clients("both bend", 0))
     run.save(tmp_path / "run")
     assert render(fedopl.load_run(tmp_path / "run")) == render(run)
+
+
+@pytest.fixture(scope="module")
+def bent():
+    return fedopl.learn(clients("both bend", 0), diagnose=True)
+
+
+def claims(text):
+    """Words that claim something; the first caution and tables of settings have none of them."""
+    found = r"\bbeats\b|\bis better\b|\bgains \d|Joining pays|stay alone|\| better \||is worse than"
+    return re.findall(found, text)
+
+
+def test_no_word_of_terminal_or_programs_claims_what_models_belie(bent, capsys):
+    assert bent.verdict.startswith("The models are too simple for these data, so nothing is")
+    say_run(bent, None, as_json=False)
+    said = capsys.readouterr().out
+    assert claims(said) == []
+    first, _, tables = said.partition("standard error")
+    assert "more than their intervals say" in " ".join(first.split())
+    assert tables
+    say_run(bent, None, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["in_doubt"]
+    assert told["verdict"] == bent.verdict
+
+
+def test_runs_are_compared_without_numbers_that_models_belie(bent):
+    sound = fedopl.learn(clients("linear", 0))
+    found = compare_runs({"bent": bent, "sound": sound})
+    bent_line, sound_line = str(found).splitlines()[2:4]
+    assert bent_line.split()[:5] == ["bent", *["in", "doubt"] * 2]
+    assert " to " not in bent_line
+    assert " to " in sound_line
+    runs = found.as_json()["runs"]
+    assert (runs["bent"]["in_doubt"], runs["bent"]["value"]) == (True, None)
+    assert (runs["sound"]["in_doubt"], bool(runs["sound"]["value"])) == (False, True)
+
+
+def test_nothing_is_claimed_about_clients_or_joining_either(bent):
+    said = as_text(joining_parts(bent))
+    assert said == (
+        "The models are too simple for these data, so nothing is claimed about joining."
+    )
+    told = joining_json(joining_facts(bent))
+    assert told["why_nothing"] == said
+    assert {one["decision"] for one in told["advice"].values()} == {"undecided"}
+    words = {
+        row[3]
+        for part in held_out_values(bent).parts[1].parts
+        if isinstance(part, Table) and part.headers[-1] == "In words"
+        for row in part.rows
+    }
+    assert words == {"in doubt"}
+    assert "One client decides" not in [one.title for one in cautions(bent)]
+
+
+def test_who_alone_is_in_doubt_gets_no_advice(bent):
+    """Where all together are in no doubt, one client may be."""
+    sound = fedopl.learn(clients("linear", 0))
+    fitted = {**sound.fitted, "site 1": bent.fitted["site 1"]}
+    stretched = fitted["site 1"].numbers.copy()
+    stretched[:, TOLD_OF_FIT.index("moved")] = 0.5
+    stretched[:, TOLD_OF_FIT.index("moved_variances")] = 1e-6
+    fitted["site 1"] = replace(fitted["site 1"], numbers=stretched)
+    errors = [
+        replace(row, estimate=replace(row.estimate, standard_error=9.0))
+        if (row.policy, row.client) == (sound.chosen, "global")
+        else row
+        for row in sound.values.rows
+    ]
+    mixed = replace(sound, fitted=fitted, values=ValueTable(tuple(errors)))
+    assert not doubted(mixed)
+    advice = joining_facts(mixed).advice
+    assert advice["site 1"].decision == "undecided"
+    assert "models are too simple for its rows" in advice["site 1"].reason
+    assert "too simple" not in advice["site 2"].reason

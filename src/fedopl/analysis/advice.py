@@ -1,7 +1,7 @@
 """Whether joining pays for a client: measured on its own rows, beside the regret bounds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ class Advice:
     gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
     modelled: ValueOfInformation | None  # 𝒱_c(λ), where its parts are known
     valued: str = "held-out rows"  # what rows are called that the gain is of
+    in_doubt: bool = False  # richer models surely move what the gain is made of
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -33,6 +34,8 @@ class Advice:
     def decision(self) -> Decision:
         """What the rows say; the model decides nothing."""
         low, high = self.interval
+        if self.in_doubt:
+            return "undecided"
         if low > 0:
             return "join"
         return "stay alone" if high < 0 else "undecided"
@@ -40,6 +43,8 @@ class Advice:
     @property
     def reason(self) -> str:
         """Why, in plain words."""
+        if self.in_doubt:
+            return "The models are too simple for its rows, so what it gains is in doubt."
         return " ".join(part for part in (self._measured(), self._model()) if part)
 
     def _measured(self) -> str:
@@ -82,15 +87,23 @@ class Advice:
 def advise(
     gains: GainTable,
     modelled: Mapping[str, ValueOfInformation] | None = None,
+    *,
     valued: str = "held-out rows",
+    in_doubt: Collection[str] = (),
 ) -> tuple[Advice, ...]:
     """Advice for every client that reported the value of its local policy, sorted by name.
 
-    `valued` is what rows are called that gains are of.
+    `valued` is what rows are called that gains are of; `in_doubt` are clients whose models are.
     """
     known = modelled or {}
     return tuple(
-        Advice(client=row.client, gain=row.estimate, modelled=known.get(row.client), valued=valued)
+        Advice(
+            client=row.client,
+            gain=row.estimate,
+            modelled=known.get(row.client),
+            valued=valued,
+            in_doubt=row.client in in_doubt,
+        )
         for row in sorted(gains.rows, key=lambda row: row.client)
         if row.against == LOCAL and row.client != GLOBAL
     )

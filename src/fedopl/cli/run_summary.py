@@ -66,6 +66,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "digest": finished.study.digest.hex(),
         "recommendation": _recommendation(finished)._asdict(),
         "verdict": finished.verdict,
+        "in_doubt": finished.is_doubted,
         "evaluation": finished.study.evaluation.kind,
         "chosen": finished.chosen,
         "best_arm": finished.best_arm,

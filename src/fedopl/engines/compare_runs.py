@@ -39,7 +39,9 @@ class Comparison:
     def _cells(self, name: str, run: Run) -> list[str]:
         found = _numbers(run)
         received = sum(latest.bytes_received for latest in run.rounds) / 1024
-        estimates = [_cell(found[key]) for key in ("value", "over_best_arm", "over_logging")]
+        unknown = "in doubt" if run.is_doubted else "–"
+        named = ("value", "over_best_arm", "over_logging")
+        estimates = [_cell(found[key]) if found[key] else unknown for key in named]
         return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
 
     def _differing(self) -> str:
@@ -87,8 +89,14 @@ def _numbers(run: Run) -> dict[str, Any]:
         "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
     }
-    estimates = {name: _estimate(estimate) for name, estimate in found.items()}
-    return {"verdict": run.verdict, "best_arm": run.best_arm, **estimates}
+    # No number that models belie: its interval would be read as if it held.
+    known = {n: None if run.is_doubted else estimate for n, estimate in found.items()}
+    return {
+        "verdict": run.verdict,
+        "in_doubt": run.is_doubted,
+        "best_arm": run.best_arm,
+        **{name: _estimate(estimate) for name, estimate in known.items()},
+    }
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
@@ -98,8 +106,8 @@ def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
     return {"value": estimate.value, "low": low, "high": high}
 
 
-def _cell(found: dict[str, float] | None) -> str:
-    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})" if found else "–"
+def _cell(found: dict[str, float]) -> str:
+    return f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})"
 
 
 def _short(value: object) -> str:

@@ -53,6 +53,8 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     gain = gain_over(record, arm_name(record.best_arm))
     if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return
+    if record.is_doubted:  # its interval says nothing
+        return
     who, arm = label(record.study, record.chosen), f"giving everybody '{record.best_arm}'"
     valued = record.study.evaluation.valued("rows")
     what = f"There are too few {valued} to say whether {who} is better than {arm}."

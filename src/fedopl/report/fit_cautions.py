@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 
-from fedopl.analysis.model_doubts import (
+from fedopl.report.explain.fit_words import shift_in_words
+from fedopl.report.parts import Caution
+from fedopl.report.words.numbers import listed, percent, plural
+from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.model_doubts import (
     LARGE_INFLUENCE,
     LARGE_WEIGHT,
     ActionFit,
@@ -11,10 +15,6 @@ from fedopl.analysis.model_doubts import (
     doubted_clients,
     trimming_matters,
 )
-from fedopl.report.explain.fit_words import shift_in_words
-from fedopl.report.parts import Caution
-from fedopl.report.words.numbers import listed, percent, plural
-from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 
 REMEDY = (

@@ -2,7 +2,6 @@
 
 from typing import Literal, NamedTuple
 
-from fedopl.analysis.model_doubts import doubted
 from fedopl.analysis.recommended import LEAST_SUPPORT, MOST_BORROWED, Choice, choice_of
 from fedopl.base.labels import GLOBAL
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
@@ -17,6 +16,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.results.model_doubts import TOO_SIMPLE
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 
@@ -36,8 +36,8 @@ def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
-    if doubted(record):
-        return _nothing("the models are too simple for these data (see what to know first)")
+    if record.is_doubted:
+        return _nothing(f"{TOO_SIMPLE} (see what to know first)")
     choice = choice_of(record)
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
@@ -163,7 +163,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
     return (
-        *(() if doubted(record) else _worth(record, choice)),  # no number that models belie
+        *(() if record.is_doubted else _worth(record, choice)),  # no number that models belie
         *about,
         (_valued_on(record), count(held_out), f"from {n_clients}{groups}"),
     )

@@ -9,6 +9,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import Search
+from fedopl.results.model_doubts import TOO_SIMPLE, doubted
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.sums.robust_weights import weights_for
@@ -28,6 +29,11 @@ from fedopl.study.study import Study
 _WAY_OF_LEARNING = (
     "Values are those of the way of learning: every row is valued by a policy that was learned "
     "without\nits fold. The policy itself was learned from all rows."
+)
+
+_WRONG = (
+    "The numbers below are wrong by about as much as richer outcome models move values, which is "
+    "more\nthan their intervals say."
 )
 
 
@@ -94,6 +100,11 @@ class Record:
         return self.statistics.solve(weights)
 
     @property
+    def is_doubted(self) -> bool:
+        """Whether richer models surely move values by more than their intervals allow."""
+        return bool(doubted(self))
+
+    @property
     def verdict(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
         if not self.study.evaluation.claims_values:
@@ -101,6 +112,9 @@ class Record:
         if not self.gains.rows:
             rows = self.study.evaluation.valued("rows")
             return f"No client reported values of {rows}, so nothing is claimed about them."
+        if self.is_doubted:
+            what = f"{TOO_SIMPLE}, so nothing is claimed about what the policy is worth."
+            return what[:1].upper() + what[1:]
         against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."
@@ -124,9 +138,11 @@ class Record:
         return "\n\n".join([self.verdict, *self._notes(), *map(str, self._tables())])
 
     def _notes(self) -> list[str]:
-        """What values are of, where they are not of the learned policy itself."""
-        across = self.study.evaluation.is_cross_fitted and self.values.rows
-        return [_WAY_OF_LEARNING] if across else []
+        """What values are not: of the learned policy itself, or as certain as they look."""
+        if not self.values.rows:
+            return []
+        across = [_WAY_OF_LEARNING] if self.study.evaluation.is_cross_fitted else []
+        return [*across, _WRONG] if self.is_doubted else across
 
     def _tables(self) -> list[ValueTable | GainTable | ImprovementTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""

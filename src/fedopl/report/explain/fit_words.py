@@ -1,8 +1,8 @@
 """Whether models fit, as a table: what richer ones would change, balance, what rests on a row."""
 
-from fedopl.analysis.model_doubts import ActionFit, ValueShift, action_fits
 from fedopl.report.parts import Heading, Part, Table, Text
 from fedopl.report.words.numbers import decimal, percent, plain
+from fedopl.results.model_doubts import ActionFit, ValueShift, action_fits
 from fedopl.results.record import Record
 
 

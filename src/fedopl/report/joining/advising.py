@@ -61,7 +61,7 @@ def _no_values(facts: JoiningFacts, names: list[str]) -> str:
 def advice_in_short(advice: list[Advice]) -> str:
     """For whom joining pays, whom it costs, and for whom that is undecided."""
     of = {
-        decision: [one.client for one in advice if one.decision == decision]
+        decision: [one.client for one in advice if one.decision == decision and not one.in_doubt]
         for decision in ("join", "stay alone", "undecided")
     }
     valued = advice[0].valued
@@ -71,6 +71,7 @@ def advice_in_short(advice: list[Advice]) -> str:
         "Joining pays for": of["join"],
         "It is better to stay alone for": of["stay alone"],
         f"The {valued} cannot tell for": of["undecided"],
+        "The models are too simple to tell for": [one.client for one in advice if one.in_doubt],
     }
     return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
 

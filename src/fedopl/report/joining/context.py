@@ -7,7 +7,8 @@ from fedopl.analysis.attribution import ClientShift, shifts_of
 from fedopl.analysis.modelled_gains import Modelled, modelled
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.report.words.policy_labels import valued_clients
+from fedopl.report.words.policy_labels import opened, valued_clients
+from fedopl.results.model_doubts import TOO_SIMPLE, clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.theory.checks import positive
 
@@ -45,7 +46,12 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
     shifts = _shifts(record)
     known = modelled(record, shifts, constant)
     information = {name: found.information for name, found in known.items()}
-    advice = advise(record.gains, information, record.study.evaluation.valued("rows"))
+    advice = advise(
+        record.gains,
+        information,
+        valued=record.study.evaluation.valued("rows"),
+        in_doubt=clients_in_doubt(record),
+    )
     return JoiningFacts(
         record=record,
         constant=constant,
@@ -63,6 +69,8 @@ def nothing_to_say(record: Record) -> str | None:
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."
+    if record.is_doubted:
+        return f"{opened(TOO_SIMPLE)}, so nothing is claimed about joining."
     return None
 
 

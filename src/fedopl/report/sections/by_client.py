@@ -1,5 +1,6 @@
 """Who gains and who loses: the learned policy at each client, beside what that client had."""
 
+from fedopl.report.explain.in_doubt import IN_DOUBT, folded_if_doubted
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
@@ -11,6 +12,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
 
@@ -38,6 +40,7 @@ def by_client(record: Record) -> Section:
             f"everybody '{record.best_arm}'."
         )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))
+        parts = folded_if_doubted(record, parts)
     return Section(name="clients", title="Who gains and who loses", parts=parts)
 
 
@@ -89,10 +92,14 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
 
 def _table(record: Record, clients: list[str]) -> Table:
     against = _comparisons(record)
-    rows, groups = [], record.values.groups()
+    rows, groups, doubts = [], record.values.groups(), clients_in_doubt(record)
     for client in clients:
         gains = [gain_over(record, name, client) for name in against.values()]
-        cells = [_word(g) + (f"\n{g.number} ({g.interval})" if g else "") for g in gains]
+        words = [IN_DOUBT if client in doubts else _word(gain) for gain in gains]
+        cells = [
+            word + (f"\n{g.number} ({g.interval})" if g else "")
+            for word, g in zip(words, gains, strict=True)
+        ]
         n_rows = record.values.of(record.chosen, client).n_rows
         units = [n_rows, *([groups[client]] if groups else [])]
         rows.append((client, *map(count, units), *cells))
@@ -110,14 +117,19 @@ def _table(record: Record, clients: list[str]) -> Table:
     )
 
 
+def _cell(gain: Span | None, word: str) -> str:
+    return word + (f"\n{gain.number} ({gain.interval})" if gain else "")
+
+
 def _tally(record: Record, clients: list[str]) -> str:
-    found = [_word(gain_over(record, LOCAL, client)) for client in clients]
+    doubts = clients_in_doubt(record)
+    found = [_word(gain_over(record, LOCAL, one)) for one in clients if one not in doubts]
     gains, loses = found.count("gains"), found.count("loses")
     if len(clients) == 1:
         return "There is only one client, so nobody was joined."
     if not gains and not loses:
         return "Compared with its own policy, no client clearly gains, and none clearly loses."
-    rest = len(found) - gains - loses
+    rest = len(clients) - gains - loses
     return (
         f"Compared with its own policy, {plural(gains, 'client gains', 'clients gain')} and "
         f"{plural(loses, 'client loses', 'clients lose')}; for {count(rest)} there is no clear "

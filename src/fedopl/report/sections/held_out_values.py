@@ -1,6 +1,7 @@
 """What it is worth: values of policies beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
+from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, percent, plural
@@ -36,6 +37,7 @@ def held_out_values(record: Record) -> Section:
     parts: tuple[Part, ...]
     if record.values.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
+        parts = folded_if_doubted(record, parts)
     elif record.study.evaluation.claims_values:
         rows = record.study.evaluation.valued("rows")
         parts = (Text(f"No client reported values of {rows}, so no value is claimed."),)
@@ -76,6 +78,7 @@ def _improvements(record: Record) -> tuple[Part, ...]:
     spans = _labelled(record, {name: found.get(name) for name in _ordered(record)})
     unit = OutcomeWords.of(record.study).name
     level = percent(next(iter(spans.values())).level)
+    words = verdict_words(record, _WORDS)
     intro = (
         f"What each policy gains over {SO_FAR}, decision by decision on the same rows. The "
         f"{level} intervals hold for all {len(spans)} policies together, with 95 %: so the "
@@ -85,8 +88,7 @@ def _improvements(record: Record) -> tuple[Part, ...]:
         caption=f"Gain over {SO_FAR} in {unit} per decision (positive is better)",
         headers=("Policy", "Gain", f"{level} interval", "In words"),
         rows=tuple(
-            (text, span.number, span.interval, _WORDS[verdict(span)])
-            for text, span in spans.items()
+            (text, span.number, span.interval, words[verdict(span)]) for text, span in spans.items()
         ),
         text_columns=(3,),
     )
@@ -97,6 +99,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
     unit, what = OutcomeWords.of(record.study).name, label(record.study, record.chosen)
     others = [name for name in _ordered(record) if name != record.chosen]
     spans = _labelled(record, {name: gain_over(record, name) for name in others})
+    words = verdict_words(record, _WORDS)
     intro = (
         f"What {what} gains over each of the others, decision by decision on the same rows: "
         "that is more precise than comparing the lines above. Positive is better."
@@ -105,8 +108,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
         caption=f"Gain of {what} in {unit} per decision (positive is better)",
         headers=("Gain over", "Estimate", "95 % interval", "In words"),
         rows=tuple(
-            (text, span.number, span.interval, _WORDS[verdict(span)])
-            for text, span in spans.items()
+            (text, span.number, span.interval, words[verdict(span)]) for text, span in spans.items()
         ),
         text_columns=(3,),
     )

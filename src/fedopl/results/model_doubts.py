@@ -3,14 +3,19 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.model_fit import ModelFit
-from fedopl.results.record import Record
 from fedopl.study.mixture import renormalised
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
+TOO_SIMPLE = "the models are too simple for these data"
 
 # A value is doubted if richer models surely move it, and by a part of its stated standard error:
 # half of one more, and an interval of 95 % covers 92 %.
@@ -50,30 +55,35 @@ class ActionFit:
     largest_influence: float  # how far one row moves the value, in standard errors, at the most
 
 
-def action_fits(record: Record) -> list[ActionFit]:
+def action_fits(record: "Record") -> list[ActionFit]:
     """Every action that any client reported, in the mixture."""
     return _fits(record, record.fitted)
 
 
-def client_fits(record: Record, client: str) -> list[ActionFit]:
+def client_fits(record: "Record", client: str) -> list[ActionFit]:
     """The same at one client."""
     return _fits(record, {client: record.fitted[client]})
 
 
-def doubted(record: Record, client: str = GLOBAL) -> list[ActionFit]:
+def doubted(record: "Record", client: str = GLOBAL) -> list[ActionFit]:
     """Actions whose value richer models move by more than what is said allows."""
     fits = action_fits(record) if client == GLOBAL else client_fits(record, client)
     stated = _stated_error(record, client)
     return [one for one in fits if one.moved.matters(stated)]
 
 
-def doubted_clients(record: Record) -> dict[str, list[ActionFit]]:
+def doubted_clients(record: "Record") -> dict[str, list[ActionFit]]:
     """The same for every client that reported, if there are any."""
     found = {client: doubted(record, client) for client in sorted(record.fitted)}
     return {client: fits for client, fits in found.items() if fits}
 
 
-def trimming_matters(record: Record) -> list[ActionFit]:
+def clients_in_doubt(record: "Record") -> frozenset[str]:
+    """Clients of whom nothing is claimed: all of them, if all together are doubted."""
+    return frozenset(record.mixture if doubted(record) else doubted_clients(record))
+
+
+def trimming_matters(record: "Record") -> list[ActionFit]:
     """Actions whose value hangs on rows that were given it against the odds."""
     stated = _stated_error(record, GLOBAL)
     return [
@@ -83,13 +93,13 @@ def trimming_matters(record: Record) -> list[ActionFit]:
     ]
 
 
-def _stated_error(record: Record, client: str) -> float:
+def _stated_error(record: "Record", client: str) -> float:
     """The standard error of the learned policy's value; 0 where none is stated."""
     rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, client)]
     return rows[0].estimate.standard_error if rows else 0.0
 
 
-def _fits(record: Record, fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
+def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
     found = []
     for place, action in enumerate(record.study.actions):
         own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("released")[place]}
@@ -98,7 +108,7 @@ def _fits(record: Record, fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
     return found
 
 
-def _fit(record: Record, place: int, action: str, fitted: Mapping[str, ModelFit]) -> ActionFit:
+def _fit(record: "Record", place: int, action: str, fitted: Mapping[str, ModelFit]) -> ActionFit:
     weights = renormalised(record.mixture, fitted.keys())
     worst, feature, is_unbalanced = _imbalance(record, place, fitted, weights)
 
@@ -131,7 +141,7 @@ def _shift(
 
 
 def _imbalance(
-    record: Record, place: int, fitted: Mapping[str, ModelFit], weights: Mapping[str, float]
+    record: "Record", place: int, fitted: Mapping[str, ModelFit], weights: Mapping[str, float]
 ) -> tuple[float, str, bool]:
     """The largest difference of takers from everybody, of what, and whether it is no chance."""
     apart: FloatArray = np.zeros((2, record.study.n_features + 1))
@@ -148,6 +158,6 @@ def _imbalance(
     return worst, feature, surely and abs(worst) > UNBALANCED
 
 
-def _effective_rows(record: Record, client: str, place: int) -> float:
+def _effective_rows(record: "Record", client: str, place: int) -> float:
     described = record.described.by_client if record.described else {}
     return float(described[client].effective_rows[place]) if client in described else 1.0
