@@ -8,6 +8,7 @@ from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
 from fedopl.report.reliance_cautions import reliance_cautions
+from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.disclosed import axes_of
 from report_runs import with_gains
 
@@ -142,3 +143,44 @@ def test_a_client_with_most_of_the_weight_is_named_with_the_rows_it_says_it_has(
 
 def test_nothing_rests_on_one_client_where_there_is_only_one(run):
     assert list(reliance_cautions(replace(run, mixture={"north": 1.0}))) == []
+
+
+def uniform_trial(seed, n_actions, n_rows=3000):
+    rng = np.random.default_rng(seed)
+    contexts, actions = rng.standard_normal((n_rows, 3)), rng.integers(0, n_actions, n_rows)
+    names = [f"item {code}" for code in range(n_actions)]
+    return fedopl.LoggedData(contexts, actions, rng.standard_normal(n_rows), action_names=names)
+
+
+@pytest.mark.parametrize(("n_actions", "below"), [(3, "5 %"), (34, "1 %"), (60, None)])
+def test_no_action_of_a_uniform_trial_is_called_unlikely(n_actions, below):
+    clients = {name: uniform_trial(seed, n_actions) for seed, name in enumerate(["one", "two"])}
+    plan = fedopl.NuisancePlan(propensity="marginal", folds=2)
+    record = fedopl.learn(clients, nuisances=plan)
+    assert "Unlikely actions" not in titles(record)
+    (table,) = as_tables(action_overlap(record).parts)
+    named = [header for header in table.headers if header.startswith("Chance below")]
+    assert named == ([f"Chance below {below}"] if below else [])
+    assert len({len(row) for row in (*table.rows, table.headers)}) == 1
+
+
+def as_tables(parts):
+    """The table of support, folded or not."""
+    inner = [part for one in parts for part in getattr(one, "parts", (one,))]
+    return [part for part in inner if getattr(part, "caption", "").startswith("Support of each")]
+
+
+def test_an_action_that_some_hardly_ever_get_is_called_unlikely():
+    def client(seed, n_rows=2000):
+        rng = np.random.default_rng(seed)
+        contexts = rng.standard_normal((n_rows, 2))
+        chance = np.where(contexts[:, 0] > 1, 0.03, 0.4)
+        drawn = rng.random(n_rows)
+        actions = np.where(drawn < chance, 2, (drawn > 0.7).astype(int))
+        known = np.where(actions == 2, chance, np.where(actions == 1, 0.3, 0.7 - chance))
+        rewards = rng.standard_normal(n_rows)
+        return fedopl.LoggedData(contexts, actions, rewards, known, action_names=["a", "b", "c"])
+
+    record = fedopl.learn({"north": client(1), "south": client(2)})
+    (found,) = [one for one in cautions(record) if one.title == "Unlikely actions"]
+    assert found.what.startswith("Some actions had a chance below 5 %: at north 'c' (for 1")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
-from fedopl.report.explain.support_levels import MOST_RARE, RARE, THIN, supports
+from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
@@ -210,14 +210,17 @@ def _thin(record: Record) -> Iterator[Caution]:
 
 def _rare(record: Record) -> Iterator[Caution]:
     by_client: dict[str, list[str]] = defaultdict(list)
+    chance = rare_chance(record.study.n_actions)
+    if chance is None:
+        return
     for support in supports(record):
-        if support.taken and support.rare_share > MOST_RARE:
-            share = percent(support.rare_share)
-            by_client[support.client].append(f"'{support.action}' (for {share} of rows)")
+        share = support.share_below(chance)
+        if support.taken and share > MOST_RARE:
+            by_client[support.client].append(f"'{support.action}' (for {percent(share)} of rows)")
     if by_client:
         where = [f"at {client} {listed(texts, 3)}" for client, texts in by_client.items()]
         yield Caution(
             "Unlikely actions",
-            f"Some actions had a chance below {percent(RARE)}: {listed(where)}.",
+            f"Some actions had a chance below {percent(chance)}: {listed(where)}.",
             "The few who got them count for many, so a handful of rows can move the result.",
         )

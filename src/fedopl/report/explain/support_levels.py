@@ -9,7 +9,7 @@ from fedopl.report.explain.groups import shares_of
 from fedopl.results.record import Record
 
 THIN, FAIR = 30, 100  # effective rows
-RARE = 0.05  # a propensity below this makes one row count for twenty or more
+RARE, OF_EVEN = 0.05, 0.5  # below the first one row counts for twenty; or that part of 1/actions
 MOST_RARE = 0.01  # of the rows
 
 
@@ -23,10 +23,9 @@ class ActionSupport:
     effective_rows: float
     chances: FloatArray  # (n_chance_bins,) shares of rows by how likely the action was
 
-    @property
-    def rare_share(self) -> float:
-        """The share of rows in which the action was unlikely."""
-        return float(self.chances[: CHANCE_CUTS.index(RARE) + 1].sum())
+    def share_below(self, cut: float) -> float:
+        """The share of rows in which the action was less likely than one of `CHANCE_CUTS`."""
+        return float(self.chances[: CHANCE_CUTS.index(cut) + 1].sum())
 
     @property
     def word(self) -> str:
@@ -36,6 +35,15 @@ class ActionSupport:
         if self.effective_rows >= THIN:
             return "fair"
         return "thin" if self.effective_rows else "none reported"
+
+
+def rare_chance(n_actions: int) -> float | None:
+    """The chance below which an action is unlikely; None if there are too many for that.
+
+    Half an even chance, where there are many actions: each of them is unlikely in a fair draw.
+    """
+    most = min(RARE, OF_EVEN / n_actions)
+    return max((cut for cut in CHANCE_CUTS if cut <= most), default=None)
 
 
 def supports(record: Record) -> list[ActionSupport]:

@@ -3,7 +3,14 @@
 from itertools import pairwise
 
 from fedopl.report.explain.fit_words import fit_parts
-from fedopl.report.explain.support_levels import FAIR, THIN, ActionSupport, chance_names, supports
+from fedopl.report.explain.support_levels import (
+    FAIR,
+    THIN,
+    ActionSupport,
+    chance_names,
+    rare_chance,
+    supports,
+)
 from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Part, Picture, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, listed, percent, plural
@@ -17,7 +24,8 @@ def action_overlap(record: Record) -> Section:
     found = supports(record)
     parts: tuple[Part, ...] = (Text("The clients did not say how likely actions were."),)
     if found:
-        parts = (Text(_intro()), Text(_words(found)), _picture(found), _table(found))
+        table = _table(found, rare_chance(record.study.n_actions))
+        parts = (Text(_intro()), Text(_words(found)), _picture(found), table)
     parts += fit_parts(record)
     return Section(name="overlap", title="Does the past support it?", parts=parts)
 
@@ -69,22 +77,24 @@ def _picture(found: list[ActionSupport]) -> Picture:
     )
 
 
-def _table(found: list[ActionSupport]) -> Part:
+def _table(found: list[ActionSupport], rare: float | None) -> Part:
+    cuts = [rare] if rare else []
     rows = [
         (
             s.client,
             s.action,
             count(s.taken),
             count(s.effective_rows),
-            percent(s.rare_share),
+            *(percent(s.share_below(cut)) for cut in cuts),
             s.word,
         )
         for s in found
     ]
+    below = [f"Chance below {percent(cut)}" for cut in cuts]
     table = Table(
         caption="Support of each action at each client (noise is added to its counts)",
-        headers=("Client", "Action", "Took it", "Effective rows", "Chance below 5 %", "In words"),
+        headers=("Client", "Action", "Took it", "Effective rows", *below, "In words"),
         rows=tuple(rows),
-        text_columns=(1, 5),
+        text_columns=(1, 4 + len(below)),
     )
     return folded_if_long(table, _MOST_DRAWN, "All as a table")
