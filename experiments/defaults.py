@@ -20,11 +20,14 @@ import fedopl
 from fedopl.simulation.paper import paper_world
 
 PAPER = fedopl.NuisancePlan(kind="local", outcome="ols", propensity="logistic")
+BLOCKS = {"features": "blocks"}
 in_blocks = partial(fedopl.Linear, features="blocks")
 PIPELINES = {
     "paper: OLS, logistic, exact oracle": {"nuisances": PAPER},
+    "paper, models on blocks": {"nuisances": PAPER.model_copy(update=BLOCKS)},
     "local ridge, auto propensity": {"nuisances": "local"},
     "**default**: federated ridge, auto propensity": {},
+    "default, models on blocks": {"nuisances": fedopl.NuisancePlan(**BLOCKS)},
     'default, `precision="clients"`': {"policy": in_blocks(precision="clients")},
     "default, `csoaa-sgd`": {"policy": in_blocks(oracle="csoaa-sgd")},
     "default, `wap`, shared features": {"policy": fedopl.Linear(oracle="wap")},

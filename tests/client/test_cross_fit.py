@@ -324,7 +324,10 @@ def test_a_failing_model_is_named(draw):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"outcome": "rigde"}, "outcome: expected one of ridge, ols, shared-ridge .* 'rigde'"),
+        (
+            {"outcome": "rigde"},
+            "outcome: expected one of ridge, ols, block-ridge, block-ols, shared-ridge .* 'rigde'",
+        ),
         ({"outcome": 3}, "outcome: expected a name or a scikit-learn regressor"),
         ({"outcome": DummyRegressor}, "an object, not a class"),
         ({"propensity": "known?"}, "propensity: expected one of auto, marginal"),

@@ -11,8 +11,9 @@ from fedopl.client.rows import fold_sums as sums
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero, predict, squares_from_zero
 from fedopl.client.rows.folds import Folds
+from fedopl.client.scoring.outcome import action_blocks, linear_outcomes, pooled_parameters
 from fedopl.policies.linear import constant_policy
-from fedopl.solvers.least_squares import LinearModels
+from fedopl.solvers.least_squares import LinearModels, equal_blocks, own_sums
 
 N_ROWS, N_FEATURES, N_ACTIONS, N_FOLDS = 300, 6, 3, 4
 
@@ -192,3 +193,23 @@ def test_sums_that_no_message_could_hold_are_refused_with_a_remedy(options, reme
     assert "134,216,704" in str(refused.value)
     fedopl.Study(**wide)
     fedopl.Study(**{**wide, "actions": wide["actions"][:40]}, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("far", [0.0, 1e4])
+def test_sums_of_own_features_are_cut_out_of_all_sums_as_if_there_were_no_others(weighted, far):
+    data, split = logged(weighted, far), folds()
+    whole, own = fold_sums(data, split), fold_sums(data, split, action_blocks(data))
+    cut = own_sums(whole.sums, equal_blocks(N_FEATURES, N_ACTIONS))
+    np.testing.assert_allclose(cut, own.sums, rtol=1e-9, atol=1e-9)
+    for made in (
+        lambda sums: pooled_parameters(sums, "block-ridge"),
+        lambda sums: linear_outcomes(sums, "block-ols", held_out=True).of(
+            Chunk(data=data, folds=split)
+        ),
+    ):
+        np.testing.assert_allclose(made(whole), made(own), rtol=1e-6, atol=1e-9)
+    others = np.ones((N_ACTIONS, N_FEATURES + 1), bool)
+    for action, mine in enumerate(equal_blocks(N_FEATURES, N_ACTIONS)):
+        others[action, [*mine, -1]] = False
+    assert not pooled_parameters(whole, "block-ridge")[:, others].any()

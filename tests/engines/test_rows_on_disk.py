@@ -73,6 +73,10 @@ OPTIONS = {
     "guarded": {"limits": fedopl.Limits(value_noise=0)},
     "local": {"nuisances": fedopl.NuisancePlan(propensity="marginal", kind="local")},
     "the paper's models": {"nuisances": fedopl.NuisancePlan(propensity="logistic", outcome="ols")},
+    "blocks": {"nuisances": fedopl.NuisancePlan(propensity="marginal", features="blocks")},
+    "local blocks": {
+        "nuisances": fedopl.NuisancePlan(propensity="marginal", kind="local", features="blocks")
+    },
     "clipped": {"nuisances": fedopl.NuisancePlan(propensity="marginal", clip=0.3)},
     "tree": {"policy": fedopl.Tree(bins=6)},
     "deep tree": {"policy": fedopl.Tree(bins=6, depth=3)},

@@ -102,6 +102,59 @@ def test_blocks_are_pooled_least_squares_on_each_actions_own_features(draw):
         np.testing.assert_allclose(record.policy.parameters[action], expected, rtol=1e-9)
 
 
+def on_blocks(draw, n_rows=SIZES, **nuisances):
+    """Scores of three clients by models on blocks of six features, and the rows and folds."""
+    clients = {
+        n: draw(s, seed=i, n_features=6, known=True) for i, (n, s) in enumerate(n_rows.items())
+    }
+    study = Study(
+        actions=clients["north"].action_names,
+        features=clients["north"].feature_names,
+        nuisances=fedopl.NuisancePlan(features="blocks", **nuisances),
+    )
+    doors = {
+        n: Door(n, d, study, limits=Limits.open(), secret=SEED_ALONE) for n, d in clients.items()
+    }
+    run_study(Conversation(study, InProcess(doors)))
+    return doors
+
+
+def block_means(data, folds, outcome):
+    """μ̂ of each action, from a table that has no features but the action's own."""
+    means = []
+    for action in range(3):
+        alone = fedopl.LoggedData(
+            data.contexts[:, 2 * action : 2 * action + 2],
+            data.actions,
+            data.rewards,
+            action_names=data.action_names,
+        )
+        found = fit_nuisances(Chunk(data=alone, folds=folds), outcome, "marginal", 0)
+        means.append(found.outcome_means[:, action])
+    return np.column_stack(means)
+
+
+def scores_by(means, data):
+    """Γ̂ = μ̂ + 1{A = a}·(Y − μ̂)/e, with known propensities."""
+    took = np.arange(3) == data.actions[:, None]
+    return means + took * (data.rewards[:, None] - means) / data.propensities
+
+
+@pytest.mark.parametrize("outcome", ["ridge", "ols"])
+def test_models_on_blocks_are_those_of_pooled_tables_with_these_features_alone(draw, outcome):
+    together, folds, scores = pooled_rows(on_blocks(draw, outcome=outcome))
+    expected = scores_by(block_means(together, folds, outcome), together)
+    np.testing.assert_allclose(scores, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("outcome", ["ridge", "ols"])
+def test_local_models_on_blocks_are_those_of_own_tables_with_these_features_alone(draw, outcome):
+    for door in on_blocks(draw, outcome=outcome, kind="local").values():
+        space = door._space
+        means = block_means(space.data, space.folds, outcome)
+        np.testing.assert_allclose(space.scores, scores_by(means, space.data), rtol=1e-7, atol=1e-9)
+
+
 def test_any_mixture_is_a_weighted_pool(federation):
     mixture = fedopl.mixture.given({"north": 0.1, "south": 0.2, "west": 0.7})
     _, doors, record = federation(mixture=mixture)

@@ -137,3 +137,18 @@ def test_what_clients_count_by_is_hashed_where_it_is_not_rows():
     assert by_rows.digest == plain.digest
     assert by_weight.digest != plain.digest
     assert Study.model_validate_json(by_weight.model_dump_json()).mixture.count == "weight"
+
+
+def test_blocks_of_features_for_outcome_models_are_hashed_where_they_are_said():
+    plain, blocks = (
+        Study(**NAMES, nuisances=fedopl.NuisancePlan(features=one)) for one in ("shared", "blocks")
+    )
+    assert plain.digest == STUDIES["linear"][0].digest
+    assert blocks.digest != plain.digest
+    assert Study.model_validate_json(blocks.model_dump_json()).nuisances.features == "blocks"
+    with pytest.raises(fedopl.OptionError, match=r"nuisances\.features: 4 features cannot be cut"):
+        Study(
+            actions=("a", "b", "c"),
+            features=tuple("wxyz"),
+            nuisances=fedopl.NuisancePlan(features="blocks"),
+        )

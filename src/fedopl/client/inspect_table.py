@@ -96,7 +96,11 @@ def examine(client: Client, study: Study) -> Examined:
     plan, seed = study.nuisances, study.seed
     try:
         nuisances = cross_fit(
-            data, outcome=plan.outcome, propensity=plan.propensity, folds=plan.folds, seed=seed
+            data,
+            outcome=plan.outcome_model,
+            propensity=plan.propensity,
+            folds=plan.folds,
+            seed=seed,
         )
         found, fit = overlap(data, nuisances), check_fit(data, nuisances)
     except ImpossiblePropensitiesError as error:

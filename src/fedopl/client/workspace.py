@@ -306,7 +306,7 @@ class Workspace:
         lacking = np.isnan(models[..., -1]).any(axis=0)
         lacking &= self.rows_per_action >= max(self.rows_needed, 1)
         if lacking.any():
-            own = pooled_parameters(self._rows.fold_sums())
+            own = pooled_parameters(self._rows.fold_sums(), self.study.nuisances.outcome_model)
             lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
             models = np.where(lacking[:, None], own, models)
         return federated_outcomes(models)
@@ -316,7 +316,7 @@ class Workspace:
         """Outcome models of these rows alone."""
         held_out = self.n_rows(RowSplit.EVALUATION) > 0
         sums, plan = self._rows.fold_sums(), self.study.nuisances
-        return linear_outcomes(sums, plan.outcome, held_out=held_out)
+        return linear_outcomes(sums, plan.outcome_model, held_out=held_out)
 
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores

@@ -107,7 +107,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         plan = self.run_.study.nuisances
         nuisances = cross_fit(
             data,
-            outcome=plan.outcome,
+            outcome=plan.outcome_model,
             propensity=plan.propensity,
             folds=plan.folds,
             seed=self.seed,

@@ -222,6 +222,26 @@ def shift_origin(models: LinearModels, origin: FloatArray) -> LinearModels:
     return replace(models, intercepts=moved)
 
 
+def equal_blocks(n_features: int, n_actions: int) -> list[IntArray]:
+    """The columns that describe each action, φ(x, a) = x_a: all features cut into equal parts."""
+    width = n_features // n_actions
+    return [np.arange(action * width, (action + 1) * width) for action in range(n_actions)]
+
+
+def own_sums(sums: FloatArray, columns: list[IntArray]) -> FloatArray:
+    """Of sums (..., n_actions, p + 2, p + 2), each action's own columns, intercept and reward."""
+    last = np.array([sums.shape[-1] - 2, sums.shape[-1] - 1])
+    kept = [np.append(own, last) for own in columns]
+    parts = [sums[..., a, own[:, None], own] for a, own in enumerate(kept)]
+    return np.stack(parts, axis=-3)
+
+
+def widened(models: LinearModels, columns: list[IntArray], n_features: int) -> LinearModels:
+    """Models on each action's own columns as models on all of them."""
+    own = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
+    return replace(models, coefficients=widen(own, columns, n_features)[..., :-1])
+
+
 def narrow(
     parameters: FloatArray, columns: list[IntArray] | None
 ) -> FloatArray:  # (n_actions, n_columns)

@@ -44,8 +44,8 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
-        "nuisances": plans["nuisances"],
-        "mixture": _said(plans["mixture"]),
+        "nuisances": _said(plans["nuisances"], features="shared"),
+        "mixture": _said(plans["mixture"], count="rows", largest_share=None, robust=None),
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
         # Left out where it is the usual one: there was no other when studies were first hashed.
@@ -55,10 +55,9 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     }
 
 
-def _said(mixture: Flat) -> Flat:
-    """The mixture without what goes without saying: studies were hashed before it could be said."""
-    usual = {"count": "rows"}
-    return {key: said for key, said in mixture.items() if said not in (None, usual.get(key))}
+def _said(plan: Flat, **usual: object) -> Flat:
+    """The plan without what is usual: studies were hashed before anything else could be said."""
+    return {key: said for key, said in plan.items() if key not in usual or said != usual[key]}
 
 
 def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:

@@ -21,6 +21,10 @@ class NuisancePlan(Checked):
         default="federated", description="outcome models from everybody's sums, or each its own"
     )
     outcome: Literal["ridge", "ols"] = Field(default="ridge", description="the outcome model")
+    features: Literal["shared", "blocks"] = Field(
+        default="shared",
+        description="of outcome models: all for each action, or equal blocks of them",
+    )
     propensity: Literal["auto", "known", "marginal", "logistic"] = Field(
         default="auto", description="the propensity model; auto is known, else what fits best"
     )
@@ -37,6 +41,11 @@ class NuisancePlan(Checked):
         if self.unseen == "borrow" and self.kind == "local":
             raise ValueError("unseen: there is nothing to borrow from with local nuisances")
         return self
+
+    @property
+    def outcome_model(self) -> str:
+        """The name of the outcome model, on all features or on blocks of them."""
+        return self.outcome if self.features == "shared" else f"block-{self.outcome}"
 
     @property
     def unseen_rule(self) -> Literal["borrow", "mask", "refuse"]:

@@ -109,12 +109,13 @@ class Study(Checked):
         if self.mixture.counts_weight and table and not table.weight:
             message = "'weight', but no column of weights is named ([rows] weight); count rows"
             raise PlacedError("mixture.count", message)
-        if self.linear.features == "blocks" and self.n_features % self.n_actions:
-            message = (
-                f"{self.n_features} features cannot be cut into {self.n_actions} equal blocks, "
-                "one for each action"
-            )
-            raise PlacedError("policy.features", message)
+        for place, plan in (("policy", self.linear), ("nuisances", self.nuisances)):
+            if plan.features == "blocks" and self.n_features % self.n_actions:
+                message = (
+                    f"{self.n_features} features cannot be cut into {self.n_actions} equal "
+                    "blocks, one for each action"
+                )
+                raise PlacedError(f"{place}.features", message)
 
     def _check_message_sizes(self) -> None:
         n_actions, n_features, folds = self.n_actions, self.n_features, self.nuisances.folds

@@ -92,8 +92,9 @@ def cross_fit(
     Args:
         data: one client's logged decisions.
         outcome: "ridge" (per action, penalty by generalised cross-validation), "ols",
-            "shared-ridge" (one model over the blocks φ(x, a) = x_a), or a scikit-learn regressor,
-            fitted for each action.
+            "block-ridge" and "block-ols" (the same on each action's own block φ(x, a) = x_a),
+            "shared-ridge" (one model over these blocks), or a scikit-learn regressor, fitted for
+            each action.
         propensity: "auto" (known if the data have them, else marginal or logistic, whichever has
             the lower cross-validated log loss), "known", "marginal", "logistic", or a scikit-learn
             classifier.

@@ -19,10 +19,13 @@ from fedopl.solvers.least_squares import LinearModels
 OUTCOMES = {
     "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
     "ols": "one least-squares regression per action",
+    "block-ridge": "one ridge regression per action on its block of features, φ(x, a) = x_a",
+    "block-ols": "one least-squares regression per action on its block of features",
     "shared-ridge": (
         "one ridge regression over the blocks φ(x, a) = x_a, one penalty for all actions"
     ),
 }
+ON_BLOCKS = ("block-ridge", "block-ols", "shared-ridge")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,40 +47,53 @@ def fit_outcomes(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
             f"outcome: expected one of {', '.join(OUTCOMES)} or a scikit-learn regressor, "
             f"came '{outcome}'"
         )
-    columns = action_blocks(chunk.data) if outcome == "shared-ridge" else None
+    columns = action_blocks(chunk.data) if outcome in ON_BLOCKS else None
     sums = fold_sums(chunk.data, chunk.folds, columns)
     return linear_outcomes(sums, outcome, held_out=chunk.folds.n_parts > chunk.folds.n_folds)
 
 
 def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes:
     """For each fold the models of all others; one more of all folds, if there are held-out rows."""
+    sums = _of_own_features(sums, outcome)
     others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=held_out)
     reason = OUTCOMES[outcome]
-    if outcome == "ols":
+    if outcome in ("ols", "block-ols"):
         models = least_squares.ordinary(others)
     else:
         effective = least_squares.effective_rows(others[..., -2, -2], squared)
-        models = least_squares.ridge(others, effective, joint=sums.columns is not None)
+        models = least_squares.ridge(others, effective, joint=outcome == "shared-ridge")
         low, high = np.nanmin(models.penalties), np.nanmax(models.penalties)
         reason += f" ({low:.2g})" if low == high else f" ({low:.2g} to {high:.2g})"
+    return _linear(_on_all_features(models, sums), outcome, reason)
+
+
+def _of_own_features(sums: FoldSums, outcome: str) -> FoldSums:
+    """The sums that this model is solved from: those of each action's own features, or all."""
+    if outcome not in ON_BLOCKS or sums.columns is not None:
+        return sums
+    columns = least_squares.equal_blocks(len(sums.origin) - 1, sums.sums.shape[1])
+    return replace(sums, sums=least_squares.own_sums(sums.sums, columns), columns=columns)
+
+
+def _on_all_features(models: LinearModels, sums: FoldSums) -> LinearModels:
+    """Models that were solved from these sums, for rows as they are."""
     if sums.columns is not None:
-        own = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
-        wide = least_squares.widen(own, sums.columns, len(sums.origin) - 1)
-        models = replace(models, coefficients=wide[..., :-1])
-    models = least_squares.shift_origin(models, sums.origin)
-    return _linear(models, outcome, reason)
+        models = least_squares.widened(models, sums.columns, len(sums.origin) - 1)
+    return least_squares.shift_origin(models, sums.origin)
 
 
-def pooled_parameters(sums: FoldSums) -> FloatArray:  # (n_folds + 1, n_actions, n_features + 1)
+def pooled_parameters(
+    sums: FoldSums, outcome: str
+) -> FloatArray:  # (n_folds + 1, n_actions, n_features + 1)
     """Models of rare actions, which share slopes with all others; the intercept last.
 
     NaN where an action has no rows in all folds but one.
     """
+    sums = _of_own_features(sums, outcome)
     others = least_squares.sums_of_others(sums.sums, and_of_all=True)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
-    models = least_squares.ridge_toward_all(others, squared)
-    models = least_squares.shift_origin(models, sums.origin)
+    models = _on_all_features(least_squares.ridge_toward_all(others, squared), sums)
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
@@ -106,13 +122,12 @@ def _linear(models: LinearModels, chosen: str, reason: str) -> Outcomes:
 
 def action_blocks(data: LoggedData) -> list[IntArray]:
     """The columns that describe each action, φ(x, a) = x_a: the contexts cut into equal parts."""
-    width, left_over = divmod(data.n_features, data.n_actions)
-    if left_over or not width:
+    if data.n_features % data.n_actions:
         raise DataError(
             f"contexts: {data.n_features} features cannot be cut into {data.n_actions} equal "
             "blocks, one for each action; order them by action or use outcome='ridge'"
         )
-    return [np.arange(action * width, (action + 1) * width) for action in range(data.n_actions)]
+    return least_squares.equal_blocks(data.n_features, data.n_actions)
 
 
 def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:

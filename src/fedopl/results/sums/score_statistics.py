@@ -128,8 +128,7 @@ class ScoreStatistics:
         """Each action's own columns, where the policy has them."""
         if self.study.linear.features != "blocks":
             return None
-        width = self.study.n_features // self.study.n_actions
-        return [np.arange(a * width, (a + 1) * width) for a in range(self.study.n_actions)]
+        return least_squares.equal_blocks(self.study.n_features, self.study.n_actions)
 
     def _means(self, weights: Weights) -> Pooled:
         """Mixture means; kept for the latest weights, as several things are asked of the same."""

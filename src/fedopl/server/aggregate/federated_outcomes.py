@@ -23,12 +23,18 @@ def unsupported_models(study: Study) -> SumScores:
 def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     """The query with each fold's models, fitted on the sums of all other folds, of all clients."""
     others = least_squares.sums_of_others(total.sums, and_of_all=True)
+    blocks = least_squares.equal_blocks(study.n_features, study.n_actions)
+    on_blocks = study.nuisances.features == "blocks"
+    if on_blocks:
+        others = least_squares.own_sums(others, blocks)
     if study.nuisances.outcome == "ols":
         models = least_squares.ordinary(others)
     else:
         squared = least_squares.sums_of_others(total.squared_weights, and_of_all=True)
         rows = least_squares.effective_rows(others[..., -2, -2], squared)
         models = least_squares.ridge(others, rows)
+    if on_blocks:
+        models = least_squares.widened(models, blocks, study.n_features)
     # An action has a model in every fold or in none: support by fold would reveal folds.
     supported = np.broadcast_to(models.supported.all(axis=0), models.supported.shape)
     intercepts = np.where(supported, models.intercepts, 0.0)
