@@ -1,6 +1,7 @@
 """Global regret of the defaults on the paper's heterogeneous problem, beside the paper's pipeline.
 
-    python experiments/defaults.py [--seeds 20] [--rows 1000 10000] [--only TEXT] [--write]
+    python experiments/defaults.py [--seeds 20] [--rows 1000 10000] [--only TEXT]
+                                  [--without CLIENT] [--write]
 
 Every pipeline learns from the same draws. λ = n̄, φ(x, a) = x_a, no rows held out (the truth is
 known). Means over seeds with standard errors, and medians, as one draw can make a mean; `--write`
@@ -35,17 +36,22 @@ PIPELINES = {
 }
 
 
-def regret(name: str, reading: str, n_rows: int, seed: int) -> float:
-    """R_λ of one pipeline on one draw, against argmax x_aᵀθ_a."""
+def regret(name: str, without: str, reading: str, n_rows: int, seed: int) -> float:
+    """R_λ of one pipeline on one draw, against argmax x_aᵀθ_a; λ is of all clients."""
     world = paper_world("heterogeneous", reading=reading, seed=seed)
     options = {"policy": in_blocks(), **PIPELINES[name]}
-    run = fedopl.learn(world.all_logged(n_rows), evaluation=0, quorum=0.01, **options)
-    return world.regret(run.policy, run.mixture, world.reference_policy())
+    rows = world.all_logged(n_rows)
+    weights = fedopl.mixture.empirical().weights({c: data.n_rows for c, data in rows.items()})
+    rows.pop(without, None)
+    run = fedopl.learn(rows, evaluation=0, quorum=0.01, **options)
+    return world.regret(run.policy, weights, world.reference_policy())
 
 
-def cell(pool: ProcessPoolExecutor, name: str, reading: str, n_rows: int, n_seeds: int) -> str:
+def cell(
+    pool: ProcessPoolExecutor, pipeline: tuple[str, str], case: tuple[str, int], n_seeds: int
+) -> str:
     """Mean and standard error over seeds, and the median."""
-    found = list(pool.map(partial(regret, name, reading, n_rows), range(n_seeds)))
+    found = list(pool.map(partial(regret, *pipeline, *case), range(n_seeds)))
     error = np.std(found, ddof=1) / np.sqrt(n_seeds) if n_seeds > 1 else np.nan
     return f"{np.mean(found):.4f} ± {error:.4f} ({np.median(found):.4f})"
 
@@ -56,6 +62,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--only", metavar="TEXT", help="pipelines whose name has this in it")
+    parser.add_argument("--without", metavar="CLIENT", default="", help="learn without it")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
     cases = [(reading, n) for reading in ("variance", "sd") for n in options.rows]
@@ -65,7 +72,7 @@ def main() -> None:
     # One BLAS thread for each process: together they fill the machine.
     with ProcessPoolExecutor(initializer=threadpool_limits, initargs=(1,)) as pool:
         for name in (name for name in PIPELINES if (options.only or "") in name):
-            cells = [cell(pool, name, *case, options.seeds) for case in cases]
+            cells = [cell(pool, (name, options.without), case, options.seeds) for case in cases]
             table.append(f"| {' | '.join([name, *cells])} |")
             print(table[-1], flush=True)
     if options.write:
