@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,7 @@ class Options(NamedTuple):
     most: int | None  # rows or clients
     out: Path
     measure: list[str]  # in a process of its own: what to measure there
+    chosen: dict[str, tuple[Any, ...]]  # a script's own flags; empty where nothing was said
 
     def sizes(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
         """Those to measure."""
@@ -57,7 +59,12 @@ class Options(NamedTuple):
     def said(self) -> str:
         """What the command line said of it."""
         most = "" if self.most is None else f" --most {self.most}"
-        return f"{' --quick' * self.quick}{most}"
+        chosen = (
+            f" --{flag} {shlex.join(map(str, values))}"
+            for flag, values in self.chosen.items()
+            if values
+        )
+        return f"{' --quick' * self.quick}{most}{''.join(chosen)}"
 
 
 class AbsentError(Exception):
@@ -213,15 +220,22 @@ def peer_versions() -> dict[str, str]:
 # --- in and out -----------------------------------------------------------------------------------
 
 
-def options(doc: str) -> Options:
-    """The command line that all scripts share."""
+def options(doc: str, **own: tuple[str, ...] | type) -> Options:
+    """The command line that all scripts share, and a script's own flags.
+
+    Each of those takes one or more of some texts, or values of a type.
+    """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="sizes that take seconds, to try it")
     parser.add_argument("--most", type=int, metavar="N", help="no sizes above this")
     parser.add_argument("--out", type=Path, default=RESULTS, help="a folder for the results")
     parser.add_argument("--measure", nargs="+", default=[], help=argparse.SUPPRESS)
+    for flag, what in own.items():
+        kind = {"choices": what} if isinstance(what, tuple) else {"type": what}
+        parser.add_argument(f"--{flag}", nargs="+", default=[], **kind)
     given = parser.parse_args()
-    return Options(given.quick, given.most, given.out, given.measure)
+    chosen = {flag: tuple(getattr(given, flag)) for flag in own}
+    return Options(given.quick, given.most, given.out, given.measure, chosen)
 
 
 def write(script: str, given: Options, *tables: Table, peers: bool = False) -> None:

@@ -16,6 +16,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 SECTIONS = {
     "peers": "Peers",
+    "policies": "Policies",
+    "intervals": "Intervals",
     "stages": "Where the time goes",
     "sgd": "Stochastic steps",
     "kernels": "Ways to take a step",

@@ -36,15 +36,19 @@ def streed_tree(contexts, scores, bins: int, depth: int = 2) -> Fitted:
     return _in_python("pystreed", contexts, scores, depth=depth, bins=bins)
 
 
-def policytree(contexts, scores, depth: int = 2) -> Fitted:
-    """Find the best tree on every observed threshold, by policytree in R."""
+def policytree(contexts, scores, depth: int = 2, asked=None) -> Fitted:
+    """Find the best tree on every observed threshold, by policytree in R.
+
+    Decisions are for the rows that were searched, or for other contexts if they are given.
+    """
     if shutil.which("Rscript") is None:
         raise AbsentError("absent: no R")
     with tempfile.TemporaryDirectory() as folder:
-        for name, table in {"contexts": contexts, "scores": scores}.items():
+        asked = contexts if asked is None else asked
+        for name, table in {"contexts": contexts, "scores": scores, "asked": asked}.items():
             # R stores matrices by column.
             np.asarray(table, dtype="<f8").T.tofile(Path(folder, name))
-        shape = [len(contexts), contexts.shape[1], scores.shape[1], depth]
+        shape = [*contexts.shape, scores.shape[1], depth, len(asked)]
         return _fitted(["Rscript", "-e", POLICYTREE, folder, *map(str, shape)], folder)
 
 
@@ -53,12 +57,13 @@ if (!requireNamespace("policytree", quietly = TRUE)) quit(status = {ABSENT})
 arguments <- commandArgs(trailingOnly = TRUE)
 within <- function(name) file.path(arguments[1], name)
 size <- as.integer(arguments[-1])
-table <- function(name, columns) matrix(
-  readBin(within(name), "double", size[1] * columns, endian = "little"), size[1])
-contexts <- table("contexts", size[2])
-scores <- table("scores", size[3])
+table <- function(name, rows, columns) matrix(
+  readBin(within(name), "double", rows * columns, endian = "little"), rows)
+contexts <- table("contexts", size[1], size[2])
+scores <- table("scores", size[1], size[3])
+asked <- table("asked", size[5], size[2])
 spent <- system.time(tree <- policytree::policy_tree(contexts, scores, depth = size[4]))
-decisions <- as.integer(predict(tree, contexts)) - 1L
+decisions <- as.integer(predict(tree, asked)) - 1L
 writeBin(decisions, within("decisions"), size = 4, endian = "little")
 cat(sprintf("%.17g", spent[["user.self"]] + spent[["sys.self"]]))
 """

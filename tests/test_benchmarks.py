@@ -8,7 +8,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import fedopl
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "benchmarks"
@@ -22,9 +25,10 @@ def module(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize(
-    "name", ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
-)
+TRIED = ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
+
+
+@pytest.mark.parametrize("name", [*TRIED, "policies", "intervals"])
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -45,6 +49,63 @@ def test_peers_that_are_absent_are_reported(module, tmp_path, monkeypatch):
     assert rows["fedopl"]["regret"] < 0.1
     assert rows["fedopl"]["median"] > 0
     assert harness.peer_versions()["econml"].startswith("absent: ")
+
+
+def test_methods_are_compared_on_the_same_draws(module):
+    policies = module("policies")
+    rows = [
+        {"method": "fedopl", "world": "linear", "rows": 500, "regrets": [0.2, 0.4]},
+        {"method": "fedopl, linear", "world": "linear", "rows": 500, "regrets": [0.1, 0.3]},
+        {"method": "obp", "world": "linear", "rows": 500, "note": "absent: not installed"},
+    ]
+    default, linear, absent = policies.compared(rows)
+    assert (default["regret"], default["error"]) == pytest.approx((0.3, 0.1))
+    assert (default["times"], linear["times"]) == pytest.approx((1.5, 1.0))
+    assert (linear["beyond"], linear["beyond_error"]) == pytest.approx((-0.1, 0.0))
+    assert "regret" not in absent
+    first, second, nothing = policies.summed_up(rows)
+    assert first["linear"] == first["best_worst"] == pytest.approx(1.5)
+    assert (second["best"], second["linear_where"]) == (1.0, "linear")
+    assert "best" not in nothing
+
+
+def test_a_script_is_told_which_worlds_and_methods_and_keeps_it(tmp_path):
+    chosen = ["--worlds", "poor-overlap", "--sizes", "90", "--draws", "1"]
+    told = [*chosen, "--methods", "boosted T-learner", "--out", tmp_path]
+    command = [sys.executable, HERE / "policies.py", *told]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "policies.json").read_text(encoding="utf-8"))
+    assert kept["command"].endswith(
+        "--worlds poor-overlap --sizes 90 --methods 'boosted T-learner' --draws 1"
+    )
+    (row,) = kept["tables"][1]["rows"]
+    assert (row["world"], row["rows"], row["method"]) == ("poor-overlap", 90, "boosted T-learner")
+    assert 0 <= row["regret"] < 2
+
+
+def test_boosted_scores_come_from_models_of_other_rows(module):
+    methods = module("policy_methods")
+    rng = np.random.default_rng(0)
+    contexts, actions = rng.standard_normal((300, 2)), rng.integers(0, 2, 300)
+    logs = methods.Logs(contexts, actions, rng.standard_normal(300), actions, 2, contexts)
+    before = methods.boosted_nuisances(logs).means
+    changed = logs.rewards.copy()
+    changed[7] += 100
+    after = methods.boosted_nuisances(logs._replace(rewards=changed)).means
+    assert (after[7] == before[7]).all()
+    assert (after != before).any()
+
+
+def test_an_interval_holds_what_lies_in_it_and_says_how_far_it_is_off(module):
+    intervals = module("intervals")
+    estimate = fedopl.Estimate(value=1.0, standard_error=0.1, n_rows=999, degrees_of_freedom=998)
+    inside, beside = (intervals.Said("value", estimate, truth) for truth in (0.9, 0.7))
+    assert (inside.held, beside.held) == (True, False)
+    assert (inside.off, beside.off) == pytest.approx((1, 3))
+    found = intervals.summed_up([inside, beside])
+    assert (found["held"], found["off"]) == pytest.approx((50, 2))
+    assert found["half"] == pytest.approx(0.196, abs=1e-3)
 
 
 def check(result):

@@ -1,0 +1,159 @@
+"""Worlds whose rewards are any function of contexts: who the clients are, and what is true of them.
+
+Every client sees five numbers, X ~ N(m_c, I), and one feature of 0 or 1. A world knows the best of
+all policies, the value of any, and what was earned as things were done. `named_worlds` has some.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.seeds import generator_for
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.simulation.reward_shapes import Shape
+from fedopl.simulation.worlds import Decider
+
+N_NUMBERS = 5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Site:
+    """One client's distribution; rewards and leanings are functions of contexts."""
+
+    context_mean: FloatArray  # (n_numbers,)
+    share_of_ones: float  # of the last feature
+    rewards: Shape  # μ_c(x; a), (n_rows, n_actions)
+    leaning: Shape  # the logging policy is their softmax, kept above the least propensity
+    reward_sd: float = 1.0
+    heavy_tail: float | None = None  # degrees of freedom of Student's t; Gaussian if not said
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ShapedWorld:
+    """Clients of equal size, and what is true of each."""
+
+    sites: Mapping[str, Site]
+    n_actions: int
+    seed: int
+    least_propensity: float
+    rows: int | None = None  # of each client, where the world is about having so few
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(self.sites)
+
+    def contexts(
+        self, client: str, n_rows: int, rng: np.random.Generator
+    ) -> FloatArray:  # (n_rows, n_features)
+        """X ~ N(m_c, I), and a last feature that is 1 as often as the client says."""
+        site = self.sites[client]
+        numbers = site.context_mean + rng.standard_normal((n_rows, N_NUMBERS))
+        return np.column_stack([numbers, rng.random(n_rows) < site.share_of_ones])
+
+    def mean_rewards(self, client: str, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """μ_c(x; a)."""
+        return self.sites[client].rewards(contexts)
+
+    def propensities(self, client: str, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """e_c(x; a), the softmax of the leanings, mixed with chance."""
+        leanings = self.sites[client].leaning(contexts)
+        odds = np.exp(leanings - leanings.max(axis=1, keepdims=True))
+        chances = odds / odds.sum(axis=1, keepdims=True)
+        mixed: FloatArray = (
+            self.least_propensity + (1 - self.n_actions * self.least_propensity) * chances
+        )
+        return mixed
+
+    def logged(self, client: str, n_rows: int, draw: int = 0) -> LoggedData:
+        """What a client would have logged; another draw is another sample of the same world."""
+        site = self.sites[client]
+        rng = generator_for(self.seed, client=client, purpose=f"logged {draw}")
+        contexts = self.contexts(client, n_rows, rng)
+        chances = self.propensities(client, contexts)
+        # log e + Gumbel noise is largest at an action as often as e says.
+        actions = np.argmax(np.log(chances) + rng.gumbel(size=chances.shape), axis=1)
+        noise = (
+            rng.standard_t(site.heavy_tail, n_rows)
+            if site.heavy_tail
+            else rng.standard_normal(n_rows)
+        )
+        means = self.mean_rewards(client, contexts)[np.arange(n_rows), actions]
+        return LoggedData(
+            contexts,
+            actions,
+            means + site.reward_sd * noise,
+            action_names=tuple(f"a{action + 1}" for action in range(self.n_actions)),
+        )
+
+    def all_logged(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:
+        """Every client's rows, so many each unless the world says how many."""
+        return {name: self.logged(name, self.rows or n_rows, draw) for name in self.clients}
+
+    def decide(self, contexts: ArrayLike) -> IntArray:
+        """The best action of all: argmax_a Σ_c p(c | x)·μ_c(x; a).
+
+        A policy does not see whose a context is, only how likely it is to be each client's. Where
+        rewards differ between clients, it earns less than each client's own best would.
+        """
+        x = np.asarray(contexts, np.float64)
+        weighted = [
+            self._density(name, x)[:, None] * self.mean_rewards(name, x) for name in self.clients
+        ]
+        best: IntArray = np.sum(weighted, axis=0).argmax(axis=1)
+        return best
+
+    def values(self, policy: Decider, n_test: int = 20_000) -> dict[str, float]:
+        """Q_c(π) = E[μ_c(X; π(X))] by client, over fresh contexts and without noise."""
+        found = {}
+        for name in self.clients:
+            contexts = self.test_contexts(name, n_test)
+            worth = self.mean_rewards(name, contexts)
+            found[name] = float(worth[np.arange(n_test), policy.decide(contexts)].mean())
+        return found
+
+    def logging_values(self, n_test: int = 20_000) -> dict[str, float]:
+        """E[Σ_a e_c(X; a)·μ_c(X; a)] by client: what was earned as things were done."""
+        found = {}
+        for name in self.clients:
+            contexts = self.test_contexts(name, n_test)
+            worth = self.propensities(name, contexts) * self.mean_rewards(name, contexts)
+            found[name] = float(worth.sum(axis=1).mean())
+        return found
+
+    def losses(self, n_test: int = 20_000) -> tuple[FloatArray, FloatArray]:
+        """Fresh contexts of all clients, and what each action loses there against the best policy.
+
+        The means are true ones, so a policy's regret is a mean over contexts and nothing else.
+        """
+        asked = [self.test_contexts(name, n_test) for name in self.clients]
+        contexts = np.concatenate(asked)
+        worth = np.concatenate(
+            [self.mean_rewards(name, x) for name, x in zip(self.clients, asked, strict=True)]
+        )
+        return contexts, worth[np.arange(len(worth)), self.decide(contexts)][:, None] - worth
+
+    def regret(self, policy: Decider, n_test: int = 20_000) -> float:
+        """What a policy loses against the best one, in the mean; clients count alike."""
+        contexts, lost = self.losses(n_test)
+        return float(lost[np.arange(len(lost)), policy.decide(contexts)].mean())
+
+    def test_contexts(self, client: str, n_test: int = 20_000) -> FloatArray:
+        """The fresh contexts that every policy is judged on."""
+        return self.contexts(
+            client, n_test, generator_for(self.seed, client=client, purpose="test")
+        )
+
+    def _density(self, client: str, contexts: FloatArray) -> FloatArray:  # (n_rows,)
+        """How likely these contexts are at a client, up to a factor that is the same for all."""
+        site = self.sites[client]
+        square = ((contexts[:, :N_NUMBERS] - site.context_mean) ** 2).sum(axis=1)
+        ones = np.where(contexts[:, N_NUMBERS] > 0, site.share_of_ones, 1 - site.share_of_ones)
+        density: FloatArray = ones * np.exp(-square / 2)
+        return density
+
+    def __repr__(self) -> str:
+        return f"ShapedWorld({len(self.sites)} clients, {self.n_actions} actions)"
