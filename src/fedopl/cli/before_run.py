@@ -102,7 +102,11 @@ def preview(
     if as_json:
         say_json([_leaving_as_json(left) for left in leaving])
         return
+    split = 1
     for left in leaving:
+        if left.split > split:  # the first needs no heading: most studies have no other
+            split = left.split
+            typer.echo(f"═══ once more, under split {split} of {agreed.evaluation.splits}\n")
         typer.echo(_leaving_as_text(left, brief=brief))
     n_numbers = sum(part.numbers.size for left in leaving for part in left.parts)
     n_bytes = sum(left.n_bytes for left in leaving)
@@ -114,6 +118,7 @@ def preview(
 
 def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
     return {
+        "split": left.split,
         "query": left.query,
         "answer": left.answer,
         "refusal": left.refusal or None,

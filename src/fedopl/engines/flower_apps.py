@@ -30,7 +30,9 @@ from fedopl.results.round import Round
 from fedopl.results.run_folder import FAILURE, save_record, writing
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
-from fedopl.server.federation import run_study
+from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
+from fedopl.study.splits import split_studies
+from fedopl.study.study import Study
 from fedopl.study.study_file import read_study
 
 RECORD, PAYLOAD = "fedopl", "bytes"
@@ -59,7 +61,8 @@ def _answer(message: Message, context: Context) -> bytes:
     """The door's answer; if anything fails before the door, a code is sent and no text."""
     try:
         asker = f"Flower run {message.metadata.run_id}"
-        return _door(context, asker).handle(_unpacked(message))
+        content = _unpacked(message)
+        return _door(context, asker, content).handle(content)
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
         log.exception("fedopl: this node cannot answer")
@@ -78,13 +81,25 @@ def _refused(content: bytes) -> bytes:
     )
 
 
-def _door(context: Context, asker: str) -> Door:
+def _door(context: Context, asker: str, content: bytes) -> Door:
     client = read_client(str(_setting(context.node_config, "client")))
-    study, _ = read_study(str(_setting(context.node_config, "study")))
-    if study.table is None:
+    agreed, _ = read_study(str(_setting(context.node_config, "study")))
+    if agreed.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
-    pinned = client.pinned(study, client.read(study.table))
+    study = _asked_about(agreed, content)
+    pinned = client.pinned(study, client.read(agreed.table))
     return door_of(study, client, pinned, asker=asker)
+
+
+def _asked_about(agreed: Study, content: bytes) -> Study:
+    """The split of the study that the queries are about; the first, which refuses any other."""
+    studies = split_studies(agreed)
+    by_digest = {study.digest: study for study in studies}
+    try:
+        first = codec.decode(unbundled(content)[0], ANY_SIZE)
+    except WireError:
+        return studies[0]
+    return by_digest.get(first.study, studies[0])
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:
@@ -128,8 +143,12 @@ def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) ->
     names = tuple(sorted(str(config["clients"]).split(",")))
     transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
     transport.wait_for_all(float(config["arrival"]))
-    journal = Journal(folder / "exchanges")
-    return run_study(Conversation(agreed, transport, journal, _log_round), policies=candidates)
+
+    def begin(one: Study, place: int) -> Begun:
+        journal = Journal(journal_folder(folder / "exchanges", place))
+        return Begun(Conversation(one, transport, journal, _log_round))
+
+    return run_splits(agreed, begin, policies=candidates)
 
 
 def _log_round(latest: Round) -> None:

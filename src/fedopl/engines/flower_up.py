@@ -39,7 +39,7 @@ def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller)
     """Wait until the run's folder is finished, or Flower reports that the run ended without one."""
     failure, trips, asked, status = out / FAILURE, 0, time.monotonic(), ""
     while not is_finished(out):
-        done = len(list((out / "exchanges").glob("*.bin")))
+        done = len(list((out / "exchanges").rglob("*.bin")))
         if done > trips:
             trips = done
             tell(f"trip {trips} is done")

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
+from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits, as_limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
@@ -21,7 +22,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import writing
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
-from fedopl.server.federation import run_study
+from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Tree
@@ -83,7 +84,8 @@ def learn(
         nuisances: "federated", "local", or a `NuisancePlan`.
         evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or
             "cross-fitted", for few rows: the way of learning is valued on all of them; or an
-            `EvaluationPlan`, which also says whether clients describe decisions and overlap.
+            `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
+            in how many ways rows are split, with the median of what comes out.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
         quorum: the share of clients without whose answers a round does not count.
@@ -141,16 +143,22 @@ def _run(
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
     own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": SEED_ALONE}
-    doors = {name: Door(name, data, study, **own) for name, data in clients.items()}
-    transport = InProcess(doors, running.threads)
-    kept = Journal(journal, fingerprint_of(clients) if journal else "")
+    ledgers = {name: MemoryLedger() for name in clients}
+    fingerprint = fingerprint_of(clients) if journal else ""
+
+    def begin(one: Study, place: int) -> Begun:
+        doors = {
+            name: Door(name, data, one, ledger=ledgers[name], **own)
+            for name, data in clients.items()
+        }
+        transport = InProcess(doors, running.threads)
+        kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
+        return Begun(Conversation(one, transport, kept, running.progress), only_policy(doors))
+
+    policies = {name: p for name, p in candidates.items() if isinstance(p, Policy)}
     with writing(journal) if journal else nullcontext():
-        record = run_study(
-            Conversation(study, transport, kept, running.progress),
-            policies={name: p for name, p in candidates.items() if isinstance(p, Policy)},
-            alone=only_policy(doors),
-        )
-    return Run.of(record, doors)
+        record = run_splits(study, begin, policies=policies)
+    return Run.of(record, ledgers)
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
@@ -27,7 +27,9 @@ from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
+from fedopl.server.repeat_splits import Begun, run_splits
 from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
+from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
 
@@ -45,6 +47,7 @@ class FieldInWords:
 class Leaving:
     """One answer: to which query, and what is in it."""
 
+    split: int  # of the rows, counted from one
     query: str
     answer: str
     refusal: str  # its code, or empty
@@ -77,18 +80,27 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     """
     own = {"mixture": _own(study.mixture, client), "policy": study.policy.without_candidates}
     alone = study.model_copy(update=own)
+    studies = split_studies(alone)
+    return [
+        left
+        for place, one in enumerate(studies, start=1)
+        for left in _rehearsed(one, client, data, place)
+    ]
+
+
+def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> Iterator[Leaving]:
+    """What would leave under one split."""
     doors = {client.name: door_of(alone, client, data, MemoryLedger())}
-    if study.joining.diagnose or study.mixture.kind in FOUND:
+    if alone.joining.diagnose or alone.mixture.kind in FOUND:
         doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
     transport = _Listening(doors, client.name)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
         run_study(Conversation(alone, transport), alone=only_policy(doors))
     sizes = axis_sizes(alone)
-    return [
-        _leaving(alone, codec.decode(query, sizes), codec.decode(answer, sizes), len(answer))
-        for queries, answers in transport.heard
-        for query, answer in zip(unbundled(queries), unbundled(answers), strict=True)
-    ]
+    for queries, answers in transport.heard:
+        for query, answer in zip(unbundled(queries), unbundled(answers), strict=True):
+            asked, told = codec.decode(query, sizes), codec.decode(answer, sizes)
+            yield replace(_leaving(alone, asked, told, len(answer)), split=split)
 
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
@@ -107,16 +119,22 @@ def rehearse_together(
     policies: Mapping[str, Policy],
 ) -> tuple[list[Round], Record | None, str]:
     """How the study would go with all of them, or what it would fail at; nothing is kept."""
-    doors = {}
-    for name, rows in data.items():
-        entries = FileLedger(clients[name].ledger_path).entries()
-        doors[name] = door_of(study, clients[name], rows, MemoryLedger(entries))
-    conversation = Conversation(study, InProcess(doors))
+    ledgers = {name: MemoryLedger(FileLedger(clients[name].ledger_path).entries()) for name in data}
+    asked: list[Conversation] = []
+
+    def begin(one: Study, _place: int) -> Begun:
+        doors = {
+            name: door_of(one, clients[name], rows, ledgers[name]) for name, rows in data.items()
+        }
+        asked.append(Conversation(one, InProcess(doors)))
+        return Begun(asked[-1], only_policy(doors))
+
+    record, failure = None, ""
     try:
-        record = run_study(conversation, policies=policies, alone=only_policy(doors))
+        record = run_splits(study, begin, policies=policies)
     except FederationError as error:
-        return conversation.rounds, None, str(error)
-    return conversation.rounds, record, ""
+        failure = str(error)
+    return [latest for conversation in asked for latest in conversation.rounds], record, failure
 
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:
@@ -128,6 +146,7 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
         elif kind in (int, float) and name != "exchange":
             scalars[name] = content
     return Leaving(
+        split=1,
         query=type(query).__name__,
         answer=type(answer).__name__,
         refusal=answer.reason.name if isinstance(answer, Refusal) else "",

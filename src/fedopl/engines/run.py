@@ -18,7 +18,9 @@ from fedopl.results.run_folder import LOCK, writing
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
-from fedopl.server.federation import evaluate_policies, run_study
+from fedopl.server.federation import evaluate_policies
+from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
+from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_mixture, read_study
 
@@ -32,10 +34,16 @@ def _nobody_watches(*_run: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def open_clients(
-    study: Study, clients: Mapping[str, Client]
-) -> tuple[dict[str, LoggedData], dict[str, Door]]:
+Opened = tuple[dict[str, LoggedData], dict[str, Door]]
+
+
+def open_clients(study: Study, clients: Mapping[str, Client]) -> Opened:
     """Everybody's rows and doors; limits that allow less than the study requires are an error."""
+    return _opened(study, clients, _tables(study, clients))
+
+
+def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData]:
+    """Everybody's rows as they are now."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
     check_packages(study)
@@ -44,9 +52,13 @@ def open_clients(
         if lacking:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
-    data = {
-        name: client.pinned(study, client.read(study.table)) for name, client in clients.items()
-    }
+    return {name: client.read(study.table) for name, client in clients.items()}
+
+
+def _opened(
+    study: Study, clients: Mapping[str, Client], tables: Mapping[str, LoggedData]
+) -> Opened:
+    data = {name: client.pinned(study, tables[name]) for name, client in clients.items()}
     return data, {name: door_of(study, clients[name], data[name]) for name in clients}
 
 
@@ -122,17 +134,25 @@ def run(
     check_folder(folder, agreed, resume=resume)
     found = read_clients(clients)
     check_mixture(study, agreed, found)
-    data, doors = open_clients(agreed, found)
-    taking_part = tuple(sorted(doors))
+    # All splits before the first of them: rows that come meanwhile are in none.
+    tables = _tables(agreed, found)
+    opened = [_opened(one, found, tables) for one in split_studies(agreed)]
+    ledgers = {name: door.ledger for name, door in opened[0][1].items()}
+    taking_part = tuple(sorted(found))
     n_expected = expected_exchanges(agreed, len(taking_part))
-    journal = Journal(folder / "exchanges", fingerprint_of(data))
     with writing(folder), watch(agreed, taking_part, n_expected) as progress:
         check_folder(folder, agreed, resume=resume)  # somebody may have written since
         write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
         write_atomically(folder / "study.toml", Path(study).read_bytes())
-        conversation = Conversation(agreed, InProcess(doors, threads), journal, progress)
-        record = run_study(conversation, policies=candidates, alone=only_policy(doors))
-        finished = Run.of(record, doors)
+
+        def begin(one: Study, place: int) -> Begun:
+            data, doors = opened.pop(0)  # what splits that are over keep in memory may go
+            journal = Journal(journal_folder(folder / "exchanges", place), fingerprint_of(data))
+            conversation = Conversation(one, InProcess(doors, threads), journal, progress)
+            return Begun(conversation, only_policy(doors))
+
+        record = run_splits(agreed, begin, policies=candidates)
+        finished = Run.of(record, ledgers)
         finished.save(folder)
     return finished
 
@@ -160,13 +180,15 @@ def evaluate(
 ) -> Run:
     """Value saved policies on everybody's held-out rows, as the study would; the first is compared.
 
-    The arguments are those of `run`; nothing is written but the clients' ledgers and scores.
+    The arguments are those of `run`; nothing is written but the clients' ledgers and scores. Of a
+    study with several splits the first is used: what it learned has seen others' held-out rows.
     """
-    agreed, candidates = read_study(study)
+    whole, candidates = read_study(study)
     found = read_clients(clients)
-    check_mixture(study, agreed, found)
+    check_mixture(study, whole, found)
+    agreed = split_studies(whole)[0]
     _, doors = open_clients(agreed, found)
     with watch(agreed, tuple(sorted(doors)), exchanges_to_evaluate(agreed)) as progress:
         conversation = Conversation(agreed, InProcess(doors, threads), progress=progress)
         record = evaluate_policies(conversation, policies, candidates=candidates)
-    return Run.of(record, doors)
+    return Run.of(record, {name: door.ledger for name, door in doors.items()})

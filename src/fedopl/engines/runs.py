@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fedopl.base.errors import StorageError
-from fedopl.client.disclosure.ledger import Entry
-from fedopl.client.door import Door
+from fedopl.client.disclosure.ledger import Entry, Ledger
 from fedopl.results.record import Record
 from fedopl.results.row_tables import LeafTable, RoundTable
 from fedopl.results.run_folder import load_record, save_record
+from fedopl.study.splits import split_studies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,14 +30,14 @@ class Run(Record):
     ledger: dict[str, list[Entry]]
 
     @classmethod
-    def of(cls, record: Record, doors: Mapping[str, Door]) -> Self:
-        """The record, with these clients' entries for its study."""
-        study = record.study.digest.hex()
-        ledger = {
-            name: [entry for entry in door.ledger.entries() if entry.study == study]
-            for name, door in doors.items()
+    def of(cls, record: Record, ledgers: Mapping[str, Ledger]) -> Self:
+        """The record, with these clients' entries for its study, under each of its splits."""
+        studies = {study.digest.hex() for study in split_studies(record.study)}
+        own = {
+            name: [entry for entry in ledger.entries() if entry.study in studies]
+            for name, ledger in ledgers.items()
         }
-        return cls(**_as_tables(record), ledger=ledger)
+        return cls(**_as_tables(record), ledger=own)
 
     @property
     def recommendation(self) -> "Recommendation":

@@ -5,6 +5,7 @@ from html import escape
 
 from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.model_fit import ModelFit
+from fedopl.messages.learning.enrolment import Enrol
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
@@ -20,6 +21,7 @@ from fedopl.results.value_tables import (
     GainTable,
     ImprovementTable,
     LeafRow,
+    SplitTables,
     ValueTable,
     arm_name,
 )
@@ -60,6 +62,13 @@ class Record:
     search: Search | None = None  # how the mixture was found, where it was not agreed
     diagnosis: Diagnosis | None = None  # None where nobody was asked
     reliance: Reliance | None = None  # None where there is one client, or no value
+    splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
+
+    @property
+    def own_rounds(self) -> tuple[Round, ...]:
+        """The exchanges in which the policy was learned: those of the first split."""
+        begins = [place for place, one in enumerate(self.rounds) if one.query == Enrol.__name__]
+        return self.rounds[: begins[1]] if len(begins) > 1 else self.rounds
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:

@@ -5,6 +5,7 @@ policy.json      the learned policy, unless it is a rule in code
 values.csv       values on held-out rows, by policy and client
 gains.csv        paired gains of the learned policy
 improvements.csv paired gains of every policy over what was done
+splits.csv       the same three as each split of the rows said by itself, where there were several
 rounds.jsonl     every exchange: who answered, who refused, how many bytes
 leaves.csv       of a tree: who ends in each leaf, and what each action is worth there
 mixture.json     how the weights were found, where they were not agreed
@@ -12,7 +13,7 @@ diagnosis.json   where clients differ, and what joining is worth, if the study a
 reliance.json    what would come out without single clients, and who contradicts itself
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
 run.json         what was chosen, for whom, with which versions; written last
-exchanges/       the journal, from which a killed run goes on
+exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
 failed.txt       over a network: why there is no result
 .lock            while a run writes here: which process that is
 """

@@ -19,6 +19,7 @@ from fedopl.results.value_tables import (
     ImprovementRow,
     ImprovementTable,
     LeafRow,
+    SplitTables,
     ValueRow,
     ValueTable,
 )
@@ -72,6 +73,47 @@ def _leaves_csv(leaves: Iterable[LeafRow]) -> str:
     return _csv(("leaf", "share", "action", *_ESTIMATE), rows)
 
 
+_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
+    "values": (ValueTable, ValueRow),
+    "gains": (GainTable, GainRow),
+    "improvements": (ImprovementTable, ImprovementRow),
+}
+
+
+def _splits_csv(splits: Iterable[SplitTables]) -> str:
+    """Every table of every split, the gains over a policy named as that policy's."""
+    rows = (
+        (place, kind, policy, client, *astuple(row.estimate), row.level, *row.interval)
+        for place, split in enumerate(splits, start=1)
+        for kind in _KINDS
+        for (policy, client), row in getattr(split, kind).by_cell().items()
+    )
+    header = ("split", "table", "policy", "client", *_ESTIMATE, "level", "low", "high")
+    return _csv(header, rows)
+
+
+def _splits(text: str) -> tuple[SplitTables, ...]:
+    lines = [
+        {**line, "against": line["policy"], "estimate": line}
+        for line in csv.DictReader(io.StringIO(text))
+    ]
+    return tuple(
+        SplitTables(
+            **{
+                kind: table(
+                    tuple(
+                        TypeAdapter(row).validate_strings(line)
+                        for line in lines
+                        if (line["split"], line["table"]) == (place, kind)
+                    )
+                )
+                for kind, (table, row) in _KINDS.items()
+            }
+        )
+        for place in dict.fromkeys(line["split"] for line in lines)
+    )
+
+
 def _rounds_jsonl(rounds: Iterable[Round]) -> str:
     return "".join(json.dumps(asdict(latest)) + "\n" for latest in rounds)
 
@@ -121,6 +163,7 @@ TEXT_FILES = {
     "improvements.csv": TextFile(
         "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
     ),
+    "splits.csv": TextFile("splits", _splits_csv, _splits),
     "rounds.jsonl": TextFile("rounds", _rounds_jsonl, _rounds),
     "leaves.csv": TextFile("leaves", _leaves_csv, lambda t: _rows(t, LeafRow)),
     "mixture.json": TextFile("search", search_json, _search),

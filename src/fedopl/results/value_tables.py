@@ -72,12 +72,16 @@ class _Table(Generic[AnyRow]):
     _heading: ClassVar[str]
     _policy: ClassVar[str]  # the field of a row that names its policy
 
+    def by_cell(self) -> dict[tuple[str, str], AnyRow]:
+        """Every row by its policy and client."""
+        return {(getattr(row, self._policy), row.client): row for row in self.rows}
+
     def _found(self, policy: str, client: str) -> Estimate:
-        cells = {(getattr(row, self._policy), row.client): row.estimate for row in self.rows}
+        cells = self.by_cell()
         if (policy, client) not in cells:
             there = sorted({f"{name} at {where}" for name, where in cells})
             raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
-        return cells[policy, client]
+        return cells[policy, client].estimate
 
     def to_frame(self, backend: Backend | None = None) -> Any:
         """One row for each estimate: a frame of pandas, polars or pyarrow; see `frame_of`."""
@@ -163,3 +167,12 @@ class ImprovementTable(_Table[ImprovementRow]):
     def by(self, policy: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
         return self._found(policy, client)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SplitTables:
+    """What one of several splits of the rows would have said by itself."""
+
+    values: ValueTable
+    gains: GainTable
+    improvements: ImprovementTable

@@ -12,11 +12,12 @@ from fedopl.study.study import Study
 
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
-    """How many exchanges a run takes at most."""
+    """How many exchanges a run takes at most, under all its splits."""
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    return exchanges_to_evaluate(study) + learning + described + diagnosis
+    once = exchanges_to_evaluate(study) + learning + described + diagnosis
+    return study.evaluation.splits * once
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -27,7 +28,8 @@ def expected_trips(study: Study, n_clients: int) -> int:
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
-    return expected_exchanges(study, n_clients) - together - along
+    saved = study.evaluation.splits * (together + along)
+    return expected_exchanges(study, n_clients) - saved
 
 
 def exchanges_to_evaluate(study: Study) -> int:

@@ -50,6 +50,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "describe": evaluation["describe"],
         # Left out where it is the usual one: there was no other when studies were first hashed.
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
+        **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
@@ -70,6 +71,7 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     tree = said.pop("tree", {}) if kind == "tree" else {}
     policy |= tree if isinstance(tree, Mapping) else {"tree": tree}
     evaluation = {"evaluation_share": "share", "describe": "describe", "evaluation": "kind"}
+    evaluation["splits"] = "splits"
     plans["policy"] = {"kind": kind, **policy}
     plans["evaluation"] = {evaluation[k]: plans.pop(k) for k in evaluation if k in plans}
     plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}

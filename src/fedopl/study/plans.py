@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from fedopl.base.validation import Checked
 
 CROSS_FITTED = "cross-fitted"
+MOST_SPLITS = 100
 
 
 class NuisancePlan(Checked):
@@ -66,6 +67,13 @@ class EvaluationPlan(Checked):
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"
+    )
+    splits: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_SPLITS,
+        description="in how many ways rows are split, one after the other; what is told is the "
+        "median, with an error that knows how far they differ; each counts as a study",
     )
 
     @model_validator(mode="before")

@@ -83,6 +83,8 @@ class Study(Checked):
             raise PlacedError("mixture.robust", message)
         if self.evaluation.is_cross_fitted:
             self._check_cross_fitted()
+        if self.evaluation.splits > 1:
+            self._check_repeated()
         self._check_message_sizes()
         self.policy.check_columns(self.columns, self.actions)
         return self
@@ -98,6 +100,20 @@ class Study(Checked):
         else:
             return
         raise PlacedError("evaluation.kind", message)
+
+    def _check_repeated(self) -> None:
+        """Refuse splits whose results are not of the same thing, or have no value to compare."""
+        if not self.evaluation.claims_values:
+            message = "no rows are held out, so no split has a value to compare; hold some out"
+        elif self.policy.compares_candidates:
+            message = "another split may choose another candidate; they are compared under one"
+        elif self.mixture.kind in FOUND or self.mixture.robust:
+            message = "another split may find other weights of clients; agree on the weights"
+        elif self.joining.diagnose:
+            message = "joining is judged under one split"
+        else:
+            return
+        raise PlacedError("evaluation.splits", message)
 
     def _check_table(self) -> None:
         table = self.table

@@ -142,6 +142,7 @@ class StudyFile(Checked):
             "evaluation": self.evaluation.kind,
             "evaluation_share": self.evaluation.share,
             "describe": self.evaluation.describe,
+            "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
         }
         return Study.model_validate_json(json.dumps(flat))

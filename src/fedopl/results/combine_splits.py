@@ -1,0 +1,136 @@
+"""One record of runs under several splits of the same rows: medians, with how far they differ."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from fedopl.base.estimates import Estimate, median_estimate
+from fedopl.results.record import Record
+from fedopl.results.reliance import Contradiction, LeftOut, Reliance
+from fedopl.results.round import Round
+from fedopl.results.value_tables import (
+    GainTable,
+    ImprovementTable,
+    SplitTables,
+    ValueTable,
+    arm_name,
+)
+from fedopl.study.study import Study
+
+_MOST_CONTRADICTIONS = 20
+
+
+def combined_record(study: Study, records: Sequence[Record]) -> Record:
+    """The record of a study, given those of its splits, the first first.
+
+    What policies are worth is the median over splits. The policy itself, and what describes it,
+    are the first split's: no look at what it is worth has picked it.
+    """
+    first, *others = records
+    if not others:
+        return first
+    best_arm = _best_arm(records)
+    return replace(
+        first,
+        study=study,
+        best_arm=best_arm,
+        values=ValueTable(_medians([one.values for one in records])),
+        gains=GainTable(_medians([one.gains for one in records])),
+        improvements=ImprovementTable(_medians([one.improvements for one in records])),
+        rounds=_in_a_row(one.rounds for one in records),
+        reliance=_reliance([one for one in records if one.best_arm == best_arm]),
+        splits=tuple(
+            SplitTables(values=one.values, gains=one.gains, improvements=one.improvements)
+            for one in records
+        ),
+    )
+
+
+def _best_arm(records: Sequence[Record]) -> str:
+    """The arm that came out best on the rows learned from under most splits, if it was valued."""
+    first, *_ = records
+    valued = {policy for policy, _ in first.values.by_cell()}
+    often = Counter(one.best_arm for one in records if arm_name(one.best_arm) in valued)
+    return max([first.best_arm, *often], key=lambda arm: often[arm])
+
+
+def _medians(tables: Sequence[ValueTable | GainTable | ImprovementTable]) -> tuple[Any, ...]:
+    """The rows of the first split, each with the median over the splits that have it."""
+    first, *others = [table.by_cell() for table in tables]
+    rows = []
+    for cell, row in first.items():
+        same = [row, *(table[cell] for table in others if cell in table)]
+        rows.append(
+            replace(
+                row,
+                estimate=median_estimate([one.estimate for one in same]),
+                level=max(one.level for one in same),
+            )
+        )
+    return tuple(rows)
+
+
+def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:
+    """All exchanges, numbered as they came."""
+    found: list[Round] = []
+    for rounds in splits:
+        n_trips = found[-1].trip + 1 if found else 0
+        n_exchanges = len(found)
+        found += [
+            replace(one, exchange=one.exchange + n_exchanges, trip=one.trip + n_trips)
+            for one in rounds
+        ]
+    return tuple(found)
+
+
+# --- what rests on whom ------------------------------------------------------------------------
+
+
+def _reliance(records: Sequence[Record]) -> Reliance | None:
+    """The same by medians; all are gains over the same best arm."""
+    found = [one.reliance for one in records if one.reliance is not None]
+    if not found:
+        return None
+    by_client: dict[str, list[LeftOut]] = {}
+    for one in found:
+        for left in one.left_out:
+            by_client.setdefault(left.client, []).append(left)
+    # Whoever moves the policy under a minority of splits only does not decide a median.
+    often = [same for same in by_client.values() if 2 * len(same) > len(found)]
+    often.sort(key=len, reverse=True)
+    return Reliance(
+        left_out=tuple(_left_out(same) for same in often),
+        contradictions=_contradictions(found),
+    )
+
+
+def _left_out(found: list[LeftOut]) -> LeftOut:
+    first = found[0]
+    arms = Counter(one.best_arm for one in found)
+    return LeftOut(
+        client=first.client,
+        weight=first.weight,
+        best_arm=max(arms, key=lambda arm: arms[arm]),
+        gain=_if_all([one.gain for one in found]),
+        gain_without=_if_all([one.gain_without for one in found]),
+        difference=_if_all([one.difference for one in found]),
+        better_off=int(median(one.better_off for one in found)),
+        others=min(one.others for one in found),
+    )
+
+
+def _if_all(found: list[Estimate | None]) -> Estimate | None:
+    known = [one for one in found if one is not None]
+    return median_estimate(known) if len(known) == len(found) else None
+
+
+def _contradictions(found: Iterable[Reliance]) -> tuple[Contradiction, ...]:
+    """Each that any split showed, as it was where it was gravest."""
+    gravest: dict[tuple[str, str], Contradiction] = {}
+    for one in (one for reliance in found for one in reliance.contradictions):
+        known = gravest.setdefault((one.client, one.about), one)
+        if abs(one.deviations) > abs(known.deviations):
+            gravest[one.client, one.about] = one
+    return tuple(gravest.values())[:_MOST_CONTRADICTIONS]
