@@ -510,3 +510,32 @@ def test_a_node_with_another_study_is_rejected_by_name(own, clock, tmp_path):
     road.nodes[2] = replace(road.nodes[2], answers=[(1, answer)] * 10)
     server_app(own)(road, context_of(run_config=settings_for(tmp_path)))
     assert fedopl.load_run(tmp_path).rounds[0].rejected == {"west": "answers for another study"}
+
+
+def test_several_splits_go_over_flower_as_without_it(own, clock, tmp_path):
+    own.write_text(own.read_text().replace("[evaluation]\n", "[evaluation]\nsplits = 3\n"))
+    road = road_to(own, clock)
+    for node in road.nodes:
+        node.answers *= 3
+    server_app(own)(road, context_of(run_config=settings_for(tmp_path / "flower")))
+    fedopl.run(own, own.parent / "clients", out=tmp_path / "plain")
+    for name in ("policy.json", "values.csv", "gains.csv", "splits.csv", "study.json"):
+        assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    assert len(road.asked) == 3 * 3 * len(NAMES)
+    assert (tmp_path / "flower" / "exchanges" / "split-3").is_dir()
+
+
+def test_a_node_answers_no_split_that_its_own_study_does_not_have(own, clock, tmp_path):
+    alone = own.with_name("alone.toml")
+    alone.write_text(own.read_text())
+    own.write_text(own.read_text().replace("[evaluation]\n", "[evaluation]\nsplits = 2\n"))
+    road = road_to(own, clock)
+    for node in road.nodes:
+        node.answers *= 2
+    config = {**files_of(own, "west"), "study": str(alone)}
+    answer = lambda message: client_app()(message, context_of(config))  # noqa: E731
+    road.nodes[2] = replace(road.nodes[2], answers=[(1, answer)] * 10)
+    server_app(own)(road, context_of(run_config=settings_for(tmp_path)))
+    first, *_, second = (r for r in fedopl.load_run(tmp_path).rounds if r.query == "Enrol")
+    assert "west" in first.answered  # which is the study that it agreed to
+    assert second.rejected == {"west": "answers for another study"}

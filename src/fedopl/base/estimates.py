@@ -41,19 +41,24 @@ class Estimate:
         return f"{self.value:.4g} (95 % interval {low:.4g} to {high:.4g}, {self.n_rows:,} rows)"
 
 
-def median_estimate(found: Sequence[Estimate]) -> Estimate:
-    """One estimate from those under several splits of the same rows.
+def median_estimate(found: Sequence[Estimate], *, share: float = 1.0) -> Estimate:
+    """One estimate from those under several splits of the same rows, each on this share of them.
 
     The median, with the variance median(σ̂² + (θ̂ − median θ̂)²): Chernozhukov et al. (2018, section
-    3.4). One split that goes astray moves neither. Degrees of freedom are the fewest.
+    3.4). One split that goes astray moves neither. Estimates on other rows differ by (1 − share)·σ̂²
+    anyway, which σ̂² has in it, so only what is beyond that is added. Degrees of freedom are the
+    fewest.
     """
     if len(found) == 1:
         return found[0]
     value = median(one.value for one in found)
-    variance = median(one.standard_error**2 + (one.value - value) ** 2 for one in found)
+    variances = [
+        (v := one.standard_error**2) + max(0.0, (one.value - value) ** 2 - (1 - share) * v)
+        for one in found
+    ]
     return Estimate(
         value=value,
-        standard_error=math.sqrt(variance),
+        standard_error=math.sqrt(median(variances)),
         n_rows=min(one.n_rows for one in found),
         degrees_of_freedom=min(one.degrees_of_freedom for one in found),
     )

@@ -21,6 +21,8 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
         return
     typer.echo(f"{_recommendation(finished).sentence}\n")
     typer.echo(str(finished))
+    for sentence in _moved_by_split(finished):
+        typer.echo(f"\n{sentence}")
     typer.echo(_refusals(finished))
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
@@ -46,6 +48,12 @@ def _cautions(finished: "Record") -> list["Caution"]:
     from fedopl.report.reliance_cautions import reliance_cautions
 
     return [*fit_cautions(finished), *reliance_cautions(finished)]
+
+
+def _moved_by_split(finished: "Record") -> list[str]:
+    from fedopl.report.words.split_words import moved_in_words
+
+    return moved_in_words(finished)
 
 
 def _refusals(finished: "Record") -> str:
@@ -75,12 +83,36 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "values": _rows(finished.values, "policy"),
         "gains": _rows(finished.gains, "against"),
         "improvements": _rows(finished.improvements, "policy", "level"),
+        "splits": _splits(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [
             {"exchange": exchange, "client": name, "why": why}
             for exchange, name, why in finished.refusals
+        ],
+    }
+
+
+def _splits(finished: "Record") -> dict[str, Any]:
+    """How many there were, and what the learned policy gains under each and together."""
+    from fedopl.analysis.split_movement import decided, movements
+
+    def said(row: Any) -> dict[str, Any]:
+        about = {"interval": row.interval, "level": row.level, "says": decided(row)}
+        return {**vars(row.estimate), **about}
+
+    return {
+        "number": finished.study.evaluation.splits,
+        "gains": [
+            {
+                "against": one.against,
+                "spread": one.spread,
+                "verdicts": dict(one.verdicts),
+                "alone": [said(row) if row else None for row in one.alone],
+                "together": said(one.together),
+            }
+            for one in movements(finished)
         ],
     }
 

@@ -16,6 +16,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.report.words.split_words import each_split
 from fedopl.results.model_doubts import TOO_SIMPLE
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
@@ -165,7 +166,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     return (
         *(() if record.is_doubted else _worth(record, choice)),  # no number that models belie
         *about,
-        (_valued_on(record), count(held_out), f"from {n_clients}{groups}"),
+        (_valued_on(record), count(held_out), f"from {n_clients}{groups}{each_split(record)}"),
     )
 
 

@@ -31,16 +31,16 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
     first, *others = records
     if not others:
         return first
-    best_arm = _best_arm(records)
+    best_arm, share = _best_arm(records), study.evaluation.valued_share
     return replace(
         first,
         study=study,
         best_arm=best_arm,
-        values=ValueTable(_medians([one.values for one in records])),
-        gains=GainTable(_medians([one.gains for one in records])),
-        improvements=ImprovementTable(_medians([one.improvements for one in records])),
+        values=ValueTable(_medians([one.values for one in records], share)),
+        gains=GainTable(_medians([one.gains for one in records], share)),
+        improvements=ImprovementTable(_medians([one.improvements for one in records], share)),
         rounds=_in_a_row(one.rounds for one in records),
-        reliance=_reliance([one for one in records if one.best_arm == best_arm]),
+        reliance=_reliance([one for one in records if one.best_arm == best_arm], share),
         splits=tuple(
             SplitTables(values=one.values, gains=one.gains, improvements=one.improvements)
             for one in records
@@ -56,7 +56,9 @@ def _best_arm(records: Sequence[Record]) -> str:
     return max([first.best_arm, *often], key=lambda arm: often[arm])
 
 
-def _medians(tables: Sequence[ValueTable | GainTable | ImprovementTable]) -> tuple[Any, ...]:
+def _medians(
+    tables: Sequence[ValueTable | GainTable | ImprovementTable], share: float
+) -> tuple[Any, ...]:
     """The rows of the first split, each with the median over the splits that have it."""
     first, *others = [table.by_cell() for table in tables]
     rows = []
@@ -65,7 +67,7 @@ def _medians(tables: Sequence[ValueTable | GainTable | ImprovementTable]) -> tup
         rows.append(
             replace(
                 row,
-                estimate=median_estimate([one.estimate for one in same]),
+                estimate=median_estimate([one.estimate for one in same], share=share),
                 level=max(one.level for one in same),
             )
         )
@@ -88,7 +90,7 @@ def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:
 # --- what rests on whom ------------------------------------------------------------------------
 
 
-def _reliance(records: Sequence[Record]) -> Reliance | None:
+def _reliance(records: Sequence[Record], share: float) -> Reliance | None:
     """The same by medians; all are gains over the same best arm."""
     found = [one.reliance for one in records if one.reliance is not None]
     if not found:
@@ -101,29 +103,29 @@ def _reliance(records: Sequence[Record]) -> Reliance | None:
     often = [same for same in by_client.values() if 2 * len(same) > len(found)]
     often.sort(key=len, reverse=True)
     return Reliance(
-        left_out=tuple(_left_out(same) for same in often),
+        left_out=tuple(_left_out(same, share) for same in often),
         contradictions=_contradictions(found),
     )
 
 
-def _left_out(found: list[LeftOut]) -> LeftOut:
+def _left_out(found: list[LeftOut], share: float) -> LeftOut:
     first = found[0]
     arms = Counter(one.best_arm for one in found)
     return LeftOut(
         client=first.client,
         weight=first.weight,
         best_arm=max(arms, key=lambda arm: arms[arm]),
-        gain=_if_all([one.gain for one in found]),
-        gain_without=_if_all([one.gain_without for one in found]),
-        difference=_if_all([one.difference for one in found]),
+        gain=_if_all([one.gain for one in found], share),
+        gain_without=_if_all([one.gain_without for one in found], share),
+        difference=_if_all([one.difference for one in found], share),
         better_off=int(median(one.better_off for one in found)),
         others=min(one.others for one in found),
     )
 
 
-def _if_all(found: list[Estimate | None]) -> Estimate | None:
+def _if_all(found: list[Estimate | None], share: float) -> Estimate | None:
     known = [one for one in found if one is not None]
-    return median_estimate(known) if len(known) == len(found) else None
+    return median_estimate(known, share=share) if len(known) == len(found) else None
 
 
 def _contradictions(found: Iterable[Reliance]) -> tuple[Contradiction, ...]:

@@ -32,6 +32,10 @@ _WAY_OF_LEARNING = (
     "Values are those of the way of learning: every row is valued by a policy that was learned "
     "without\nits fold. The policy itself was learned from all rows."
 )
+_MEDIANS = (
+    "Values and gains are medians over {n} splits of the same rows; their errors know how far the "
+    "splits\ndiffer. The policy itself is that of the first split."
+)
 
 _WRONG = (
     "The numbers below are wrong by about as much as richer outcome models move values, which is "
@@ -150,8 +154,12 @@ class Record:
         """What values are not: of the learned policy itself, or as certain as they look."""
         if not self.values.rows:
             return []
-        across = [_WAY_OF_LEARNING] if self.study.evaluation.is_cross_fitted else []
-        return [*across, _WRONG] if self.is_doubted else across
+        notes = {
+            _WAY_OF_LEARNING: self.study.evaluation.is_cross_fitted,
+            _MEDIANS.format(n=len(self.splits)): bool(self.splits),
+            _WRONG: self.is_doubted,
+        }
+        return [note for note, is_so in notes.items() if is_so]
 
     def _tables(self) -> list[ValueTable | GainTable | ImprovementTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""

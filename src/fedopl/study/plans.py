@@ -97,6 +97,11 @@ class EvaluationPlan(Checked):
         """Whether anything is said of what policies are worth."""
         return self.share > 0 or self.is_cross_fitted
 
+    @property
+    def valued_share(self) -> float:
+        """The share of rows that one split values."""
+        return 1.0 if self.is_cross_fitted else self.share
+
     def valued(self, units: str) -> str:
         """What rows or groups are called that values are of: all there are, if none is held out."""
         return units if self.is_cross_fitted else f"held-out {units}"

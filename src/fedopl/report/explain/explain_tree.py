@@ -76,7 +76,7 @@ def how_good(record: Record) -> str:
 
 def _ended_early(record: Record) -> str:
     """A sentence if too few clients answered about the last level; else nothing."""
-    levels = [latest for latest in record.rounds if latest.query == SumCells.__name__]
+    levels = [latest for latest in record.own_rounds if latest.query == SumCells.__name__]
     # The server goes on with the levels before when fewer than the quorum answer.
     enough = record.study.quorum * len(levels[-1].asked) if levels else 0
     if not levels or len(levels[-1].answered) >= max(1, enough):

@@ -3,6 +3,7 @@
 from fedopl.base.labels import GLOBAL
 from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
+from fedopl.report.moved_by_split import moved_by_split
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, percent, plural
 from fedopl.report.words.policy_labels import (
@@ -15,6 +16,7 @@ from fedopl.report.words.policy_labels import (
     value_of,
     verdict,
 )
+from fedopl.report.words.split_words import what_medians_are_of
 from fedopl.results.record import Record
 
 _MOST_DRAWN = 30  # policies in a figure
@@ -37,7 +39,7 @@ def held_out_values(record: Record) -> Section:
     parts: tuple[Part, ...]
     if record.values.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
-        parts = folded_if_doubted(record, parts)
+        parts = folded_if_doubted(record, (*parts, *moved_by_split(record)))
     elif record.study.evaluation.claims_values:
         rows = record.study.evaluation.valued("rows")
         parts = (Text(f"No client reported values of {rows}, so no value is claimed."),)
@@ -60,7 +62,7 @@ def _values(record: Record) -> tuple[Part, ...]:
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
         f"{where}, and weighed by the agreed mixture of clients. The lines "
-        f"are {level} intervals{together}."
+        f"are {level} intervals{together}. {what_medians_are_of(record)}"
     )
     table = Table(
         caption=f"Expected {outcome.name} per decision ({outcome.better})",
@@ -68,7 +70,7 @@ def _values(record: Record) -> tuple[Part, ...]:
         rows=tuple((text, span.number, span.interval) for text, span in spans.items()),
     )
     axis = f"{outcome.name} per decision; {outcome.better}"
-    return (Text(intro), _picture("values", spans, "Values of the policies", axis), table)
+    return (Text(intro.rstrip()), _picture("values", spans, "Values of the policies", axis), table)
 
 
 def _improvements(record: Record) -> tuple[Part, ...]:

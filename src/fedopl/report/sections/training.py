@@ -51,7 +51,7 @@ def _how(record: Record) -> str:
 
 
 def _curve(record: Record) -> tuple[Part, ...]:
-    losses = [latest.loss for latest in record.rounds if latest.loss is not None]
+    losses = [latest.loss for latest in record.own_rounds if latest.loss is not None]
     if len(losses) < 2:
         return ()
     caption = (
@@ -68,10 +68,14 @@ def _curve(record: Record) -> tuple[Part, ...]:
 def _exchanges(record: Record) -> Table:
     total = sum(latest.bytes_sent + latest.bytes_received for latest in record.rounds)
     # Only neighbours are taken together: the table keeps the order in which things were asked.
-    runs = [list(rounds) for _, rounds in groupby(record.rounds, lambda latest: latest.query)]
+    runs = [list(rounds) for _, rounds in groupby(record.own_rounds, lambda latest: latest.query)]
+    about = "in order"
+    if n_others := len(record.splits) - 1 if record.splits else 0:
+        about = f"of which these, in order, are the first split's; {plural(n_others, 'other')} had "
+        about += "the like"
     return Table(
         caption=f"{plural(len(record.rounds), 'exchange')} with the clients, "
-        f"{size(total)} in all, in order",
+        f"{size(total)} in all, {about}",
         headers=("Asked", "Times", "Clients that answered", "Sent", "Received"),
         rows=tuple(_same_query(rounds) for rounds in runs),
     )

@@ -1,0 +1,70 @@
+"""How much the split of the rows moves a result: the same gain under every split, and together."""
+
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+
+from fedopl.base.labels import GLOBAL
+from fedopl.results.record import Record
+from fedopl.results.value_tables import LOGGING, GainRow, ImprovementRow, arm_name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Movement:
+    """What the learned policy gains over another: as each split alone has it, and the median."""
+
+    against: str
+    alone: tuple[GainRow | ImprovementRow | None, ...]  # None where a split had no value of it
+    together: GainRow | ImprovementRow
+
+    @property
+    def gains(self) -> tuple[float, ...]:
+        """The estimates of the splits that have one."""
+        return tuple(row.estimate.value for row in self.alone if row)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the estimates over splits; 0 where there is one."""
+        return statistics.stdev(self.gains) if len(self.gains) > 1 else 0.0
+
+    @property
+    def error_alone(self) -> float:
+        """The standard error that one split states, the median of them."""
+        return statistics.median(row.estimate.standard_error for row in self.alone if row)
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many splits alone would have said what."""
+        return Counter(decided(row) for row in self.alone if row)
+
+
+def decided(row: GainRow | ImprovementRow) -> str:
+    """'better', 'worse' or 'unclear', by the interval at the row's own level."""
+    low, high = row.interval
+    if low > 0:
+        return "better"
+    return "worse" if high < 0 else "unclear"
+
+
+def movements(record: Record) -> tuple[Movement, ...]:
+    """The gain over what was done, which recommendations go by, and that over the best arm.
+
+    None where rows were split once: then nobody knows how much the split moves.
+    """
+    if not record.splits:
+        return ()
+    past = (record.chosen, GLOBAL)
+    arm = (arm_name(record.best_arm), GLOBAL)
+    found = (
+        (LOGGING, record.improvements, [one.improvements for one in record.splits], past),
+        (arm[0], record.gains, [one.gains for one in record.splits], arm),
+    )
+    return tuple(
+        Movement(
+            against=against,
+            alone=tuple(table.by_cell().get(cell) for table in tables),
+            together=together.by_cell()[cell],
+        )
+        for against, together, tables, cell in found
+        if cell in together.by_cell()
+    )

@@ -1,0 +1,83 @@
+"""How much the split moves the result: every split's own estimate beside what they say together."""
+
+from fedopl.analysis.split_movement import Movement, decided, movements
+from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
+from fedopl.report.parts import Heading, Part, Picture, Table, Text, folded_if_long
+from fedopl.report.words.numbers import Span, alike, percent
+from fedopl.report.words.policy_labels import OutcomeWords, label
+from fedopl.report.words.split_words import FOUND_ALONE, moved_in_words
+from fedopl.results.record import Record
+
+_MOST_DRAWN = 25  # splits in the figure
+_TITLE = "How much the split moves the result"
+_ONE_SPLIT = (
+    "The rows were split once, by the study's seed and secrets of the clients. Under another split "
+    "all numbers would be somewhat different; how much, one split cannot tell. With splits = 5 "
+    "under [evaluation] the study is repeated under others, and this page shows it."
+)
+
+
+def moved_by_split(record: Record) -> tuple[Part, ...]:
+    """The paragraph, figure and table; where there is one split, how to repeat it."""
+    found = movements(record)
+    if not found:
+        return () if record.splits else (Text(_ONE_SPLIT, quiet=True),)
+    said = Text(" ".join(moved_in_words(record)))
+    return (Heading(_TITLE), said, _picture(record, found), _table(record, found))
+
+
+def _picture(record: Record, found: tuple[Movement, ...]) -> Picture:
+    n_drawn = min(len(record.splits), _MOST_DRAWN)
+    panels = [
+        Panel(
+            title=f"over {label(record.study, movement.against)}",
+            spans=[*_spans(movement)[:n_drawn], _spans(movement)[-1]],
+        )
+        for movement in found
+    ]
+    labels = [*(f"split {place + 1}" for place in range(n_drawn)), "together"]
+    unit = OutcomeWords.of(record.study).name
+    left_out = f" The first {n_drawn} splits are drawn." if n_drawn < len(record.splits) else ""
+    caption = f"Gains of {label(record.study, record.chosen)} under each split, with intervals."
+    return Picture(
+        name="splits",
+        drawing=forest("splits", labels, panels, f"gain in {unit} per decision", zero=True),
+        label=f"{caption} {' '.join(moved_in_words(record))}",
+        caption=f"{caption}{left_out}",
+        keys=GAIN_KEYS,
+    )
+
+
+def _spans(movement: Movement) -> list[Span | None]:
+    """Every split's, then what they say together, with as many decimals for all."""
+    rows = [*movement.alone, movement.together]
+    known = iter(alike([Span.of(row.estimate, row.level) for row in rows if row]))
+    return [next(known) if row else None for row in rows]
+
+
+def _table(record: Record, found: tuple[Movement, ...]) -> Part:
+    headers, columns = ["Split"], []
+    for movement in found:
+        level = percent(movement.together.level)
+        what = label(record.study, movement.against)
+        headers += [f"Gain over {what} ({level} interval)", "Alone it says"]
+        rows = [*movement.alone, movement.together]
+        columns.append(
+            [
+                (f"{span.number} ({span.interval})", FOUND_ALONE[decided(row)])
+                if span and row
+                else ("–", "nothing")
+                for span, row in zip(_spans(movement), rows, strict=True)
+            ]
+        )
+    names = [*(f"{place + 1}" for place in range(len(record.splits))), "together"]
+    table = Table(
+        caption="What each split says, and the median with an error that knows how far they differ",
+        headers=tuple(headers),
+        rows=tuple(
+            (name, *(text for column in columns for text in column[place]))
+            for place, name in enumerate(names)
+        ),
+        text_columns=tuple(range(2, len(headers), 2)),
+    )
+    return folded_if_long(table, summary="All splits")
