@@ -8,6 +8,7 @@ that a person would read; docs/when-not-to-believe-it.md explains them, and test
 
 import sys
 from collections.abc import Callable
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,9 @@ import fedopl
 from fedopl.client.scoring.known_propensities import contradiction
 from fedopl.report.cautions import cautions
 from fedopl.report.recommending import recommend
-from fedopl.study.plans import NuisancePlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+
+N_COVERED = 100  # data sets whose intervals are counted
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -137,6 +140,42 @@ def few_rows_and_seeds() -> Line:
     )
 
 
+def few_rows_and_splits() -> Line:
+    """The same rows by eight seeds, under five splits each: the median, and each split alone."""
+    clients = {name: logged(trial(seed, 150, 0.15)) for seed, name in enumerate("vwxyz")}
+    plan = EvaluationPlan(kind="cross-fitted", splits=5, describe=False)
+    runs = [fedopl.learn(clients, evaluation=plan, seed=seed) for seed in range(8)]
+    together = [run.gains.over("logging policy") for run in runs]
+    alone = [split.gains.over("logging policy") for run in runs for split in run.splits]
+    moved = [np.std([gain.value for gain in gains]) for gains in (alone, together)]
+    better = [np.mean([gain.interval()[0] > 0 for gain in gains]) for gains in (alone, together)]
+    return Line(
+        f"the gain over logging moves by {moved[0]:.3f} with one split and by {moved[1]:.3f} with "
+        f"the median of five; {better[0]:.0%} and {better[1]:.0%} say 'better'",
+        "it is one data set: it should not move, and verdicts should agree",
+    )
+
+
+def coverage_under_splits() -> Line:
+    """Other rows each time: how often the interval under five splits holds the policy's gain."""
+    wide = np.random.default_rng(99).standard_normal((20_000, 4))
+    covered = dict.fromkeys(("held-out", "cross-fitted"), 0)
+    for kind, seed in product(covered, range(N_COVERED)):
+        rows = {name: logged(trial(3 * seed + k, 120, 0.5)) for k, name in enumerate("xyz")}
+        plan = EvaluationPlan(kind=kind, splits=5, describe=False)
+        run = fedopl.learn(rows, evaluation=plan, seed=seed)
+        assert run.policy is not None  # noqa: S101
+        low, high = run.gains.over("logging policy").interval()
+        # In a uniform trial around no effect, what was done is worth nothing.
+        worth = (0.5 * wide[:, 0] * (run.policy.decide(wide) - 1)).mean()
+        covered[kind] += bool(low <= worth <= high)
+    return Line(
+        f"95 % intervals of {N_COVERED} data sets under five splits cover: "
+        + ", ".join(f"{kind} {count / N_COVERED:.0%}" for kind, count in covered.items()),
+        "95 % or more",
+    )
+
+
 def identical_clients() -> Line:
     """Clients that differ by chance alone."""
     clients = {name: logged(trial(seed, 400, 1.0)) for seed, name in enumerate("xyz")}
@@ -194,6 +233,8 @@ SITUATIONS: dict[str, Callable[[], Line]] = {
     "34 actions, default limits": many_actions,
     "one client, local models, clip": clip_with_one_client,
     "5 clients of 150 rows, 8 seeds": few_rows_and_seeds,
+    "5 clients of 150 rows, 8 seeds, 5 splits": few_rows_and_splits,
+    "3 clients of 120 rows, coverage under 5 splits": coverage_under_splits,
     "identical clients": identical_clients,
     "models too simple for outcomes and logging": models_too_simple,
     "an action that hardly anybody got": an_unlikely_action,

@@ -32,8 +32,26 @@ def test_cross_fitted_values_hang_less_on_the_seed():
     assert crossed < 0.6 * held_out
 
 
+def test_medians_over_splits_hang_less_on_the_seed():
+    said = edges.few_rows_and_splits().said
+    alone, together = (float(part.split()[0]) for part in said.split(" by ")[1:3])
+    assert together < 0.8 * alone
+
+
+def test_intervals_under_splits_cover(monkeypatch):
+    monkeypatch.setattr(edges, "N_COVERED", 10)
+    said = edges.coverage_under_splits().said
+    shares = [int(part.split()[-1][:-1]) for part in said.split(": ")[1].split(", ")]
+    assert min(shares) >= 80
+
+
 def test_all_situations_are_tried():
-    assert {*SAID, "5 clients of 150 rows, 8 seeds"} <= set(edges.SITUATIONS)
+    by_numbers = {
+        "5 clients of 150 rows, 8 seeds",
+        "5 clients of 150 rows, 8 seeds, 5 splits",
+        "3 clients of 120 rows, coverage under 5 splits",
+    }
+    assert set(SAID) | by_numbers <= set(edges.SITUATIONS)
 
 
 def test_a_situation_that_is_not_there_is_named(capsys):

@@ -34,7 +34,7 @@ def everything(run):
 def test_learn_goes_on_in_any_split(draw, tmp_path):
     clients = {"a": draw(90), "b": draw(110, seed=1)}
     whole = fedopl.learn(clients, evaluation=THREE)
-    for stop in (1, 6, 9, 14):
+    for stop in (1, 6, 8, 12):
         journal = tmp_path / f"{stop}"
         told, seen = stops_after(stop)
         running = fedopl.Running(journal=journal, progress=told)
@@ -69,8 +69,8 @@ def test_a_killed_command_goes_on_and_asks_nobody_twice(tmp_path):
     assert killed.run("--resume").code == 0
     for name in ("policy.json", "values.csv", "gains.csv", "improvements.csv", "splits.csv"):
         assert (killed.out / name).read_bytes() == (plain.out / name).read_bytes()
-    asked = [line for line in (killed.clients / "north/ledger.jsonl").read_text().splitlines()]
-    assert len(asked) == len((plain.clients / "north/ledger.jsonl").read_text().splitlines())
+    lines = [(t.clients / "north/ledger.jsonl").read_text().splitlines() for t in (killed, plain)]
+    assert len(lines[0]) == len(lines[1])
 
 
 def test_a_run_of_fewer_splits_is_another_study(tmp_path):

@@ -14,6 +14,7 @@ from fedopl.base.labels import GLOBAL
 from fedopl.cli.run_summary import say_run
 from fedopl.report.page import render
 from fedopl.report.words.split_words import moved_in_words
+from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.plans import EvaluationPlan
 from report_runs import patients
 
@@ -84,11 +85,13 @@ def test_they_say_what_the_numbers_are_of_and_whose_policy_is_handed_out(several
 
 def test_all_exchanges_are_counted_and_the_first_splits_are_shown(several):
     page = words(render(several))
-    assert len(several.rounds) == 4 * len(several.own_rounds) == 24
-    assert "24 exchanges with the clients" in page
-    assert "the first split's; 3 others had the like" in page
+    assert len(several.own_rounds) == 6
+    assert "18 exchanges with the clients" in page  # descriptions are of the first split alone
+    assert "the first split's; 3 others had the like without descriptions" in page
     assert "4 answers" in page  # of each kind, from each client
-    assert [latest.exchange for latest in several.rounds] == list(range(24))
+    assert [latest.exchange for latest in several.rounds] == list(range(18))
+    assert len(several.rounds) == expected_exchanges(several.study, 2)
+    assert several.rounds[-1].trip + 1 == expected_trips(several.study, 2) == 12
 
 
 def test_one_split_claims_nothing_about_others(run, capsys):

@@ -56,6 +56,10 @@ STUDIES = {
         Study(**NAMES, mixture=fedopl.mixture.path("north")),
         "e38d66f051d1007e7fd6290d4ca4ef66f389fde5c111e2dbbb1d9524742d962d",
     ),
+    "one split": (
+        Study(**NAMES, evaluation={"splits": 1}),
+        "6c0bde591adc3bb2aff4cda516c5d4c66b8b97aa69e827ac1de916eb1e6f43e0",
+    ),
     "declared": (
         Study(**NAMES, declared=fedopl.Declared(reward=30, overlap=0.05)),
         "974537106c7bdd71e5ab84e9df1aebca49ebefd0db4964aca412f1dfa283534f",
@@ -152,3 +156,12 @@ def test_blocks_of_features_for_outcome_models_are_hashed_where_they_are_said():
             features=tuple("wxyz"),
             nuisances=fedopl.NuisancePlan(features="blocks"),
         )
+
+
+def test_splits_are_hashed_where_there_are_several_and_only_there():
+    plain, several = Study(**NAMES), Study(**NAMES, evaluation={"splits": 3})
+    assert "splits" not in plain.model_dump_json()
+    assert several.digest != plain.digest
+    again = Study.model_validate_json(several.model_dump_json())
+    assert again == several
+    assert again.evaluation.splits == 3

@@ -8,16 +8,20 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles.by_name import ORACLES
+from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most, under all its splits."""
+    return sum(_under_one_split(one, n_clients) for one in split_studies(study))
+
+
+def _under_one_split(study: Study, n_clients: int) -> int:
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    once = exchanges_to_evaluate(study) + learning + described + diagnosis
-    return study.evaluation.splits * once
+    return exchanges_to_evaluate(study) + learning + described + diagnosis
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -25,11 +29,16 @@ def expected_trips(study: Study, n_clients: int) -> int:
 
     So do the cells of a tree with scores, where its grid is agreed beforehand.
     """
+    saved = sum(map(_exchanges_along, split_studies(study)))
+    return expected_exchanges(study, n_clients) - saved
+
+
+def _exchanges_along(study: Study) -> int:
+    """How many exchanges come along on the trip of another, under one split."""
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
-    saved = study.evaluation.splits * (together + along)
-    return expected_exchanges(study, n_clients) - saved
+    return together + along
 
 
 def exchanges_to_evaluate(study: Study) -> int:

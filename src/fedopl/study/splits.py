@@ -20,8 +20,16 @@ def split_studies(study: Study) -> tuple[Study, ...]:
 
 
 def _again(first: Study, place: int) -> Study:
-    """The same under another split; `place` counts from one."""
+    """The same under another split, but for descriptions, which are of the policy in hand alone.
+
+    `place` counts from one.
+    """
     digest = hashlib.sha256(f"{first.seed}\x1fsplit {place}".encode()).digest()
     # Not the seeds that follow: somebody who tries several shares no split between them.
     seed = int.from_bytes(digest[:6], "little")
-    return first.model_copy(update={"name": f"{first.name}, split {place}", "seed": seed})
+    changes = {
+        "name": f"{first.name}, split {place}",
+        "seed": seed,
+        "evaluation": first.evaluation.model_copy(update={"describe": False}),
+    }
+    return first.model_copy(update=changes)

@@ -72,7 +72,7 @@ def _exchanges(record: Record) -> Table:
     about = "in order"
     if n_others := len(record.splits) - 1 if record.splits else 0:
         about = f"of which these, in order, are the first split's; {plural(n_others, 'other')} had "
-        about += "the like"
+        about += "the like without descriptions"
     return Table(
         caption=f"{plural(len(record.rounds), 'exchange')} with the clients, "
         f"{size(total)} in all, {about}",
