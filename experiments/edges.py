@@ -19,7 +19,7 @@ from fedopl.report.cautions import cautions
 from fedopl.report.recommending import recommend
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-N_COVERED = 100  # data sets whose intervals are counted
+N_COVERED = 40  # data sets whose intervals are counted
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
