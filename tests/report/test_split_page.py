@@ -124,6 +124,16 @@ def test_a_split_without_values_is_a_dash_and_counts_for_nothing(several):
     assert "of 3 splits would have said" in " ".join(moved_in_words(found))
 
 
+def test_where_models_are_doubted_no_split_gives_a_verdict(several, monkeypatch, capsys):
+    monkeypatch.setattr(type(several), "is_doubted", True)
+    page, text = words(render(several)), told(several, capsys, as_json=False)
+    for said in (page, text):
+        assert "from split to split" in said
+        assert "would have said" not in said
+    found = json.loads(told(several, capsys, as_json=True))["splits"]["gains"]
+    assert all(one["verdicts"] == {} and one["together"]["says"] is None for one in found)
+
+
 def test_what_rests_on_one_client_is_judged_by_medians_too(several):
     for one in several.reliance.left_out:
         assert one.gain.degrees_of_freedom > 0

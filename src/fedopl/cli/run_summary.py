@@ -99,7 +99,8 @@ def _splits(finished: "Record") -> dict[str, Any]:
     from fedopl.analysis.split_movement import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
-        about = {"interval": row.interval, "level": row.level, "says": decided(row)}
+        says = None if finished.is_doubted else decided(row)
+        about = {"interval": row.interval, "level": row.level, "says": says}
         return {**vars(row.estimate), **about}
 
     return {
@@ -108,7 +109,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
             {
                 "against": one.against,
                 "spread": one.spread,
-                "verdicts": dict(one.verdicts),
+                "verdicts": {} if finished.is_doubted else dict(one.verdicts),
                 "alone": [said(row) if row else None for row in one.alone],
                 "together": said(one.together),
             }

@@ -1,6 +1,7 @@
 """How much the split moves the result: every split's own estimate beside what they say together."""
 
 from fedopl.analysis.split_movement import Movement, decided, movements
+from fedopl.report.explain.in_doubt import verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.parts import Heading, Part, Picture, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, alike, percent
@@ -57,6 +58,7 @@ def _spans(movement: Movement) -> list[Span | None]:
 
 def _table(record: Record, found: tuple[Movement, ...]) -> Part:
     headers, columns = ["Split"], []
+    says = verdict_words(record, FOUND_ALONE)
     for movement in found:
         level = percent(movement.together.level)
         what = label(record.study, movement.against)
@@ -64,7 +66,7 @@ def _table(record: Record, found: tuple[Movement, ...]) -> Part:
         rows = [*movement.alone, movement.together]
         columns.append(
             [
-                (f"{span.number} ({span.interval})", FOUND_ALONE[decided(row)])
+                (f"{span.number} ({span.interval})", says[decided(row)])
                 if span and row
                 else ("–", "nothing")
                 for span, row in zip(_spans(movement), rows, strict=True)

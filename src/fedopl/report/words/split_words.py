@@ -32,7 +32,7 @@ def moved_in_words(record: Record) -> list[str]:
 
 
 def _sentence(record: Record, movement: Movement) -> str:
-    """The smallest and largest estimate, their spread beside the error, and what each would say."""
+    """How far the estimates lie apart, beside the error; and what each would have said, if any."""
     if len(movement.gains) < 2:
         return ""
     rows = [row for row in (*movement.alone, movement.together) if row]
@@ -47,14 +47,20 @@ def _sentence(record: Record, movement: Movement) -> str:
             movement.together.estimate.standard_error,
         )
     )
+    moved = (
+        f"The gain over {label(record.study, movement.against)} lies between {least} and {most}, "
+        f"with a standard deviation of {spread} from split to split; one split states a standard "
+        f"error of {error}, all together {stated}."
+    )
+    return moved if record.is_doubted else f"{moved} {_said_alone(movement)}"
+
+
+def _said_alone(movement: Movement) -> str:
     verdicts = movement.verdicts
     counted = [(verdicts[word], said) for word, said in FOUND_ALONE.items() if verdicts[word]]
     (n_first, first), *others = counted
     alone = listed([f"'{first}'", *(f"{n} '{said}'" for n, said in others)])
     return (
-        f"The gain over {label(record.study, movement.against)} lies between {least} and {most}, "
-        f"with a standard deviation of {spread} from split to split; one split states a standard "
-        f"error of {error}, all together {stated}. By itself, {n_first} of "
-        f"{plural(len(movement.gains), 'split')} would have said {alone}; together they say "
-        f"'{FOUND_ALONE[decided(movement.together)]}'."
+        f"By itself, {n_first} of {plural(len(movement.gains), 'split')} would have said {alone}; "
+        f"together they say '{FOUND_ALONE[decided(movement.together)]}'."
     )
