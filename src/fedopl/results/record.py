@@ -71,8 +71,12 @@ class Record:
     @property
     def own_rounds(self) -> tuple[Round, ...]:
         """The exchanges in which the policy was learned: those of the first split."""
-        begins = [place for place, one in enumerate(self.rounds) if one.query == Enrol.__name__]
-        return self.rounds[: begins[1]] if len(begins) > 1 else self.rounds
+        if not self.splits:
+            return self.rounds
+        _, second, *_ = (
+            place for place, one in enumerate(self.rounds) if one.query == Enrol.__name__
+        )
+        return self.rounds[:second]
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
