@@ -155,7 +155,7 @@ ANSWERS = {
     "SumPairs": Message(70, "P·(p + 1)·(p + 2)"),
     "ImprovePolicy": Message(57, "d·(p + 1)"),
     "SlopeOfValue": Message(57, "d·(p + 1)"),
-    "EstimateValues": Message(62, "(v + 2)·(v + 3) + 2"),
+    "EstimateValues": Message(62, "(v + 2)·(v + 3) + 3"),
     "Describe": Message(88, "d·(8·p + 17)"),
     "CountBins": Message(57, "256·s"),
     "SumCells": Message(66, "o·(G·x + 1)"),
@@ -167,7 +167,7 @@ ANSWERS = {
     "SumFitting": Message(80, "g·f² + d·f + 2·d"),
     "TellFit": Message(75, "d·(2·p + 11)"),
     "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
-    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 2"),
+    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 3"),
     "TellWeight": Message(48, "1"),
 }
 REFUSAL = Message(48, "1")

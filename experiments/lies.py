@@ -177,7 +177,7 @@ _many_by_action = scaled(Enrolment, 1000, "n_rows", "rows_per_action")
 _all_many = both(
     _many_by_action,
     scaled(OutcomeSums, 1000, "sums", "squared_weights"),
-    scaled(Values, 1000, "n_rows", "degrees_of_freedom"),
+    scaled(Values, 1000, "n_rows", "of_rows", "degrees_of_freedom"),
     scaled(Values, 1 / 1000, "covariances"),
     scaled(Description, 1000, "decided", "taken", "chances", "effective_rows"),
 )

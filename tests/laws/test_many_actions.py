@@ -5,6 +5,9 @@ import pytest
 
 import fedopl
 from fedopl.base.labels import GLOBAL
+from fedopl.report.cautions import cautions
+from fedopl.report.page import render
+from fedopl.report.recommending import key_figures, recommend
 from fedopl.results.value_tables import LOGGING
 
 N_ACTIONS, N_LEVELS = 34, 16
@@ -89,3 +92,44 @@ def test_a_study_in_which_no_sum_of_an_action_may_leave_goes_on_with_own_models(
     run = guarded(clients)
     assert {name for _, name, why in run.refusals if why == "SMALL_CELLS"} == {"one", "two"}
     assert not run.statistics.unknown(run.mixture).any()
+
+
+@pytest.fixture(scope="module")
+def partial():
+    """A client that has no score for what is best for 3 % of its people, as others know."""
+
+    def client(seed, n_actions, n_rows=4_000):
+        rng = np.random.default_rng(seed)
+        contexts, actions = rng.standard_normal((n_rows, 2)), rng.integers(0, n_actions, n_rows)
+        worth = np.where(actions == 2, 2 * contexts[:, 0] - 3.8, 0.1 * actions)
+        rewards = worth + 0.3 * rng.standard_normal(n_rows)
+        return fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b", "c"])
+
+    plan = fedopl.NuisancePlan(kind="local", unseen="mask", propensity="marginal")
+    return fedopl.learn({"best": client(1, 3), "lacks": client(2, 2)}, nuisances=plan)
+
+
+def test_rows_used_are_shown_beside_the_rows_that_there_are(run, shops):
+    for client in shops:
+        estimate = run.values.of(LOGGING, client)
+        assert estimate.n_rows == estimate.of_rows
+    whole = run.values.of(LOGGING)
+    assert f"{whole.n_rows:,} of {whole.of_rows:,}" in str(run)
+    assert set(run.values.to_frame()["of_rows"]) >= {whole.of_rows}
+    assert ("Held-out rows used", f"{whole.n_rows:,} of {whole.of_rows:,}", "from 2 clients") in (
+        key_figures(run)
+    )
+    assert "Values of a part of the rows" not in [one.title for one in cautions(run)]
+
+
+def test_values_of_a_part_of_the_rows_are_counted_and_are_no_claim(partial, tmp_path):
+    estimate = partial.values.of(LOGGING, "lacks")
+    assert 0.95 * estimate.of_rows < estimate.n_rows < 0.99 * estimate.of_rows
+    assert partial.values.of(LOGGING, "best").n_rows == partial.values.of(LOGGING, "best").of_rows
+    found = {one.title: one for one in cautions(partial)}["Values of a part of the rows"]
+    assert f"lacks ({estimate.n_rows:,} of {estimate.of_rows:,})" in found.what
+    assert "best (" not in found.what
+    assert partial.verdict.startswith("Values rest on a part of the rows that policies selected")
+    assert recommend(partial).tone == "nothing"
+    partial.save(tmp_path / "run")
+    assert render(fedopl.load_run(tmp_path / "run")) == render(partial)

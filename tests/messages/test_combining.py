@@ -39,6 +39,7 @@ def test_means_are_weighed_and_no_order_changes_a_bit():
 
 
 def test_what_is_a_clients_own_has_no_total():
-    own = Values(n_rows=3, degrees_of_freedom=2, means=np.zeros(2), covariances=np.zeros((2, 2)))
+    means, covariances = np.zeros(2), np.zeros((2, 2))
+    own = Values(n_rows=3, of_rows=3, degrees_of_freedom=2, means=means, covariances=covariances)
     with pytest.raises(TypeError, match="has no total"):
         combined({"north": own}, {"north": 1.0})

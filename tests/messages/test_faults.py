@@ -52,7 +52,9 @@ ASKED: dict[str, Any] = {
 }
 HONEST = {
     "outcomes": OutcomeSums(sums=np.ones((5, 2, 4, 4)), squared_weights=ones(5, 2)),
-    "values": Values(n_rows=9, degrees_of_freedom=8, means=ones(3), covariances=np.eye(3)),
+    "values": Values(
+        n_rows=9, of_rows=9, degrees_of_freedom=8, means=ones(3), covariances=np.eye(3)
+    ),
     "bins": BinCounts(counts=np.full((2, 256), 0.0)),
     "cells": CellSums(cells=cells(), lost=np.zeros(1)),
     "leaves": LeafValues(
@@ -78,6 +80,7 @@ def test_an_honest_answer_has_no_fault(name):
         ("outcomes", {"sums": np.triu(np.ones((5, 2, 4, 4)))}, "not symmetric"),
         ("values", {"means": ones(4)}, "valued 4 policies of 3"),
         ("values", {"n_rows": 0}, "valued"),
+        ("values", {"of_rows": 8}, "values of 9 of 8 rows"),
         ("values", {"covariances": np.eye(2)}, "covariances do not fit"),
         ("values", {"degrees_of_freedom": -1}, "degrees of freedom are negative"),
         ("values", {"covariances": -np.eye(3)}, "a square is negative"),

@@ -125,7 +125,7 @@ def test_a_split_without_values_is_a_dash_and_counts_for_nothing(several):
 
 
 def test_where_models_are_doubted_no_split_gives_a_verdict(several, monkeypatch, capsys):
-    monkeypatch.setattr(type(several), "is_doubted", True)
+    monkeypatch.setattr(type(several), "in_doubt", "in doubt")
     page, text = words(render(several)), told(several, capsys, as_json=False)
     for said in (page, text):
         assert "from split to split" in said

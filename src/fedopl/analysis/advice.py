@@ -23,7 +23,7 @@ class Advice:
     gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
     modelled: ValueOfInformation | None  # 𝒱_c(λ), where its parts are known
     valued: str = "held-out rows"  # what rows are called that the gain is of
-    in_doubt: bool = False  # richer models surely move what the gain is made of
+    in_doubt: bool = False  # models are too simple, or policies selected the rows
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -44,6 +44,8 @@ class Advice:
     def reason(self) -> str:
         """Why, in plain words."""
         if self.in_doubt:
+            if self.gain.is_of_a_part:
+                return f"Of its {self.valued}, {self.gain.rows_used} could be valued: a part."
             return "The models are too simple for its rows, so what it gains is in doubt."
         return " ".join(part for part in (self._measured(), self._model()) if part)
 

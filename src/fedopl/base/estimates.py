@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+# A mean is of a part of the rows if it does without more than this share of them, and without more
+# than these: that many may seem to lack by noise on the number used.
+MOST_UNUSED, MOST_BY_NOISE = 0.01, 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -14,6 +18,19 @@ class Estimate:
     standard_error: float
     n_rows: int
     degrees_of_freedom: int
+    of_rows: int | None = None  # that there are; None where nobody counted those left out
+
+    @property
+    def is_of_a_part(self) -> bool:
+        """Whether so many rows are left out that the mean is one of those used alone."""
+        if self.of_rows is None:
+            return False
+        return self.of_rows - self.n_rows > max(MOST_UNUSED * self.of_rows, MOST_BY_NOISE)
+
+    @property
+    def rows_used(self) -> str:
+        """The rows used, of all that there are, where that is known."""
+        return f"{self.n_rows:,}" + ("" if self.of_rows is None else f" of {self.of_rows:,}")
 
     @property
     def n_groups(self) -> int | None:

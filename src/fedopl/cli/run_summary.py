@@ -74,7 +74,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "digest": finished.study.digest.hex(),
         "recommendation": _recommendation(finished)._asdict(),
         "verdict": finished.verdict,
-        "in_doubt": finished.is_doubted,
+        "in_doubt": finished.in_doubt,
         "evaluation": finished.study.evaluation.kind,
         "chosen": finished.chosen,
         "best_arm": finished.best_arm,
@@ -99,7 +99,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
     from fedopl.analysis.split_movement import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
-        says = None if finished.is_doubted else decided(row)
+        says = None if finished.in_doubt else decided(row)
         about = {"interval": row.interval, "level": row.level, "says": says}
         return {**vars(row.estimate), **about}
 
@@ -109,7 +109,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
             {
                 "against": one.against,
                 "spread": one.spread,
-                "verdicts": {} if finished.is_doubted else dict(one.verdicts),
+                "verdicts": {} if finished.in_doubt else dict(one.verdicts),
                 "alone": [said(row) if row else None for row in one.alone],
                 "together": said(one.together),
             }

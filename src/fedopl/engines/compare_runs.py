@@ -39,7 +39,7 @@ class Comparison:
     def _cells(self, name: str, run: Run) -> list[str]:
         found = _numbers(run)
         received = sum(latest.bytes_received for latest in run.rounds) / 1024
-        unknown = "in doubt" if run.is_doubted else "–"
+        unknown = "in doubt" if run.in_doubt else "–"
         named = ("value", "over_best_arm", "over_logging")
         estimates = [_cell(found[key]) if found[key] else unknown for key in named]
         return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
@@ -90,10 +90,10 @@ def _numbers(run: Run) -> dict[str, Any]:
         "over_logging": gains.get(("logging policy", GLOBAL)),
     }
     # No number that models belie: its interval would be read as if it held.
-    known = {n: None if run.is_doubted else estimate for n, estimate in found.items()}
+    known = {n: None if run.in_doubt else estimate for n, estimate in found.items()}
     return {
         "verdict": run.verdict,
-        "in_doubt": run.is_doubted,
+        "in_doubt": run.in_doubt,
         "best_arm": run.best_arm,
         **{name: _estimate(estimate) for name, estimate in known.items()},
     }

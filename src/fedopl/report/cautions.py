@@ -20,21 +20,23 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.results.model_doubts import clients_of_a_part
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, arm_name
 
 _NOTICEABLE = 5  # rows
-_HOW_SCORED = (
-    "No policy can choose it, and nothing says what it is worth. Clients bring it back with a "
-    "higher parameter_share in client.toml, of which fedopl check says how high; so do fewer "
-    "features, or joining it with another action."
+_BACK = (
+    "Clients bring it back with a higher parameter_share in client.toml, of which fedopl check "
+    "says how high; so do fewer features, or joining it with another action."
 )
+_HOW_SCORED = f"No policy can choose it, and nothing says what it is worth. {_BACK}"
 
 
 def cautions(record: Record) -> list[Caution]:
     """Everything there is to caution of, the gravest first; empty if nothing."""
     by_gravity = (
         fit_cautions,
+        _of_a_part,
         _unclear_gain,
         reliance_cautions,
         _hidden,
@@ -49,11 +51,26 @@ def cautions(record: Record) -> list[Caution]:
     return [caution for found_by in by_gravity for caution in found_by(record)]
 
 
+def _of_a_part(record: Record) -> Iterator[Caution]:
+    """Clients whose values rest on rows that policies selected by what they decide."""
+    rows = record.study.evaluation.valued("rows")
+    parts = clients_of_a_part(record)
+    if parts:
+        where = [f"{name} ({estimate.rows_used})" for name, estimate in parts.items()]
+        yield Caution(
+            "Values of a part of the rows",
+            f"Not all {rows} were used at {listed(where)}, up to noise: for the others some policy "
+            "decides on an action that has no score there.",
+            "What is said of these clients is said of the rows used alone, which policies "
+            f"selected: it is not what a policy is worth. {_BACK}",
+        )
+
+
 def _unclear_gain(record: Record) -> Iterator[Caution]:
     gain = gain_over(record, arm_name(record.best_arm))
     if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return
-    if record.is_doubted:  # its interval says nothing
+    if record.in_doubt:  # its interval says nothing
         return
     who, arm = label(record.study, record.chosen), f"giving everybody '{record.best_arm}'"
     valued = record.study.evaluation.valued("rows")

@@ -17,7 +17,6 @@ from fedopl.report.words.policy_labels import (
     verdict,
 )
 from fedopl.report.words.split_words import each_split
-from fedopl.results.model_doubts import TOO_SIMPLE
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 
@@ -37,8 +36,8 @@ def recommend(record: Record) -> Recommendation:
     """What the held-out rows speak for; nothing, where there are none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
-    if record.is_doubted:
-        return _nothing(f"{TOO_SIMPLE} (see what to know first)")
+    if record.in_doubt:
+        return _nothing(f"{record.in_doubt} (see what to know first)")
     choice = choice_of(record)
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
@@ -159,14 +158,14 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     choice = choice_of(record)
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
-    held_out = record.values.of(record.chosen, GLOBAL).n_rows
+    used = record.values.of(record.chosen, GLOBAL).rows_used
     n_clients = plural(len(valued_clients(record)), "client")
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
     return (
-        *(() if record.is_doubted else _worth(record, choice)),  # no number that models belie
+        *(() if record.in_doubt else _worth(record, choice)),  # no number that models belie
         *about,
-        (_valued_on(record), count(held_out), f"from {n_clients}{groups}{each_split(record)}"),
+        (_valued_on(record), used, f"from {n_clients}{groups}{each_split(record)}"),
     )
 
 
@@ -200,6 +199,6 @@ def _with_level(gain: Span) -> str:
 
 
 def _valued_on(record: Record) -> str:
-    return (
-        "Rows valued, fold by fold" if record.study.evaluation.is_cross_fitted else "Held-out rows"
-    )
+    if record.study.evaluation.is_cross_fitted:
+        return "Rows valued, fold by fold"
+    return "Held-out rows used"

@@ -60,7 +60,7 @@ def changed_without(record: Record, one: LeftOut) -> str:
     """What would be recommended otherwise without this client, in words; empty if nothing."""
     gain = gain_over(record, arm_name(record.best_arm))
     after = one.gain_without or one.gain
-    if gain is None or after is None or is_arm(record.study, record.chosen) or record.is_doubted:
+    if gain is None or after is None or is_arm(record.study, record.chosen) or record.in_doubt:
         return ""  # where nothing is recommended, nobody decides it
     now, then = verdict(gain), verdict(Span.of(after))
     if "better" in (now, then) and now != then:
@@ -74,7 +74,7 @@ def changed_without(record: Record, one: LeftOut) -> str:
 def _costs_others(record: Record) -> Iterator[Caution]:
     for one in record.reliance.left_out if record.reliance else ():
         difference = one.difference
-        if difference and not record.is_doubted and _is_worth_naming(one, difference):
+        if difference and not record.in_doubt and _is_worth_naming(one, difference):
             unit = OutcomeWords.of(record.study).name
             yield Caution(
                 "Others lose by one client",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.study.mixture import renormalised
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fedopl.results.record import Record
 
 TOO_SIMPLE = "the models are too simple for these data"
+OF_A_PART = "values rest on a part of the rows that policies selected"
 
 # A value is doubted if richer models surely move it, and by a part of its stated standard error:
 # half of one more, and an interval of 95 % covers 92 %.
@@ -79,8 +81,27 @@ def doubted_clients(record: "Record") -> dict[str, list[ActionFit]]:
 
 
 def clients_in_doubt(record: "Record") -> frozenset[str]:
-    """Clients of whom nothing is claimed: all of them, if all together are doubted."""
-    return frozenset(record.mixture if doubted(record) else doubted_clients(record))
+    """Clients of whom nothing is claimed: all of them, if nothing is of all together."""
+    if why_in_doubt(record):
+        return frozenset(record.mixture)
+    return frozenset(doubted_clients(record)) | frozenset(clients_of_a_part(record))
+
+
+def clients_of_a_part(record: "Record") -> dict[str, Estimate]:
+    """Who valued a part of its rows alone, and what the learned policy is worth on that."""
+    return {
+        row.client: row.estimate
+        for row in record.values.rows
+        if row.policy == record.chosen and row.client != GLOBAL and row.estimate.is_of_a_part
+    }
+
+
+def why_in_doubt(record: "Record") -> str | None:
+    """Why nothing is claimed of all clients together; None where something may be."""
+    if doubted(record):
+        return TOO_SIMPLE
+    together = [row.estimate for row in record.values.rows if row.client == GLOBAL]
+    return OF_A_PART if any(one.is_of_a_part for one in together) else None
 
 
 def trimming_matters(record: "Record") -> list[ActionFit]:

@@ -10,7 +10,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.mixture_search import Search
-from fedopl.results.model_doubts import TOO_SIMPLE, doubted
+from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.sums.robust_weights import weights_for
@@ -117,9 +117,9 @@ class Record:
         return self.statistics.solve(weights)
 
     @property
-    def is_doubted(self) -> bool:
-        """Whether richer models surely move values by more than their intervals allow."""
-        return bool(doubted(self))
+    def in_doubt(self) -> str | None:
+        """Why nothing is claimed of what is below, in words; None where something may be."""
+        return why_in_doubt(self)
 
     @property
     def verdict(self) -> str:
@@ -129,8 +129,8 @@ class Record:
         if not self.gains.rows:
             rows = self.study.evaluation.valued("rows")
             return f"No client reported values of {rows}, so nothing is claimed about them."
-        if self.is_doubted:
-            what = f"{TOO_SIMPLE}, so nothing is claimed about what the policy is worth."
+        if self.in_doubt:
+            what = f"{self.in_doubt}, so nothing is claimed about what the policy is worth."
             return what[:1].upper() + what[1:]
         against = arm_name(self.best_arm)
         if self.chosen == against:
@@ -161,7 +161,7 @@ class Record:
         notes = {
             _WAY_OF_LEARNING: self.study.evaluation.is_cross_fitted,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
-            _WRONG: self.is_doubted,
+            _WRONG: self.in_doubt == TOO_SIMPLE,
         }
         return [note for note, is_so in notes.items() if is_so]
 

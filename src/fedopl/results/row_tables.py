@@ -6,6 +6,8 @@ from fedopl.base.tables import Backend, frame_of, html_table, text_table
 from fedopl.results.round import Round
 from fedopl.results.value_tables import LeafRow
 
+_OF_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
+
 
 class LeafTable(tuple[LeafRow, ...]):
     """Every action in every leaf of the learned tree, as a tuple of rows; `print` it."""
@@ -21,7 +23,7 @@ class LeafTable(tuple[LeafRow, ...]):
             "action": [row.action for row in self],
             **{
                 name: [getattr(estimate, name) if estimate else None for estimate in found]
-                for name in ("value", "standard_error", "n_rows", "degrees_of_freedom")
+                for name in _OF_ESTIMATE
             },
         }
         return frame_of(columns, backend)

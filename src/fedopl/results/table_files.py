@@ -24,8 +24,8 @@ from fedopl.results.value_tables import (
     ValueTable,
 )
 
-_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
-_NO_ESTIMATE = ("",) * len(_ESTIMATE)
+_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom", "of_rows")
+_NO_ESTIMATE = ("",) * (len(_ESTIMATE) - 1)
 # By the name that the file gives the kind of search.
 _SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
 
@@ -67,10 +67,10 @@ def _gains_csv(table: GainTable) -> str:
 
 def _leaves_csv(leaves: Iterable[LeafRow]) -> str:
     rows = (
-        (r.leaf, r.share, r.action, *(astuple(r.estimate) if r.estimate else _NO_ESTIMATE))
+        (r.leaf, r.share, r.action, *(astuple(r.estimate)[:-1] if r.estimate else _NO_ESTIMATE))
         for r in leaves
     )
-    return _csv(("leaf", "share", "action", *_ESTIMATE), rows)
+    return _csv(("leaf", "share", "action", *_ESTIMATE[:-1]), rows)
 
 
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -143,9 +143,10 @@ def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 def _rows(text: str, kind: type[Row]) -> tuple[Row, ...]:
     """The lines as rows of this kind; an estimate's numbers stand in columns of their own."""
     adapter = TypeAdapter(kind)
+    read = ({k: v for k, v in row.items() if v} for row in csv.DictReader(io.StringIO(text)))
     return tuple(
-        adapter.validate_strings({**row, "estimate": row} if row["value"] else row)
-        for row in csv.DictReader(io.StringIO(text))
+        adapter.validate_strings({**row, "estimate": row} if "value" in row else row)
+        for row in read
     )
 
 

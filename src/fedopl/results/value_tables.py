@@ -133,7 +133,7 @@ class _Table(Generic[AnyRow]):
         for row in self.rows:
             (low, high), found = row.interval, row.estimate
             numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}"]
-            numbers += [f"{low:.4g} to {high:.4g}", f"{found.n_rows:,}"]
+            numbers += [f"{low:.4g} to {high:.4g}", found.rows_used]
             numbers += [f"{groups[row.client]:,}"] if groups else []
             cells.append([getattr(row, self._policy), row.client, *numbers])
         return [self._heading, *headers, *["groups"] * bool(groups)], cells

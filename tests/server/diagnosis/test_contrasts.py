@@ -169,6 +169,7 @@ def told(means, variances, freedom):
         study=b"",
         exchange=0,
         n_rows=freedom + 1,
+        of_rows=freedom + 1,
         degrees_of_freedom=freedom,
         means=np.array(means),
         covariances=np.diag(variances),

@@ -66,6 +66,7 @@ def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> 
     means, covariances = noisy_values(found.means, found.covariances, influence, draws, most)
     return Values(
         n_rows=n_used,
+        of_rows=n_rows,
         degrees_of_freedom=max(found.degrees_of_freedom + n_used - found.n_rows, 0),
         means=means,
         covariances=covariances,

@@ -30,7 +30,8 @@ MOST_BY_GROUPS = 20
 class Values(Message, code=72):
     """Means of the candidates' scores and the covariances of those means."""
 
-    n_rows: Annotated[int, PerClient]
+    n_rows: Annotated[int, PerClient]  # that have scores for what policies decide
+    of_rows: Annotated[int, PerClient]  # that there are in the split
     degrees_of_freedom: Annotated[int, PerClient]
     means: Annotated[Array, (Axis.CANDIDATES,), PerClient]
     covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient]
@@ -84,8 +85,8 @@ def fault_in_values(
         return "the covariances do not fit the means"
     if answer.degrees_of_freedom < 0:
         return "the degrees of freedom are negative"
-    if answer.n_rows > most_rows(study, split, n_rows):
-        return f"values of {answer.n_rows:,} rows, of which it has fewer"
+    if not answer.n_rows <= answer.of_rows <= most_rows(study, split, n_rows):
+        return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
     if answer.degrees_of_freedom >= answer.n_rows:
         return "more degrees of freedom than rows"
     most = study.declared.reward

@@ -1,4 +1,4 @@
-"""Numbers that models belie, in a section: folded away, below a sentence that says so."""
+"""Numbers that are no claim, in a section: folded away, below a sentence that says so."""
 
 from collections.abc import Mapping
 
@@ -11,16 +11,18 @@ IN_DOUBT = "in doubt"
 
 
 def folded_if_doubted(record: Record, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts; shown when asked for where richer models surely move what is in them."""
-    if not record.is_doubted:
+    """The parts; shown when asked for where nothing may be claimed."""
+    if not record.in_doubt:
         return parts
-    what = (
-        f"{opened(TOO_SIMPLE)}, so nothing is claimed here. What they come to is wrong by about as "
-        "much as richer outcome models move values, which is more than the intervals say."
-    )
-    return (Text(what), Folded(summary="What the models come to all the same", parts=parts))
+    what = f"{opened(record.in_doubt)}, so nothing is claimed here."
+    if record.in_doubt == TOO_SIMPLE:
+        what += (
+            " What they come to is wrong by about as much as richer outcome models move values, "
+            "which is more than the intervals say."
+        )
+    return (Text(what), Folded(summary="What comes out all the same", parts=parts))
 
 
 def verdict_words(record: Record, words: Mapping[str, str]) -> dict[str, str]:
-    """What verdicts are called; none is given where models are doubted."""
-    return dict.fromkeys(words, IN_DOUBT) if record.is_doubted else dict(words)
+    """What verdicts are called; none is given where nothing may be claimed."""
+    return dict.fromkeys(words, IN_DOUBT) if record.in_doubt else dict(words)

@@ -71,7 +71,7 @@ def advice_in_short(advice: list[Advice]) -> str:
         "Joining pays for": of["join"],
         "It is better to stay alone for": of["stay alone"],
         f"The {valued} cannot tell for": of["undecided"],
-        "The models are too simple to tell for": [one.client for one in advice if one.in_doubt],
+        "What is measured is in doubt for": [one.client for one in advice if one.in_doubt],
     }
     return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
 

@@ -8,7 +8,7 @@ from fedopl.analysis.modelled_gains import Modelled, modelled
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.report.words.policy_labels import opened, valued_clients
-from fedopl.results.model_doubts import TOO_SIMPLE, clients_in_doubt
+from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.theory.checks import positive
 
@@ -69,8 +69,8 @@ def nothing_to_say(record: Record) -> str | None:
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."
-    if record.is_doubted:
-        return f"{opened(TOO_SIMPLE)}, so nothing is claimed about joining."
+    if record.in_doubt:
+        return f"{opened(record.in_doubt)}, so nothing is claimed about joining."
     return None
 
 

@@ -100,16 +100,15 @@ def _table(record: Record, clients: list[str]) -> Table:
             word + (f"\n{g.number} ({g.interval})" if g else "")
             for word, g in zip(words, gains, strict=True)
         ]
-        n_rows = record.values.of(record.chosen, client).n_rows
-        units = [n_rows, *([groups[client]] if groups else [])]
-        rows.append((client, *map(count, units), *cells))
+        used = record.values.of(record.chosen, client).rows_used
+        rows.append((client, used, *([count(groups[client])] if groups else []), *cells))
     unit, valued = OutcomeWords.of(record.study).name, record.study.evaluation.valued
     return Table(
         caption=f"Gain of the learned policy in {unit} per decision, with 95 % intervals "
         "(positive is better)",
         headers=(
             "Client",
-            opened(valued("rows")),
+            f"{opened(valued('rows'))} used",
             *[opened(valued("groups"))] * bool(groups),
             *(f"Over {title}" for title in against),
         ),

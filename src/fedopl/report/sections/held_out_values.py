@@ -5,7 +5,7 @@ from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.moved_by_split import moved_by_split
 from fedopl.report.parts import Part, Picture, Section, Table, Text
-from fedopl.report.words.numbers import Span, alike, count, percent, plural
+from fedopl.report.words.numbers import Span, alike, percent, plural
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
@@ -51,7 +51,7 @@ def held_out_values(record: Record) -> Section:
 def _values(record: Record) -> tuple[Part, ...]:
     outcome = OutcomeWords.of(record.study)
     spans = _labelled(record, {name: value_of(record, name) for name in _ordered(record)})
-    held_out = f"{count(record.values.of(record.chosen, GLOBAL).n_rows)} rows"
+    held_out = f"{record.values.of(record.chosen, GLOBAL).rows_used} rows"
     if n_groups := record.values.groups().get(GLOBAL):
         held_out += f" in {plural(n_groups, 'group')}"
     level = percent(next(iter(spans.values())).level)

@@ -52,7 +52,7 @@ def _sentence(record: Record, movement: Movement) -> str:
         f"with a standard deviation of {spread} from split to split; one split states a standard "
         f"error of {error}, all together {stated}."
     )
-    return moved if record.is_doubted else f"{moved} {_said_alone(movement)}"
+    return moved if record.in_doubt else f"{moved} {_said_alone(movement)}"
 
 
 def _said_alone(movement: Movement) -> str:

@@ -69,6 +69,7 @@ def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimat
         value=math.fsum(weight * float(values.means @ contrast) for weight, values in parts),
         standard_error=math.sqrt(total),
         n_rows=sum(values.n_rows for _, values in parts),
+        of_rows=sum(values.of_rows for _, values in parts),
         degrees_of_freedom=_whole(total**2 / spread if spread > 0 else _BOUNDLESS) * is_known,
     )
 

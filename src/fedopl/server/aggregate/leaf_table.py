@@ -1,6 +1,7 @@
 """The leaves of the learned tree: who ends in each, and what every action is worth there."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,10 @@ def leaf_rows(
             leaf=leaf,
             share=float(mixed[leaf]),
             action=action,
-            estimate=mixture_estimate(scored, in_leaf, sign) if scored else None,
+            # Nobody tells how many of a leaf's rows lack a score.
+            estimate=replace(mixture_estimate(scored, in_leaf, sign), of_rows=None)
+            if scored
+            else None,
         )
         for leaf in range(len(mixed))
         for in_leaf in [{n: weights[n] * shares[n][leaf] for n in answers}]
@@ -56,6 +60,7 @@ def _scored(
     return {
         name: Values(
             n_rows=int(answer.rows[leaf, action]),
+            of_rows=int(answer.rows[leaf, action]),
             degrees_of_freedom=int(answer.degrees_of_freedom[leaf, action]),
             means=answer.means[leaf, [action]],
             covariances=answer.variances[leaf, [action], None],
