@@ -15,10 +15,11 @@ from fedopl.report.cautions import cautions
 from fedopl.report.joining.context import joining_facts
 from fedopl.report.joining.joining_json import joining_json
 from fedopl.report.page import render
-from fedopl.report.parts import Table, as_text
+from fedopl.report.parts import Folded, Table, as_text
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.report.sections.joining import joining_parts
+from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.results.model_doubts import action_fits, doubted
 from fedopl.results.value_tables import ValueTable
 
@@ -143,6 +144,7 @@ def test_nothing_is_claimed_about_clients_or_joining_either(bent):
         for row in part.rows
     }
     assert words == {"in doubt"}
+    assert isinstance(resting_on_clients(bent).parts[1], Folded)
     assert "One client decides" not in [one.title for one in cautions(bent)]
 
 

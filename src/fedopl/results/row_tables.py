@@ -1,15 +1,32 @@
 """Rows of a run as tables: leaves of a tree, and exchanges; both can be a frame."""
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fedopl.base.tables import Backend, frame_of, html_table, text_table
 from fedopl.results.round import Round
 from fedopl.results.value_tables import LeafRow
 
+_Kind = TypeVar("_Kind")
 _OF_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
 
 
-class LeafTable(tuple[LeafRow, ...]):
+class _Printed(tuple[_Kind, ...], Generic[_Kind]):
+    """A tuple of rows that prints as a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Headers and rows."""
+        raise NotImplementedError
+
+
+class LeafTable(_Printed[LeafRow]):
     """Every action in every leaf of the learned tree, as a tuple of rows; `print` it."""
 
     __slots__ = ()
@@ -28,12 +45,6 @@ class LeafTable(tuple[LeafRow, ...]):
         }
         return frame_of(columns, backend)
 
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._cells())
-
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [f"{row.leaf}", f"{row.share:.1%}", row.action, str(row.estimate or "–")]
@@ -42,7 +53,7 @@ class LeafTable(tuple[LeafRow, ...]):
         return ["leaf", "share of people", "action", "value"], rows
 
 
-class RoundTable(tuple[Round, ...]):
+class RoundTable(_Printed[Round]):
     """Every exchange of a run, as a tuple of rounds; `print` it."""
 
     __slots__ = ()
@@ -63,12 +74,6 @@ class RoundTable(tuple[Round, ...]):
             },
         }
         return frame_of(columns, backend)
-
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._cells())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         rows = [

@@ -1,6 +1,7 @@
 """What rests on whom: what would come out without single clients, and answers that do not fit."""
 
 from fedopl.base.estimates import Estimate
+from fedopl.report.explain.in_doubt import folded_if_doubted
 from fedopl.report.parts import Heading, Part, Points, Section, Table, Text
 from fedopl.report.reliance_cautions import changed_without, contradiction_in_words
 from fedopl.report.words.numbers import Span, percent, plural
@@ -26,7 +27,8 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
         f"the {plural(len(found.left_out), 'client')} whose sums move the policy most is left out "
         f"in turn. {_how_valued(record, found)}"
     )
-    return (Text(intro), _table(record, found), Text(_verdict(record, found)))
+    parts = (Text(intro), _table(record, found), Text(_verdict(record, found)))
+    return folded_if_doubted(record, parts)
 
 
 def _how_valued(record: Record, found: Reliance) -> str:
