@@ -142,9 +142,9 @@ def test_contexts_of_rows_set_apart_change_no_description(draw):
     told = []
     for moved in (0.0, 1e3):
         door = describing(data)
-        whole = door._space._rows.whole
+        whole = door._space.study_rows.whole
         contexts = whole.data.contexts + moved * apart[:, None]
-        door._space._rows.whole = replace(whole, data=whole.data.with_contexts(contexts))
+        door._space.study_rows.whole = replace(whole, data=whole.data.with_contexts(contexts))
         told.append(door.handle(encoded_query(door, Describe, linear=LEARNED[None], cuts=CUTS)))
     assert told[0] == told[1]
 

@@ -95,7 +95,7 @@ def test_an_open_door_minds_no_row_and_enrolment_is_no_sum_of_squares(draw):
 
 def test_a_row_that_is_held_out_dominates_nothing(draw):
     data = draw(400)
-    held_out = door_to(data)._space._rows.folds_as_given.held_out
+    held_out = door_to(data)._space.study_rows.folds_as_given.held_out
     for row, is_refused in ((np.argmax(held_out), False), (np.argmin(held_out), True)):
         # Which rows are held out does not follow from rewards.
         door = door_to(with_outlier(data, 1e6, column=5, row=row), limits=Limits())

@@ -1520,7 +1520,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
     study = study_of(kind, nuisances=nuisances)
     data = draw(200, known=False)
     plain = door_to(data, study)
-    apart = plain._space._rows.folds_as_given.held_out
+    apart = plain._space.study_rows.folds_as_given.held_out
     assert apart.any()
     moved = door_to(changed(data, data.rewards + by * apart), study)
     answers = []
@@ -1534,7 +1534,7 @@ def test_rewards_of_rows_set_apart_change_no_answer_for_learning(draw, kind, nui
 def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
-    moved = door_to(changed(data, data.rewards + plain._space._rows.folds_as_given.held_out))
+    moved = door_to(changed(data, data.rewards + plain._space.study_rows.folds_as_given.held_out))
     query = encoded_query(plain, EstimateValues, split=split)
     values = [scored(door).handle(query) for door in (plain, moved)]
     assert (values[0] != values[1]) == (split is RowSplit.EVALUATION)

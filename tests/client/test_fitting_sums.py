@@ -66,7 +66,7 @@ def test_sums_are_those_of_a_loop_without_the_first_fold(draw, is_weighted):
 def test_rewards_of_the_first_fold_enter_by_the_models_of_others_only(draw):
     study = study_of(SumFitting)
     data = draw(300)
-    first = door_to(data, study)._space._rows.folds_as_given.of_row == 0
+    first = door_to(data, study)._space.study_rows.folds_as_given.of_row == 0
     told = [
         ask(scored(door_to(rows, study)), kind)
         for kind in (SumFitting, SumScores)
@@ -137,7 +137,7 @@ def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_mo
 @pytest.mark.parametrize("n_first", [1, 4, 5])
 def test_a_value_that_few_rows_of_the_fold_have_cannot_be_had_by_subtraction(draw, n_first):
     data = draw(900, groups=np.arange(900))  # by which folds are made, whatever the contexts
-    dealt = door_to(data)._space._rows.folds_as_given
+    dealt = door_to(data)._space.study_rows.folds_as_given
     first = np.flatnonzero(dealt.of_row == 0)
     others = np.flatnonzero((dealt.of_row != 0) & ~dealt.held_out)
     contexts = data.contexts.copy()

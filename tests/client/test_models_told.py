@@ -34,7 +34,7 @@ def dealt_to_parts(data):
     """The part of each row as it was given."""
     space = door_to(data, diagnosed())._space
     parts = np.empty(data.n_rows, int)
-    parts[space._rows.order] = space.parts.of_row
+    parts[space.study_rows.order] = space.parts.of_row
     return parts
 
 
@@ -377,7 +377,7 @@ def test_shares_are_of_rows_set_apart(draw):
     data = weighted(draw)
     door = door_to(data, diagnosed())
     told = classified(door, [1.0, 0, 0, 0, 0, -0.3], np.zeros(6), split=RowSplit.EVALUATION)
-    apart = door._space._rows.folds_as_given.held_out
+    apart = door._space.study_rows.folds_as_given.held_out
     weights = data.weights[apart] / data.weights[apart].sum()
     beyond = data.contexts[apart, 0] > 0.3
     share = weights @ beyond
@@ -452,7 +452,7 @@ def with_outliers(data, n_outliers):
     """The data, in which the first feature is 0 in all training rows but so many."""
     contexts = data.contexts.copy()
     contexts[:, 0] = 0.0
-    apart = door_to(data, diagnosed())._space._rows.folds_as_given.held_out
+    apart = door_to(data, diagnosed())._space.study_rows.folds_as_given.held_out
     contexts[np.flatnonzero(~apart)[:n_outliers], 0] = 1.0
     return fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=data.action_names)
 

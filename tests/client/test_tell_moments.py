@@ -139,7 +139,7 @@ def test_overlap_is_held_against_known_propensities_or_else_fitted_ones(draw, nu
     data = draw(300, known=nuisances == "known", confounded=True)
     plan = NuisancePlan(propensity=nuisances, clip=0.2)  # clipping does not make it true
     space = door_to(data, diagnosed(nuisances=plan))._space
-    least = space.propensities.of(space._rows.whole).min()
+    least = space.propensities.of(space.study_rows.whole).min()
     if nuisances == "known":
         assert least == data.propensities.min()
     study = diagnosed(nuisances=plan, declared=Declared(overlap=least + by))

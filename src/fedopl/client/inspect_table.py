@@ -171,7 +171,8 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
         return []
     if shares is None:
         return []
-    names = [f"feature '{name}'" for name in data.feature_names] + ["the outcome"]
+    columns = data.feature_names if study.terms is None else study.terms.names
+    names = [f"feature '{name}'" for name in columns] + ["the outcome"]
     too_much = dominated(shares, study, limits)
     found = [
         f"one row has {share:.0%} of the sum of squares of {name}, which would disclose its other "

@@ -69,8 +69,8 @@ class Workspace:
         self.store: Store = MemoryStore() if store is None else store
         self.local_training = LocalTraining(study, Batches(self.draws))
         # Behind any sum of scores that may be released.
-        self.rows_needed = limits.rows_needed(study.n_features + 1)
-        self._rows = StudyRows(data, study, limits.minimum_cell, self.draws)
+        self.rows_needed = limits.rows_needed(study.n_terms + 1)
+        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
         self.new_scores: StudyScores | None = None  # not kept before their sums may be released
         self._whole: ScoredChunk | None = None
 
@@ -79,17 +79,17 @@ class Workspace:
     @property
     def data(self) -> LoggedData:
         """The rows in their order, with rare values masked; where rows are in memory."""
-        return self._rows.whole.data
+        return self.study_rows.whole.data
 
     @property
     def folds(self) -> Folds:
         """The fold of each of these rows."""
-        return self._rows.whole.folds
+        return self.study_rows.whole.folds
 
     @property
     def parts(self) -> Folds:
         """The part of each of these rows that models are fitted without."""
-        return self._rows.parts
+        return self.study_rows.parts
 
     def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
         """Counts as they may be released, with noise that follows from what was asked."""
@@ -97,11 +97,13 @@ class Workspace:
 
     def noise_for(self, *asked: object) -> np.random.Generator:
         """Draws for noise on the answer to this question, about these rows."""
-        return self.draws.noise_for(self._rows.fingerprint if self.draws.secret else "", *asked)
+        return self.draws.noise_for(
+            self.study_rows.fingerprint if self.draws.secret else "", *asked
+        )
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""
-        return self._rows.chunks()
+        return self.study_rows.chunks()
 
     def chunks(self) -> Iterator[ScoredChunk]:
         """The same with their scores."""
@@ -133,10 +135,12 @@ class Workspace:
         """How much of sums of squares rests on one training row; None where nobody minds."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
-        plan, is_given = self.study.nuisances, self._rows.given.propensities is not None
+        plan, is_given = self.study.nuisances, self.study_rows.given.propensities is not None
         are_known = is_given and plan.propensity in ("auto", "known")
         weighing = weighing_by(self.propensities, plan.clip or 0.0) if are_known else None
-        return shares_in(self.unscored_chunks(), self.rows_by_fold_action.shape, weighing)
+        return shares_in(
+            self.study_rows.chunks_in_terms(), self.rows_by_fold_action.shape, weighing
+        )
 
     @property
     def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
@@ -144,16 +148,16 @@ class Workspace:
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
         shape = self.rows_by_fold_action.shape
-        found = shares_in(self._rows.chunks_as_summed(), shape)
+        found = shares_in(self.study_rows.chunks_as_summed(), shape)
         return None if found is None else found.by_cell.reshape(shape)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""
-        return self._rows.whole.rows(split)
+        return self.study_rows.whole.rows(split)
 
     def n_rows(self, split: RowSplit) -> int:
         """How many rows a split has."""
-        return self._rows.n_rows(split)
+        return self.study_rows.n_rows(split)
 
     @property
     def rows_per_action(self) -> IntArray:  # (n_actions,)
@@ -163,26 +167,26 @@ class Workspace:
     @property
     def rows_by_fold_action(self) -> IntArray:  # (n_folds, n_actions)
         """Training rows of each fold that took each action."""
-        return self._rows.rows_by_fold_action[:-1]
+        return self.study_rows.rows_by_fold_action[:-1]
 
     @property
     def training_weight(self) -> TrainingWeight | None:
         """What training rows weigh; None where all weigh one."""
-        return self._rows.training_weight
+        return self.study_rows.training_weight
 
-    def masked_by_cell(self, cells: IntArray) -> LoggedData:
+    def masked_by_cell(self, cells: IntArray, *, terms: bool = False) -> LoggedData:
         """The rows, without values that are rare in the cell (n_training,) that a row is in."""
-        return self._rows.masked_by_cell(cells)
+        return self.study_rows.masked_by_cell(cells, terms=terms)
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
-        sums = self._rows.outcome_sums()
+        sums = self.study_rows.outcome_sums()
         return measured_from_zero(sums), sums.squared_weights
 
     @cached_property
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, where the policy has them."""
-        return None if self.study.has_intercept else action_blocks(self._rows.given)
+        return None if self.study.has_intercept else action_blocks(self.study_rows.given)
 
     @cached_property
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
@@ -232,10 +236,10 @@ class Workspace:
     @property
     def whole(self) -> ScoredChunk:
         """All rows with their scores, where rows are in memory."""
-        if self._rows.given.is_on_disk:
+        if self.study_rows.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         if self._whole is None:
-            self._whole = self._rows.whole.with_scores(self.scored.part(slice(None)))
+            self._whole = self.study_rows.whole.with_scores(self.scored.part(slice(None)))
         return self._whole
 
     @property
@@ -277,20 +281,20 @@ class Workspace:
 
     @cached_property
     def _archive(self) -> ScoreArchive:
-        return ScoreArchive(self.store, self.key, self._rows.given)
+        return ScoreArchive(self.store, self.key, self.study_rows.given)
 
     @cached_property
     def key(self) -> str:
         """Names what is stored for these rows, this study and these limits."""
         # A store in memory dies with these rows, so it need not wait for their hash.
-        rows = "" if isinstance(self.store, MemoryStore) else self._rows.fingerprint
+        rows = "" if isinstance(self.store, MemoryStore) else self.study_rows.fingerprint
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
     @cached_property
     def propensities(self) -> Propensities:
         """How likely each action was in each row: known, or fitted out of fold."""
         try:
-            return fit_propensities(self._rows, self.study.nuisances.propensity, self.study.seed)
+            return fit_propensities(self.study_rows, self.study.nuisances.propensity, self.study.seed)
         except ImpossiblePropensitiesError:
             raise RefusedError(RefusalCode.WRONG_PROPENSITIES) from None
         except DataError:
@@ -306,17 +310,17 @@ class Workspace:
         lacking = np.isnan(models[..., -1]).any(axis=0)
         lacking &= self.rows_per_action >= max(self.rows_needed, 1)
         if lacking.any():
-            own = pooled_parameters(self._rows.fold_sums(), self.study.nuisances.outcome_model)
+            own = pooled_parameters(self.study_rows.fold_sums(), self.study.nuisances.outcome_model)
             lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
             models = np.where(lacking[:, None], own, models)
-        return federated_outcomes(models)
+        return federated_outcomes(models, self.study_rows)
 
     @cached_property
     def _own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
         held_out = self.n_rows(RowSplit.EVALUATION) > 0
-        sums, plan = self._rows.fold_sums(), self.study.nuisances
-        return linear_outcomes(sums, plan.outcome_model, held_out=held_out)
+        sums, plan = self.study_rows.fold_sums(), self.study.nuisances
+        return linear_outcomes(sums, plan.outcome_model, self.study_rows, held_out=held_out)
 
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores
@@ -336,7 +340,7 @@ class Workspace:
 
         return learn_local_policy(
             LocalTask(
-                rows=self._rows,
+                rows=self.study_rows,
                 study=self.study,
                 parts=parts,
                 blocks=self.blocks,
@@ -347,4 +351,4 @@ class Workspace:
     def score_means(self, scores: StudyScores) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
         parts = lambda: scores.of(self.unscored_chunks())  # noqa: E731
-        return means_of(parts, self._rows, self.blocks, complete=bool(scores.is_complete))
+        return means_of(parts, self.study_rows, self.blocks, complete=bool(scores.is_complete))

@@ -30,6 +30,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         policy: object = "linear",
+        basis: object = None,
         nuisances: object = "federated",
         evaluation: object = 0.25,
         action_names: Sequence[object] | None = None,
@@ -38,6 +39,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         refuse_moved(moved, "PolicyLearner()")
         self.policy = policy
+        self.basis = basis
         self.nuisances = nuisances
         self.evaluation = evaluation
         self.action_names = action_names

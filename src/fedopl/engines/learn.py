@@ -1,5 +1,6 @@
 """`learn`: a study with clients whose rows are all in this process, in one call."""
 
+import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -7,6 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.ledger import MemoryLedger
@@ -14,10 +18,12 @@ from fedopl.client.disclosure.limits import Limits, as_limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
+from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
+from fedopl.policies.basis import Basis
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import writing
 from fedopl.server.exchange.conversation import Conversation, Progress
@@ -61,6 +67,7 @@ def learn(
     clients: Mapping[str, LoggedData],
     *,
     policy: str | Linear | Tree | Finite = "linear",
+    basis: str | Basis | None = None,
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
@@ -79,6 +86,8 @@ def learn(
         policy: "linear", "tree" or "finite", or more about it: `Linear(oracle=...)`,
             `Tree(depth=...)`, or `Finite(candidates=...)` for the best of constant arms and of
             policies, or functions from contexts to action codes, by name.
+        basis: where effects may bend: "auto", "hinges", "splines" or "steps", with knots at
+            quantiles of these rows, or a `Basis` with knots of your own; all is linear without.
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
@@ -99,6 +108,7 @@ def learn(
     _check_clients(clients)
     study = _study_of(
         clients,
+        basis=_basis_of(clients, basis, limits) if isinstance(basis, str) else basis,
         policy=policy.by_name if isinstance(policy, KindOfPlan) else policy,
         mixture=as_mixture(mixture),
         nuisances=nuisances,
@@ -110,6 +120,28 @@ def learn(
     )
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     return _run(study, clients, candidates, as_limits(limits), running or Running())
+
+
+def _basis_of(clients: Mapping[str, LoggedData], kind: str, limits: object) -> Basis | None:
+    """A basis for these rows; it is written into the study before anything is asked.
+
+    Everybody's rarest action has to have rows enough, in every fold, for sums of all terms.
+    """
+    fewest = min(int(data.rows_per_action.min()) for data in clients.values())
+    rows = fewest * (1 - EvaluationPlan().share) / NuisancePlan().folds
+    share = as_limits(limits).parameter_share
+    most_terms = rows * share - 1 if math.isfinite(share) else math.inf
+    first = next(iter(clients.values()))
+
+    def column(data: LoggedData, place: int) -> FloatArray:
+        parts = [data.contexts[rows][:, place] for rows in data.slices(MOST_SAMPLED)]
+        return np.concatenate(parts)
+
+    columns = {
+        name: [column(data, place) for data in clients.values()]
+        for place, name in enumerate(first.feature_names)
+    }
+    return drafted_basis(columns, kind, most_terms)
 
 
 def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:

@@ -35,14 +35,15 @@ def _in_words(record: Record, client: Client, rows: Mapping[str, int]) -> str:
     more = f" or {len(rows) - len(named)} more" * (len(rows) > len(named))
     learned_from = 1 - study.evaluation.share
     fewest = min(rows.values())
-    needed = limits.rows_needed(study.n_features + 1)
-    enough = (study.n_features + 1) / max(math.floor(learned_from * fewest), 1)
+    needed = limits.rows_needed(study.n_terms + 1)
+    terms = "encoded features" if study.basis is None else "terms of the basis"
+    enough = (study.n_terms + 1) / max(math.floor(learned_from * fewest), 1)
     return (
         f"has no score for {quoted(named)}{more}: taken in {fewest:,} rows or more, of which "
-        f"{learned_from:.0%} are learned from, and {needed:,} are needed, (encoded features + 1) / "
+        f"{learned_from:.0%} are learned from, and {needed:,} are needed, ({terms} + 1) / "
         "parameter_share. No policy can choose them here, and nothing says what they are worth. "
         f"To bring them back, raise parameter_share in its client.toml to {_up(enough):g}, use "
-        "fewer features, or join them with another action"
+        f"fewer {terms}, or join them with another action"
     )
 
 

@@ -37,12 +37,13 @@ def largest_query(study: Study) -> int:
 def axis_sizes(study: Study) -> Sizes:
     """How long each axis may be in this study; every size is agreed, and none depends on rows."""
     n_actions, n_features, folds = study.n_actions, study.n_features, study.nuisances.folds
-    own = n_features // n_actions if study.linear.features == "blocks" else n_features
+    own = n_features // n_actions if study.linear.features == "blocks" else study.n_terms
     most = most_in_query(study)
     exactly = {
         Axis.ACTIONS: n_actions,
         Axis.PARAMETERS: n_features + 1,
-        Axis.REGRESSION: n_features + 2,
+        Axis.TERMS: study.n_terms + 1,
+        Axis.REGRESSION: study.n_terms + 2,
         Axis.FEATURES: own + 1,
         Axis.FOLDS: folds,
         Axis.PAIRS: len(action_pairs(n_actions)),

@@ -29,8 +29,9 @@ class Axis(enum.Enum):
 
     ACTIONS = "actions"
     PARAMETERS = "parameters"  # features and an intercept
-    REGRESSION = "regression"  # features, an intercept and a reward
-    FEATURES = "features"  # each action's own features and an intercept
+    TERMS = "terms"  # features, or the terms of a basis, and an intercept
+    REGRESSION = "regression"  # these, and a reward
+    FEATURES = "features"  # each action's own terms and an intercept
     FOLDS = "folds"
     MODELS = "models"  # one for each fold, and one for evaluation rows
     GRAMS = "grams"  # one for each action, or one that serves all

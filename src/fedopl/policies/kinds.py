@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import PolicyError, SchemaError
+from fedopl.base.errors import FedoplError, PolicyError
 from fedopl.base.schema import Encoding
+from fedopl.policies.basis import Basis
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.policy import FORMAT, VERSION, Domain, Policy
+from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy
 
 # In the order in which messages carry them and clients answer: both sides rely on it.
@@ -32,6 +34,8 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
         return "its actions or features are not the study's"
     if policy.reads_columns and policy.encoding != domain.encoding:
         return "its columns or levels are not the study's"
+    if policy.terms and (domain.terms is None or policy.terms.basis != domain.terms.basis):
+        return "its basis is not the study's"
     return None
 
 
@@ -41,7 +45,7 @@ def packed(
     """Every field that carries policies; one of a kind that is not among them is empty."""
     fields = {}
     for field, kind in _KIND_OF_FIELD.items():
-        own = [policy.numbers() for policy in policies if policy.message_field == field]
+        own = [one.numbers_for(domain) for one in policies if one.message_field == field]
         fields[field] = np.array(own).reshape(len(own), *kind.numbers_shape(domain))
     return {**fields, RULES: np.array(rules, np.float64)}
 
@@ -60,6 +64,7 @@ class _SavedDomain(NamedTuple):
     actions: tuple[str, ...]
     features: tuple[str, ...]
     encoding: Encoding | None
+    terms: Terms | None
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -79,7 +84,7 @@ def load_policy(path: str | Path) -> Policy:
         )
     try:
         return KINDS[content["kind"]].from_content(content, _domain(content))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, FedoplError):
         raise PolicyError(f"{path}: a field is missing or of the wrong kind or size") from None
 
 
@@ -89,4 +94,5 @@ def _domain(content: dict[str, Any]) -> Domain:
     # A file may have been edited: a policy that reads columns would then decide by wrong ones.
     if encoding and encoding.feature_names != features:
         raise ValueError("the encoding is of other features")
-    return _SavedDomain(actions, features, encoding)
+    terms = Terms(Basis(**content["basis"]), features) if "basis" in content else None
+    return _SavedDomain(actions, features, encoding, terms)

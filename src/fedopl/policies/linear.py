@@ -13,45 +13,69 @@ from fedopl.base.schema import Encoding
 from fedopl.base.tables import html_table
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
+from fedopl.policies.terms import Terms
 
 # The intercept of an action that no client has a score for: it is never the largest.
 NEVER = -1e300
+# Terms of more contexts at once would not stay in a core's cache.
+ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearPolicy(Policy):
     """π(x) = argmax_a φ(x, a)ᵀθ_a; ties go to the lowest code.
 
-    Per-action blocks φ(x, a) = x_a are coefficients that are zero outside the action's block.
+    φ is x, or the terms of a basis. Per-action blocks φ(x, a) = x_a are coefficients that are zero
+    outside the action's block.
     """
 
     kind: ClassVar[str] = "linear"
     message_field: ClassVar[str] = "linear"
-    message_axes: ClassVar[tuple[str, ...]] = ("linear policies", "actions", "parameters")
+    message_axes: ClassVar[tuple[str, ...]] = ("linear policies", "actions", "terms")
     explained_by: ClassVar[str] = "weights"
     reads_columns: ClassVar[bool] = False
 
-    parameters: FloatArray  # (n_actions, n_features + 1), the intercept last
+    parameters: FloatArray  # (n_actions, n_terms + 1), the intercept last
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     encoding: Encoding | None = None  # how a table becomes features, where the study reads tables
+    terms: Terms | None = None  # what it is linear in, if not the features themselves
 
     @property
-    def coefficients(self) -> FloatArray:  # (n_actions, n_features)
-        """How much each feature adds to each score."""
+    def coefficients(self) -> FloatArray:  # (n_actions, n_terms)
+        """How much each term adds to each score."""
         return self.parameters[:, :-1]
 
     @property
     def intercepts(self) -> FloatArray:  # (n_actions,)
-        """Each score where all features are zero."""
+        """Each score where all terms are zero."""
         return self.parameters[:, -1]
 
     def linear(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_scores)
         """The linear scores themselves."""
         rows = checked_contexts(contexts, self.feature_names)
-        if not self.coefficients.any():  # a constant arm: nothing to multiply
+        n_used = self.n_used
+        if not n_used:  # a constant arm: nothing to multiply
             return np.tile(self.intercepts, (len(rows), 1))
-        return rows @ self.coefficients.T + self.intercepts
+        if self.terms is None:
+            return rows @ self.coefficients.T + self.intercepts
+        found = np.empty((len(rows), len(self.parameters)))
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = slice(start, start + ROWS_AT_ONCE)
+            used = self.terms.of(rows[some], n_used)
+            np.matmul(used, self.coefficients[:, :n_used].T, out=found[some])
+        return found + self.intercepts
+
+    @property
+    def n_used(self) -> int:
+        """How many of the terms, the first, it needs."""
+        used = np.flatnonzero(self.coefficients.any(axis=0))
+        return int(used[-1]) + 1 if len(used) else 0
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """What each coefficient multiplies."""
+        return self.feature_names if self.terms is None else self.terms.names
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
         """The score of each action; the largest is taken."""
@@ -84,7 +108,7 @@ class LinearPolicy(Policy):
         """The actions that no client has a score for."""
         return tuple(self._names_where(self.intercepts <= NEVER / 10))
 
-    def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, n_features)
+    def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, n_terms)
         """What is worth comparing, an action with all others or a pair, and its coefficients."""
         weights = self.coefficients
         if self.has_blocks:
@@ -101,7 +125,7 @@ class LinearPolicy(Policy):
         """Whether each feature speaks for one action only: φ(x, a) = x_a."""
         weights = self.coefficients
         n_actions, n_features = weights.shape
-        if n_features % n_actions or not weights.any() or self.intercepts.any():
+        if self.terms or n_features % n_actions or not weights.any() or self.intercepts.any():
             return False
         own = np.arange(n_features) // (n_features // n_actions)
         return not weights[own[None, :] != np.arange(n_actions)[:, None]].any()
@@ -111,19 +135,35 @@ class LinearPolicy(Policy):
 
     # --- numbers and files ---------------------------------------------------------------------
 
-    def numbers(self) -> FloatArray:  # (n_scores, n_features + 1)
+    def numbers(self) -> FloatArray:  # (n_scores, n_terms + 1)
         """The policy as a message carries it."""
         return self.parameters
+
+    def numbers_for(self, domain: Domain) -> FloatArray:  # (n_scores, n_terms + 1)
+        """The same where others are linear in further terms: their coefficients are zero."""
+        n_columns = self.numbers_shape(domain)[1]
+        if n_columns == self.parameters.shape[1]:
+            return self.parameters
+        wide = np.zeros((len(self.parameters), n_columns))
+        wide[:, : self.n_used], wide[:, -1] = self.coefficients[:, : self.n_used], self.intercepts
+        return wide
 
     @classmethod
     def numbers_shape(cls, domain: Domain) -> tuple[int, int]:
         """How many numbers a message has for one policy."""
-        return len(cls.scores_of(domain.actions)), len(domain.features) + 1
+        terms = cls._terms_in(domain)
+        n_columns = len(domain.features) if terms is None else terms.n_terms
+        return len(cls.scores_of(domain.actions)), n_columns + 1
+
+    @classmethod
+    def _terms_in(cls, domain: Domain) -> Terms | None:
+        """What policies of this kind are linear in there, if not features themselves."""
+        return domain.terms if "terms" in cls.message_axes else None
 
     @classmethod
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
         """The policy that a message carried."""
-        return cls(numbers, domain.actions, domain.features, domain.encoding)
+        return cls(numbers, domain.actions, domain.features, domain.encoding, cls._terms_in(domain))
 
     def content(self) -> dict[str, Any]:
         """What is saved of it beside actions and features."""
@@ -131,7 +171,8 @@ class LinearPolicy(Policy):
             {"of": name, "intercept": float(row[-1]), "coefficients": row[:-1].tolist()}
             for name, row in zip(self.score_names, self.parameters, strict=True)
         ]
-        return {"scores": scores}
+        basis = {} if self.terms is None else {"basis": self.terms.basis.model_dump(mode="json")}
+        return {"scores": scores, **basis}
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
@@ -143,7 +184,7 @@ class LinearPolicy(Policy):
         return cls.from_numbers(parameters, domain)
 
     def _repr_html_(self) -> str:
-        rows = zip((*self.feature_names, "(constant)"), self.parameters.T.tolist(), strict=True)
+        rows = zip((*self.term_names, "(constant)"), self.parameters.T.tolist(), strict=True)
         cells = [[name, *(f"{weight:.4g}" for weight in weights)] for name, weights in rows]
         return html_table(["weight in the score", *self.score_names], cells)
 

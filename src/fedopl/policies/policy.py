@@ -16,6 +16,7 @@ from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
 from fedopl.policies.export.export_file import export_rule
 from fedopl.policies.export.target import Inputs, Target, Term
+from fedopl.policies.terms import Terms
 
 FORMAT, VERSION = "fedopl-policy", 1
 
@@ -30,6 +31,10 @@ class Domain(Protocol):
     @property
     def features(self) -> tuple[str, ...]:
         """What a policy looks at."""
+
+    @property
+    def terms(self) -> Terms | None:
+        """What of features policies are linear in, if not these themselves."""
 
     @property
     def encoding(self) -> Encoding | None:
@@ -48,6 +53,7 @@ class Policy(ABC):
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     encoding: Encoding | None  # how a table becomes features, where the study reads tables
+    terms: Terms | None = None  # what it is linear in, if that is not features themselves
 
     @abstractmethod
     def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
@@ -60,6 +66,10 @@ class Policy(ABC):
     @abstractmethod
     def numbers(self) -> FloatArray:
         """The policy as a message carries it; equal policies have equal numbers."""
+
+    def numbers_for(self, _domain: Domain) -> FloatArray:
+        """The same among policies of this domain."""
+        return self.numbers()
 
     @classmethod
     @abstractmethod

@@ -17,6 +17,7 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import TermChoice
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.study import Study
 
@@ -32,6 +33,9 @@ def sums_npz(record: Record) -> bytes:
         arrays["cuts"] = described.cuts
         by_client = described.by_client
         arrays |= _arrays(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
+    if choice := record.statistics.choice:
+        arrays |= {"terms.penalties": choice.penalties, "terms.used": np.array(choice.n_terms)}
+        arrays["terms.losses"] = np.array(list(choice.losses.values()))
     arrays |= _arrays("fit", [record.fitted[name] for name in sorted(record.fitted)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
@@ -50,7 +54,8 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = _answers(arrays, "sums", ScoreSums, study, clients)
-            found["statistics"] = ScoreStatistics(study=study, sums=sums)
+            choice = _choice(arrays, study)
+            found["statistics"] = ScoreStatistics(study=study, sums=sums, choice=choice)
             if described is not None:
                 by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
@@ -64,6 +69,16 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
     return found
+
+
+def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
+    """Which terms the run used, where it had a basis to choose from."""
+    if study.terms is None or "terms.used" not in arrays:
+        return None
+    losses = zip(study.terms.families, arrays["terms.losses"].tolist(), strict=False)
+    return TermChoice(
+        n_terms=int(arrays["terms.used"]), penalties=arrays["terms.penalties"], losses=dict(losses)
+    )
 
 
 def _grid(arrays: Mapping[str, Any]) -> Grid:

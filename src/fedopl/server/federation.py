@@ -22,6 +22,7 @@ from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.server.aggregate.federated_outcomes import (
     solve_outcomes,
     unsupported_models,
@@ -135,6 +136,9 @@ def _prepare(conversation: Conversation) -> Setting:
     counted, query = _enrol(conversation)
     statistics, by_fold, cells = _score(conversation, counted.rows, query)
     weights = weights_for(study.mixture, statistics, counted)
+    if study.chooses_terms:
+        choice = choose_terms(study, by_fold or {}, weights)
+        statistics = replace(statistics, choice=choice)
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
     return Setting(
@@ -242,12 +246,12 @@ def _score(
 ) -> tuple[ScoreStatistics, Answers[ScoreSumsByFold] | None, Answers[CellSums] | None]:
     """Have every client score its rows and sum up; who cannot, is out.
 
-    Where values are cross-fitted, sums by fold come along; where all thresholds of a tree were
-    agreed beforehand, sums over its grid do.
+    Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
+    a tree were agreed beforehand, sums over its grid do.
     """
     study = conversation.study
     along: dict[str, Query[Any]] = {}
-    if study.evaluation.is_cross_fitted:
+    if SumByFold.needed(study):
         along["by fold"] = SumByFold()
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})

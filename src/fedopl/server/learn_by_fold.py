@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.server.aggregate.setting import Setting
 from fedopl.study.mixture import renormalised
 
@@ -13,9 +14,11 @@ def learn_by_fold(setting: Setting) -> list[Policy]:
     """One policy for each fold, learned from the same clients' other folds; nobody is asked."""
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
     weights = renormalised(setting.weights, by_fold.keys())
-    return [
-        ScoreStatistics(
-            study=setting.study, sums={name: sums.without(fold) for name, sums in by_fold.items()}
-        ).solve(weights)
-        for fold in range(setting.study.nuisances.folds)
-    ]
+    study = setting.study
+    policies: list[Policy] = []
+    for fold in range(study.nuisances.folds):
+        others = [other for other in range(study.nuisances.folds) if other != fold]
+        sums = {name: own.of_folds(others) for name, own in by_fold.items()}
+        choice = choose_terms(study, by_fold, weights, others)
+        policies.append(ScoreStatistics(study=study, sums=sums, choice=choice).solve(weights))
+    return policies

@@ -11,6 +11,7 @@ from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.setting import Setting
@@ -162,7 +163,9 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
         most_in_query(study),
         study.reward_sign,
     )
-    fitting = ScoreStatistics(study=study, sums=sums)
+    # What is tried on the first fold must not have been chosen by it.
+    choice = choose_terms(study, setting.by_fold or {}, weights, range(1, study.nuisances.folds))
+    fitting = ScoreStatistics(study=study, sums=sums, choice=choice)
     return _follow_path(replace(setting, weights=weights), plan, fitting, values)
 
 

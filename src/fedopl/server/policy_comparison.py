@@ -112,7 +112,8 @@ class Candidates:
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any]] = {}
-        if setting.by_fold:
+        by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
+        if by_fold:
             queries["values"] = self._across_folds(setting, chosen)
         elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
@@ -126,8 +127,8 @@ class Candidates:
         found = conversation.together(setting.weights, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         everything = replies.get("values")
-        if everything and setting.by_fold:  # the policies are no way of learning from others' rows
-            others = {name: "" for name in everything if name not in setting.by_fold}
+        if everything and by_fold:  # the policies are no way of learning from others' rows
+            others = {name: "" for name in everything if name not in by_fold}
             everything = everything.without(others)
         answers = self._shown(everything)
         tables = self._tables(setting, answers, chosen) if answers else {}

@@ -57,7 +57,7 @@ class _Standardised:
 def ordinary(sums: FloatArray) -> LinearModels:
     """Least squares; of all solutions, the smallest in standardised features."""
     if _is_large(sums):
-        return _one_after_the_other([ordinary(part) for part in sums])
+        return stacked([ordinary(part) for part in sums])
     return ordinary_of(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
 
 
@@ -79,11 +79,33 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
     """
     if _is_large(sums):
         parts = zip(sums, effective_rows, strict=True)
-        return _one_after_the_other([ridge(part, rows, joint=joint) for part, rows in parts])
+        return stacked([ridge(part, rows, joint=joint) for part, rows in parts])
+    return ridge_and_errors(sums, effective_rows, joint=joint)[0]
+
+
+def ridge_and_errors(
+    sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False
+) -> tuple[LinearModels, FloatArray]:
+    """The same, and the error (...) of generalised cross-validation at each chosen penalty."""
     basis = _standardise(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
-    penalties = _best_penalties(basis, effective_rows, joint=joint)
+    penalties, errors = _best_penalties(basis, effective_rows, joint=joint)
     loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
-    return _models(basis, loadings, penalties)
+    return _models(basis, loadings, penalties), errors
+
+
+def ridge_along(
+    grams: FloatArray, products: FloatArray, penalties: FloatArray
+) -> FloatArray:  # (n_penalties, n_models, n_columns)
+    """Ridge solutions at each penalty, from mean squares and products; the intercept is last.
+
+    One Gram matrix may serve all models.
+    """
+    # What a reward varies by plays no part, as long as it does.
+    squares = products[..., -1] ** 2 + 1
+    basis = _standardise(grams, products, squares)
+    shrunk = basis.eigenvalues + penalties[:, None, None]
+    models = _models(basis, basis.loadings / shrunk, np.zeros(shrunk.shape[:-1]))
+    return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
 def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearModels:
@@ -111,7 +133,8 @@ def _is_large(sums: FloatArray) -> bool:
     return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE
 
 
-def _one_after_the_other(parts: list[LinearModels]) -> LinearModels:
+def stacked(parts: list[LinearModels]) -> LinearModels:
+    """One stack of several models."""
     names = (field.name for field in fields(LinearModels))
     return LinearModels(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
 
@@ -177,8 +200,10 @@ def _spread(square: FloatArray, mean: FloatArray) -> tuple[BoolArray, FloatArray
     return varies, np.sqrt(np.where(varies, variance, 1.0))
 
 
-def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: bool) -> FloatArray:
-    """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979)."""
+def _best_penalties(
+    basis: _Standardised, effective_rows: FloatArray, joint: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979), and that."""
     freedom = np.empty((*basis.weight.shape, len(PENALTIES)))
     residual = np.empty_like(freedom)
     squared = basis.loadings**2
@@ -201,7 +226,9 @@ def _best_penalties(basis: _Standardised, effective_rows: FloatArray, joint: boo
     # one that rounding happens to favour.
     equals = error <= error.min(axis=-1, keepdims=True) * (1 + TIE_TOLERANCE)
     best = len(PENALTIES) - 1 - np.argmax(equals[..., ::-1], axis=-1)
-    return np.broadcast_to(PENALTIES[best], basis.weight.shape)
+    least = np.take_along_axis(error, best[..., None], axis=-1)[..., 0]
+    shape = basis.weight.shape
+    return np.broadcast_to(PENALTIES[best], shape), np.broadcast_to(least, shape)
 
 
 def _models(basis: _Standardised, loadings: FloatArray, penalties: FloatArray) -> LinearModels:

@@ -41,6 +41,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     said = {**_DEFAULTS, **unused, **said}
     return {
         **{key: plans[key] for key in ("name", "actions", "features", "table")},
+        **({"basis": plans["basis"]} if plans["basis"] is not None else {}),
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},

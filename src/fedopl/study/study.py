@@ -17,6 +17,8 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.basis import Basis
+from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.flat_form import flat_form, plans_of
@@ -41,6 +43,9 @@ class Study(Checked):
     actions: tuple[str, ...] = Field(min_length=2)
     features: tuple[str, ...] = Field(min_length=1)
     table: Schema | None = Field(default=None, description="what the columns of tables mean")
+    basis: Basis | None = Field(
+        default=None, description="where effects may bend; everything is linear if not said"
+    )
     policy: PolicyPlan = Linear()
     nuisances: NuisanceSetting = NuisancePlan()
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
@@ -77,6 +82,7 @@ class Study(Checked):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         self._check_table()
+        self._check_basis()
         self.policy.check_mixture(self.mixture.kind)
         if self.mixture.robust and not self.policy.can_be_resolved:
             message = "only linear policies by csoaa-exact are learned from sums in this way"
@@ -88,6 +94,17 @@ class Study(Checked):
         self._check_message_sizes()
         self.policy.check_columns(self.columns, self.actions)
         return self
+
+    def _check_basis(self) -> None:
+        if self.basis is None:
+            return
+        unknown = self.basis.unknown(self.features)
+        if unknown:
+            raise PlacedError("basis", unknown)
+        on_blocks = "blocks" in (self.linear.features, self.nuisances.features)
+        if on_blocks or self.linear.oracle != "csoaa-exact":
+            message = "only csoaa-exact on shared features learns from sums of its terms"
+            raise PlacedError("basis", message)
 
     def _check_cross_fitted(self) -> None:
         """Refuse what cannot be learned without each fold from sums that are there."""
@@ -134,7 +151,7 @@ class Study(Checked):
                 raise PlacedError(f"{place}.features", message)
 
     def _check_message_sizes(self) -> None:
-        n_actions, n_features, folds = self.n_actions, self.n_features, self.nuisances.folds
+        n_actions, n_features, folds = self.n_actions, self.n_terms, self.nuisances.folds
         n_pairs = n_actions * (n_actions - 1) // 2
         n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
         if self.linear.oracle == "wap" and n_numbers > MOST_NUMBERS:
@@ -162,7 +179,8 @@ class Study(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Another study, which is asked for its own digest."""
         copy = super().model_copy(update=update, deep=deep)
-        copy.__dict__.pop("digest", None)
+        for derived in ("digest", "terms"):
+            copy.__dict__.pop(derived, None)
         return copy
 
     @property
@@ -212,6 +230,21 @@ class Study(Checked):
         Outcomes of which less is better are negated on reading, so that all that learns maximises.
         """
         return -1.0 if self.table and self.table.direction == "lower" else 1.0
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """The functions of features that models are linear in; None if features themselves."""
+        return None if self.basis is None else Terms(self.basis, self.features)
+
+    @property
+    def chooses_terms(self) -> bool:
+        """Whether a policy's terms, and how much they are shrunk, are chosen from sums by fold."""
+        return self.basis is not None and self.policy.can_be_resolved
+
+    @property
+    def n_terms(self) -> int:
+        """How many there are; without a basis, as many as features."""
+        return self.n_features if self.terms is None else self.terms.n_terms
 
     @property
     def n_actions(self) -> int:

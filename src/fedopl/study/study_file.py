@@ -12,6 +12,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
+from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
@@ -84,6 +85,7 @@ class StudyFile(Checked):
         min_length=1,
         description='each feature: "number", the list of all its levels, or a rule for dates',
     )
+    basis: Basis | None = same_as(Study, "basis")
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
@@ -144,6 +146,7 @@ class StudyFile(Checked):
             "describe": self.evaluation.describe,
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
+            **({"basis": sections["basis"]} if self.basis else {}),
         }
         return Study.model_validate_json(json.dumps(flat))
 

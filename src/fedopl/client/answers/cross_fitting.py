@@ -36,28 +36,32 @@ BY_INSTABILITY = 1.5
 def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     """Sums of scores over each fold, where none rests on a few rows, or for most of it on one."""
     space.check_rows_for_sums()
-    whole = space.whole
-    folds = whole.fold_slices
-    sizes = [rows.stop - rows.start for rows in folds]
+    sizes = space.rows_by_fold_action.sum(axis=1)
     # Groups stay together: where all rows are in one fold, nothing is learned without it.
-    if min(sizes) < space.rows_needed or max(sizes) == sum(sizes):
+    if sizes.min() < space.rows_needed or sizes.max() == sizes.sum():
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-    check_parts(np.isfinite(whole.scores), folds, space.rows_needed)
+    complete = bool(space.scored.is_complete) and not space.scored.hidden.any()
+    if not complete:
+        whole = space.whole
+        check_parts(np.isfinite(whole.scores), whole.fold_slices, space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
-    _check_dominance(space, whole)
+    _check_dominance(space)
     # A value that few rows of a fold have would stand out in its sums.
-    data = space.masked_by_cell(whole.folds.of_row[whole.training].astype(np.int64))
-    return means_by_fold(data, whole, space.blocks)
+    chunks = space.scored.of(space.study_rows.chunks_by_fold())
+    return means_by_fold(chunks, space.study_rows, space.blocks, complete=complete)
 
 
-def _check_dominance(space: Workspace, whole: ScoredChunk) -> None:
+def _check_dominance(space: Workspace) -> None:
     if space.limits.dominance >= 1 or not space.limits.minimum_cell:
         return
-    rows = whole.training
-    columns = np.column_stack([whole.data.contexts[rows], whole.data.rewards[rows]])
-    shares = RowShares(whole.folds.n_folds, np.median(columns, axis=0))
-    shares.add(whole.folds.of_row[rows].astype(np.int64), columns, whole.weights(rows))
-    if shares.by_cell.max() > space.limits.dominance:
+    shares: RowShares | None = None
+    for chunk in space.study_rows.chunks_in_terms():
+        rows = chunk.training
+        columns = np.column_stack([chunk.data.contexts[rows], chunk.data.rewards[rows]])
+        # The middle of the first rows will do.
+        shares = shares or RowShares(chunk.folds.n_folds, np.median(columns, axis=0))
+        shares.add(chunk.folds.of_row[rows].astype(np.int64), columns, chunk.weights(rows))
+    if shares and shares.by_cell.max() > space.limits.dominance:
         raise RefusedError(RefusalCode.DOMINATED)
 
 
@@ -70,9 +74,8 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     policies = policies_in(query)
     each = deciders(space, policies)
     valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]
-    own = [
-        one.decide for one in local_policies_by_fold(space.own_scores, space.study, space.blocks)
-    ]
+    alone = local_policies_by_fold(space.own_scores, space.study_rows, space.study, space.blocks)
+    own = [one.decide for one in alone]
     rows = whole.training
     found = joint_estimate(
         _values(whole, [*valued, own]), whole.weights(rows), whole.data.groups_of(rows)

@@ -87,7 +87,7 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     # fold. So a value is masked that few rows of either side have.
     sides = np.zeros(space.n_training, np.int64)
     sides[validation] = 1
-    data = space.masked_by_cell(sides)
+    data = space.masked_by_cell(sides, terms=True)
     return ScoreSums(**vars(score_means(data, space.scores, fitting, space.blocks)))
 
 

@@ -43,6 +43,34 @@ def rare_values(parts: ContextParts, n_cells: int, minimum: int) -> tuple[RareVa
     return tuple(_rare(counts, in_cell, minimum))
 
 
+def rest_on_few(parts: ContextParts, n_plain: int, minimum: int) -> tuple[RareValues, ...]:
+    """Columns after the first so many that vary in a few rows only, to be masked in all.
+
+    The others are made from what a study agreed on: whoever wrote it may have aimed at a few rows.
+    With d how far a row is from the middle, (Σd²)²/Σd⁴ rows effectively make a column vary.
+    """
+    if minimum < 2:
+        return ()
+    middle: FloatArray | None = None
+    for contexts, _ in parts():
+        if not len(contexts):
+            continue
+        columns = contexts[:, n_plain:]
+        if middle is None:  # that of the first rows will do
+            middle = np.median(columns, axis=0)
+            squares, fourths = np.zeros(len(middle)), np.zeros(len(middle))
+        apart = np.square(columns - middle)
+        squares += apart.sum(axis=0)
+        fourths += np.square(apart).sum(axis=0)
+    if middle is None:
+        return ()
+    rows = np.divide(squares**2, fourths, out=np.zeros_like(fourths), where=fourths > 0)
+    return tuple(
+        RareValues(feature=n_plain + place, common=middle[[place]], masked=np.array([True]))
+        for place in np.flatnonzero((rows > 0) & (rows < minimum)).tolist()
+    )
+
+
 def mask_rare(
     rare: Iterable[RareValues], contexts: FloatArray, cells: IntArray
 ) -> FloatArray:  # shaped as contexts

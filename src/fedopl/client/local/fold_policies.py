@@ -1,29 +1,47 @@
 """What one client learns without each of its folds: sums fold by fold, and policies from them."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from fedopl.base.arrays import IntArray
-from fedopl.client.local.score_means import score_means
+from fedopl.client.local.score_means import ScoreTotals
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.study.study import Study
+
+# A federation of one.
+ALONE = {"own": 1.0}
 
 
 def means_by_fold(
-    data: LoggedData, whole: ScoredChunk, columns: list[IntArray] | None
+    chunks: Iterable[ScoredChunk],
+    rows: StudyRows,
+    columns: list[IntArray] | None,
+    *,
+    complete: bool,
 ) -> ScoreSumsByFold:
-    """Means over each fold of these rows, whose scores the chunk has."""
-    means = [score_means(data, whole.scores, rows, columns) for rows in whole.fold_slices]
-    weights = whole.data.weights_of()
-    by_fold = np.array([weights[rows].sum() for rows in whole.fold_slices])
-    n_grams = max(len(one.grams) for one in means)
+    """Means over each fold of these chunks, whose contexts are terms.
+
+    They are `complete` where all training rows have all scores: one Gram serves all actions then.
+    """
+    folds = range(rows.folds_as_given.n_folds)
+    totals = [
+        ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete) for _ in folds
+    ]
+    weights = np.zeros(len(folds))
+    for chunk in chunks:
+        for fold, own in enumerate(chunk.fold_slices):
+            totals[fold].add(chunk.data, chunk.scores, own)
+            weights[fold] += chunk.data.weights_of(own).sum()
+    means = [own.means() for own in totals]
     return ScoreSumsByFold(
-        weights=by_fold / by_fold.sum(),
-        # One gram serves all actions in a fold where all rows have all scores.
-        grams=np.stack([np.broadcast_to(m.grams, (n_grams, *m.grams.shape[1:])) for m in means]),
+        weights=weights / weights.sum(),
+        grams=np.stack([one.grams for one in means]),
         products=np.stack([one.products for one in means]),
         squares=np.stack([one.squares for one in means]),
         shares=np.stack([one.shares for one in means]),
@@ -31,12 +49,20 @@ def means_by_fold(
 
 
 def local_policies_by_fold(
-    own: ScoredChunk, study: Study, columns: list[IntArray] | None
+    own: ScoredChunk, rows: StudyRows, study: Study, columns: list[IntArray] | None
 ) -> list[LinearPolicy]:
     """What the client would learn alone without each fold, from scores that rest on nobody else."""
-    sums = means_by_fold(own.data, own, columns)
-    alone = [
-        ScoreStatistics(study=study, sums={"own": sums.without(fold)})
-        for fold in range(len(sums.weights))
-    ]
-    return [statistics.solve({"own": 1.0}) for statistics in alone]
+    parts = [part.with_scores(own.scores[which]) for which, part in rows.in_terms(own)]
+    complete = bool(np.isfinite(own.scores[own.training]).all())
+    sums = means_by_fold(parts, rows, columns, complete=complete)
+    n_folds = len(sums.weights)
+    policies = []
+    for fold in range(n_folds):
+        others = [other for other in range(n_folds) if other != fold]
+        statistics = ScoreStatistics(
+            study=study,
+            sums={"own": sums.of_folds(others)},
+            choice=choose_terms(study, {"own": sums}, ALONE, others),
+        )
+        policies.append(statistics.solve(ALONE))
+    return policies

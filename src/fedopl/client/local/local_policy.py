@@ -10,6 +10,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.local.fold_policies import ALONE, means_by_fold
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.local_tree import best_local_tree
@@ -24,6 +25,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import TermChoice, choose_terms
 from fedopl.solvers.averaged_rounds import AveragedRounds
 from fedopl.solvers.linear_solvers import never_taken, solve_pairs
 from fedopl.solvers.value_ascent import climb, surely_rises
@@ -31,8 +33,6 @@ from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.
 ScoredChunks = Callable[[], Iterator[ScoredChunk]]
-# A federation of one.
-ALONE = {"own": 1.0}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +49,26 @@ class LocalTask:
     def statistics(self) -> ScoreStatistics:
         """The sums that a server would have of this client."""
         means = means_of(self.parts, self.rows, self.blocks, complete=True)
-        return ScoreStatistics(study=self.study, sums={"own": ScoreSums(**vars(means))})
+        return ScoreStatistics(
+            study=self.study, sums={"own": ScoreSums(**vars(means))}, choice=self._choice
+        )
+
+    @property
+    def _choice(self) -> TermChoice | None:
+        """The terms that these rows alone speak for."""
+        if not self.study.chooses_terms:
+            return None
+        sums = means_by_fold(self._in_terms(), self.rows, self.blocks, complete=self._is_complete)
+        return choose_terms(self.study, {"own": sums}, ALONE)
+
+    def _in_terms(self) -> Iterator[ScoredChunk]:
+        for chunk in self.parts():
+            for own, part in self.rows.in_terms(chunk):
+                yield part.with_scores(chunk.scores[own])
+
+    @property
+    def _is_complete(self) -> bool:
+        return all(np.isfinite(one.scores[one.training]).all() for one in self.parts())
 
     @cached_property
     def whole(self) -> ScoredChunk:

@@ -33,10 +33,10 @@ class ScoreTotals:
     """
 
     def __init__(
-        self, n_actions: int, n_features: int, columns: list[IntArray] | None, *, complete: bool
+        self, n_actions: int, n_terms: int, columns: list[IntArray] | None, *, complete: bool
     ) -> None:
         self._columns, self._complete = columns, complete and columns is None
-        width = n_features + 1 if columns is None else len(columns[0]) + 1
+        width = n_terms + 1 if columns is None else len(columns[0]) + 1
         self._grams = np.zeros((1 if self._complete else n_actions, width, width))
         self._products = np.zeros((n_actions, width))
         self._squares, self._weights = np.zeros(n_actions), np.zeros(n_actions)
@@ -114,19 +114,19 @@ def means_of(
     complete: bool,
 ) -> ScoreMeans:
     """The means over all training rows, accumulated over scored chunks."""
-    shape = (rows.given.n_actions, rows.given.n_features)
-    totals = ScoreTotals(*shape, columns, complete=complete)
+    totals = ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete)
     # Of many chunks only the first adds squares: they are of all.
     squares = rows.squares if complete and columns is None else None
     for chunk in parts():
-        training = chunk.training
-        if complete and not np.isfinite(chunk.scores[training]).all():
+        if complete and not np.isfinite(chunk.scores[chunk.training]).all():
             return means_of(parts, rows, columns, complete=False)
-        if squares is None:
-            totals.add(chunk.data, chunk.scores, training)
-        else:
-            totals.add_complete(chunk.data, chunk.scores, training, squares)
-            squares = np.zeros_like(squares)
+        for own, part in rows.in_terms(chunk):
+            scores, training = chunk.scores[own], part.training
+            if squares is None:
+                totals.add(part.data, scores, training)
+            else:
+                totals.add_complete(part.data, scores, training, squares)
+                squares = np.zeros_like(squares)
     return totals.means()
 
 

@@ -123,6 +123,8 @@ def sorted_order(chunk: Chunk) -> IntArray:  # (n_rows,)
 def joined(chunks: Sequence[Chunk]) -> Chunk:
     """One chunk of all these rows."""
     first = chunks[0]
+    if len(chunks) == 1:
+        return first
 
     def together(name: str) -> Any:
         parts = [getattr(chunk.data, name) for chunk in chunks]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values
+from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values, rest_on_few
+from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
@@ -20,6 +21,7 @@ from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
 
 
@@ -111,6 +113,53 @@ class StudyRows:
         seed = draws.split_seed(self._study.digest, rows)
         return assign_folds_and_hold_out(self.given, n_folds, share, seed)
 
+    # --- the terms that models are linear in ---------------------------------------------------
+
+    def in_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
+        """The chunk, some rows at a time, with terms for contexts, and which rows these are.
+
+        Without a basis these are the features, and all rows at once.
+        """
+        for rows, part in self._unmasked_terms(chunk):
+            yield rows, part if part is chunk else _without(self._rare_terms, part)
+
+    @property
+    def terms(self) -> Terms | None:
+        """What models are linear in, if not features themselves."""
+        return self._study.terms
+
+    @property
+    def n_terms(self) -> int:
+        """How many terms a row has."""
+        return self._study.n_terms
+
+    def chunks_in_terms(self) -> Iterator[Chunk]:
+        """All rows with their terms, as sums are taken of them."""
+        return (part for chunk in self.chunks() for _, part in self.in_terms(chunk))
+
+    def _unmasked_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
+        terms = self.terms
+        if terms is None:
+            yield slice(None), chunk
+            return
+        for rows in slices(chunk.data.n_rows, ROWS_PER_CHUNK):
+            data = chunk.data.part(rows)
+            found = data.with_contexts(terms.of(data.contexts))
+            yield rows, Chunk(data=found, folds=chunk.folds.part(rows))
+
+    @cached_property
+    def _rare_terms(self) -> tuple[RareValues, ...]:
+        """What few training rows have of a term, such as being above a knot."""
+
+        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
+            for chunk in self.chunks():
+                for _, part in self._unmasked_terms(chunk):
+                    contexts = part.data.contexts[part.training]
+                    yield contexts, np.zeros(len(contexts), np.int64)
+
+        n_features, fewest = self.given.n_features, self._minimum_cell
+        return rare_values(parts, 1, fewest) + rest_on_few(parts, n_features, fewest)
+
     # --- counting them -------------------------------------------------------------------------
 
     @cached_property
@@ -166,9 +215,7 @@ class StudyRows:
 
     def _masked(self, chunk: Chunk) -> Chunk:
         """The same, with what is rare among all training rows masked."""
-        one_cell = np.zeros(chunk.training.stop, np.int64)
-        data = with_rare_masked(chunk.data, chunk.training, self._rare, one_cell)
-        return chunk if data is chunk.data else replace(chunk, data=data)
+        return _without(self._rare, chunk)
 
     @cached_property
     def _rare(self) -> tuple[RareValues, ...]:
@@ -181,9 +228,13 @@ class StudyRows:
 
         return rare_values(parts, 1, self._minimum_cell)
 
-    def masked_by_cell(self, cells: IntArray) -> LoggedData:
-        """The rows, without values that are rare in the cell (n_training,) that a row is in."""
-        data, training = self.whole.data, self.whole.training
+    def masked_by_cell(self, cells: IntArray, *, terms: bool = False) -> LoggedData:
+        """The rows, without values that are rare in the cell (n_training,) that a row is in.
+
+        If asked, with their terms for contexts.
+        """
+        whole = joined(list(self.chunks_in_terms())) if terms else self.whole
+        data, training = whole.data, whole.training
         contexts = data.contexts[training]
         n_cells = int(cells.max(initial=-1)) + 1
         rare = rare_values(lambda: [(contexts, cells)], n_cells, self._minimum_cell)
@@ -196,7 +247,7 @@ class StudyRows:
         """What few training rows of a fold and action have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in self.chunks():
+            for chunk in self.chunks_in_terms():
                 training = chunk.training
                 yield chunk.data.contexts[training], chunk.fold_actions[training]
 
@@ -204,10 +255,22 @@ class StudyRows:
 
     def chunks_as_summed(self) -> Iterator[Chunk]:
         """The rows, without what is rare in a fold and action: as outcome sums have them."""
-        for chunk in self.chunks():
-            cells = chunk.fold_actions[chunk.training]
-            data = with_rare_masked(chunk.data, chunk.training, self._rare_in_cells, cells)
-            yield chunk if data is chunk.data else replace(chunk, data=data)
+        for chunk in self.chunks_in_terms():
+            yield _without(self._rare_in_cells, chunk, chunk.fold_actions[chunk.training])
+
+    def chunks_by_fold(self) -> Iterator[Chunk]:
+        """The rows, without what is rare in a fold: as sums of scores by fold have them."""
+
+        def folds_of(chunk: Chunk) -> IntArray:  # (n_training,)
+            return chunk.folds.of_row[chunk.training].astype(np.int64)
+
+        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
+            for chunk in self.chunks_in_terms():
+                yield chunk.data.contexts[chunk.training], folds_of(chunk)
+
+        rare = rare_values(parts, self._study.nuisances.folds, self._minimum_cell)
+        for chunk in self.chunks_in_terms():
+            yield _without(rare, chunk, folds_of(chunk))
 
     def outcome_sums(self) -> FoldSums:
         """Sums without what is rare in a fold and action, to be released: they may be changed."""
@@ -220,7 +283,7 @@ class StudyRows:
         if self._kept is not None and not rare:
             return self._kept
         total: Any = None  # until the first chunk, and there is one
-        for chunk in self.chunks():
+        for chunk in self.chunks_in_terms():
             data, training = chunk.data, chunk.training
             if rare:
                 data = with_rare_masked(data, training, rare, chunk.fold_actions[training])
@@ -234,11 +297,18 @@ class StudyRows:
         return found
 
     @property
-    def squares(self) -> FloatArray:  # (n_features + 1, n_features + 1)
-        """Σ w·(x, 1)(x, 1)ᵀ over the training rows; it costs nothing beside `fold_sums`."""
+    def squares(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
+        """Σ w·(φ, 1)(φ, 1)ᵀ over the training rows; it costs nothing beside `fold_sums`."""
         if self._squares is None:
             self._squares = squares_from_zero(self.fold_sums())
         return self._squares
+
+
+def _without(rare: tuple[RareValues, ...], chunk: Chunk, cells: IntArray | None = None) -> Chunk:
+    """The chunk with what is rare masked, in the cell that a training row is in or among all."""
+    own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
+    data = with_rare_masked(chunk.data, chunk.training, rare, own)
+    return chunk if data is chunk.data else replace(chunk, data=data)
 
 
 def with_rare_masked(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from fedopl.client.scoring import sklearn_models
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
+from fedopl.solvers.nested_ridge import outcome_ridge
+
+if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
+    from fedopl.client.rows.study_rows import StudyRows
 
 # What each named model is, in words.
 OUTCOMES = {
@@ -49,11 +54,17 @@ def fit_outcomes(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
         )
     columns = action_blocks(chunk.data) if outcome in ON_BLOCKS else None
     sums = fold_sums(chunk.data, chunk.folds, columns)
-    return linear_outcomes(sums, outcome, held_out=chunk.folds.n_parts > chunk.folds.n_folds)
+    held_out = chunk.folds.n_parts > chunk.folds.n_folds
+    return linear_outcomes(sums, outcome, None, held_out=held_out)
 
 
-def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes:
-    """For each fold the models of all others; one more of all folds, if there are held-out rows."""
+def linear_outcomes(
+    sums: FoldSums, outcome: str, rows: "StudyRows | None", *, held_out: bool
+) -> Outcomes:
+    """For each fold the models of all others; one more of all folds, if there are held-out rows.
+
+    Of a study's `rows`, sums are of their terms.
+    """
     sums = _of_own_features(sums, outcome)
     others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=held_out)
@@ -62,10 +73,14 @@ def linear_outcomes(sums: FoldSums, outcome: str, *, held_out: bool) -> Outcomes
         models = least_squares.ordinary(others)
     else:
         effective = least_squares.effective_rows(others[..., -2, -2], squared)
-        models = least_squares.ridge(others, effective, joint=outcome == "shared-ridge")
+        terms = rows.terms if rows else None
+        if terms is None:
+            models = least_squares.ridge(others, effective, joint=outcome == "shared-ridge")
+        else:
+            models = outcome_ridge(others, effective, terms)
         low, high = np.nanmin(models.penalties), np.nanmax(models.penalties)
         reason += f" ({low:.2g})" if low == high else f" ({low:.2g} to {high:.2g})"
-    return _linear(_on_all_features(models, sums), outcome, reason)
+    return _linear(_on_all_features(models, sums), rows, outcome, reason)
 
 
 def _of_own_features(sums: FoldSums, outcome: str) -> FoldSums:
@@ -97,8 +112,8 @@ def pooled_parameters(
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
-def federated_outcomes(parameters: FloatArray) -> Outcomes:
-    """Models of the whole federation, (n_parts, n_actions, n_features + 1), the intercept last.
+def federated_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
+    """Models of the whole federation, (n_parts, n_actions, n_terms + 1), the intercept last.
 
     An intercept that is NaN says that nobody took the action.
     """
@@ -108,12 +123,17 @@ def federated_outcomes(parameters: FloatArray) -> Outcomes:
         intercepts=parameters[..., -1],
         penalties=np.zeros(parameters.shape[:2]),
     )
-    return _linear(models, "federated", "regressions on the rows of all clients")
+    return _linear(models, rows, "federated", "regressions on the rows of all clients")
 
 
-def _linear(models: LinearModels, chosen: str, reason: str) -> Outcomes:
+def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason: str) -> Outcomes:
+    def predicted(chunk: Chunk) -> FloatArray:
+        parts = [part for _, part in rows.in_terms(chunk)] if rows else [chunk]
+        found = [predict(part.data, part.folds, models) for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
     return Outcomes(
-        of=lambda chunk: predict(chunk.data, chunk.folds, models),
+        of=predicted,
         supported=models.supported,
         chosen=chosen,
         reason=reason,

@@ -50,14 +50,14 @@ def shares_in(
 
 def dominated(
     shares: RowShares, study: Study, limits: Limits
-) -> BoolArray:  # (n_features + 1 + n_actions,), or without actions
-    """In which columns one row has too large a share: features, the outcome, weights by action.
+) -> BoolArray:  # (n_terms + 1 + n_actions,), or without actions
+    """In which columns one row has too large a share: terms, the outcome, weights by action.
 
     Of weights it may have more: nobody knows the others', which therefore hide it better.
     """
     found = shares.by_column
     most = np.full(len(found), limits.dominance)
-    most[study.n_features + 1 :] = 1 - (1 - limits.dominance) / 4
+    most[study.n_terms + 1 :] = 1 - (1 - limits.dominance) / 4
     return np.asarray(found > most)
 
 

@@ -46,7 +46,7 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
 
     title = "Sums of scores"
     content = "means of squares and products of features and scores"
-    models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.PARAMETERS)]
+    models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.TERMS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
     fault_in = fault_in_score_sums
 

@@ -1,5 +1,6 @@
 """Sums of scores fold by fold, from which policies are learned without each of the folds."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 import numpy as np
@@ -33,7 +34,11 @@ class ScoreSumsByFold(Message, code=83):
 
     def without(self, fold: int) -> ScoreSums:
         """The sums of all rows but this fold's."""
-        weights = np.where(np.arange(len(self.weights)) == fold, 0.0, self.weights)
+        return self.of_folds([other for other in range(len(self.weights)) if other != fold])
+
+    def of_folds(self, folds: Collection[int]) -> ScoreSums:
+        """The sums of all rows of these folds."""
+        weights = np.where(np.isin(np.arange(len(self.weights)), list(folds)), self.weights, 0.0)
         return self._pooled(weights / weights.sum())
 
     def _pooled(self, weights: FloatArray) -> ScoreSums:
@@ -59,8 +64,8 @@ class SumByFold(Query[ScoreSumsByFold], code=20, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where policies are learned without each fold, to be valued on it."""
-        return study.evaluation.is_cross_fitted
+        """Where policies are learned without each fold, to be valued on it or to choose terms."""
+        return study.evaluation.is_cross_fitted or study.chooses_terms
 
     def fault_in(self, answer: ScoreSumsByFold, study: Study, n_rows: int) -> str | None:
         """Each fold's sums can be some rows', and folds are all rows."""

@@ -61,18 +61,18 @@ def weights_by_step(
 ) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
     pairs, effects = policy.contrasts()
-    width = len(policy.feature_names)
+    width = len(policy.term_names)
     yes_no, typical = np.zeros(width, bool), None
     if standardisation:
         centre, scale = (of_all[:width] for of_all in standardisation)
         effects = effects * scale
         # Only of a column of zeros and ones is the mean square the mean.
         yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)
-        typical = str(policy.names(centre[None, :])[0])
+        typical = str(policy.names(centre[None, : len(policy.feature_names)])[0])
     return Explanation(
         names=tuple(" over ".join(pair) for pair in pairs),
         spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
-        features=policy.feature_names,
+        features=policy.term_names,
         effects=effects,
         step="standard deviation" if standardisation else "unit",
         against=_against(policy, pairs),

@@ -7,18 +7,17 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
-from fedopl.messages.combining import weighted_sum
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.results.sums.term_choice import Pooled, TermChoice, plain_terms, pooled
 from fedopl.solvers import least_squares
-from fedopl.solvers.linear_solvers import residual_variances, solve_scores
+from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
+from fedopl.solvers.nested_ridge import shrunk_solution
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
-# Grams, products, squares and shares.
-Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 # What is left of a share after a subtraction, and is rounding.
 _NOTHING = 1e-12
 
@@ -29,6 +28,7 @@ class ScoreStatistics:
 
     study: Study
     sums: Mapping[str, ScoreSums]
+    choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -42,13 +42,20 @@ class ScoreStatistics:
 
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; nobody is asked anything."""
-        intercept = self.study.has_intercept
-        parameters = solve_scores(*self._means(weights), intercept=intercept)
+        parameters = self._solved(self._means(weights))
         if self.study.linear.precision == "clients":
-            again = self._by_precision(weights, parameters)
-            parameters = solve_scores(*again, intercept=intercept)
-        wide = least_squares.widen(parameters, self.blocks, self.study.n_features)
-        return LinearPolicy(wide, self.study.actions, self.study.features)
+            parameters = self._solved(self._by_precision(weights, parameters))
+        wide = least_squares.widen(parameters, self.blocks, self.study.n_terms)
+        return LinearPolicy(wide, self.study.actions, self.study.features, terms=self.study.terms)
+
+    def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
+        """By least squares, or by ridge on the terms that were chosen."""
+        if self.study.terms is None:
+            return solve_scores(*means, intercept=self.study.has_intercept)
+        grams, products, _, shares = means
+        choice = self.choice or plain_terms(self.study)
+        solved = shrunk_solution(grams, products, choice.n_terms, choice.penalties)
+        return never_taken(solved, shares <= 0)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> LinearPolicy:
         """The policy for signed weights, by least squares as in CSOAA."""
@@ -65,7 +72,7 @@ class ScoreStatistics:
         # Weighting clients by precision would be another contrast than the one asked for.
         by_rows = self.study.linear.model_copy(update={"precision": "rows"})
         study = self.study.model_copy(update={"policy": by_rows})
-        return ScoreStatistics(study=study, sums=flipped).solve(sizes(signed))
+        return replace(self, study=study, sums=flipped).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
         """The value of each constant arm on training rows; NaN where nobody has a score."""
@@ -97,13 +104,13 @@ class ScoreStatistics:
         return of
 
     def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of every feature, then 0 and 1 for the intercept.
+        """Mean and standard deviation of every term, then 0 and 1 for the intercept.
 
         Without an intercept to make up for it nothing may be centred: zero and root mean square.
         """
         study, grams = self.study, self._means(weights)[0]
-        centre, scale = np.zeros(study.n_features + 1), np.ones(study.n_features + 1)
-        columns = self.blocks or [np.arange(study.n_features)]
+        centre, scale = np.zeros(study.n_terms + 1), np.ones(study.n_terms + 1)
+        columns = self.blocks or [np.arange(study.n_terms)]
         known = grams[:, -1, -1] > 0
         if self.blocks is None:
             grams, known = grams[known], known[known]  # any action's rows will do
@@ -118,8 +125,8 @@ class ScoreStatistics:
             scale[own] = np.sqrt(np.where(variance > 1e-14 * squares, variance, 1.0))
         return centre, scale
 
-    def is_flag(self, weights: Weights) -> BoolArray:  # (n_features + 1,)
-        """Which features are 0 or 1 in every row: then E[x²] = E[x]."""
+    def is_flag(self, weights: Weights) -> BoolArray:  # (n_terms + 1,)
+        """Which terms, features first, are 0 or 1 in every row: then E[x²] = E[x]."""
         centre, scale = self.standardisation(weights)
         return np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0.0)
 
@@ -140,24 +147,9 @@ class ScoreStatistics:
         return self._latest[key]
 
     def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
-        """Mixture means; a client's part in an action is as large as its share of scored rows."""
-        per_action = any(len(sums.grams) > 1 for sums in self.sums.values()) or emphasis is not None
-        n_grams = self.study.n_actions if per_action else 1
-        grams, products, squares, shares = {}, {}, {}, {}
-        for name, sums in self.sums.items():
-            share = sums.shares * (1.0 if emphasis is None else emphasis[name])
-            grams[name] = share[:n_grams, None, None] * sums.grams
-            products[name] = share[:, None] * sums.products
-            squares[name] = share * sums.squares
-            shares[name] = share
-        total = weighted_sum(weights, shares)
-        safe = np.where(total > 0, total, 1.0)  # nobody has a score of an action of share 0
-        return (
-            frozen(weighted_sum(weights, grams) / safe[:n_grams, None, None]),
-            frozen(weighted_sum(weights, products) / safe[:, None]),
-            frozen(weighted_sum(weights, squares) / safe),
-            frozen(total),
-        )
+        """Mixture means, which nobody writes to."""
+        grams, products, squares, shares = map(frozen, pooled(self.sums, weights, emphasis))
+        return grams, products, squares, shares
 
     def _by_precision(self, weights: Weights, parameters: FloatArray) -> Pooled:
         """Generalised least squares: a client with noisy scores about the first fit counts less.

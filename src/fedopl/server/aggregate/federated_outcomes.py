@@ -5,18 +5,19 @@ import numpy as np
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.solvers import least_squares
+from fedopl.solvers.nested_ridge import outcome_ridge
 from fedopl.study.study import Study
 
 
 def without_models(study: Study) -> SumScores:
     """The query without models: every client fits its own."""
-    shape = (0, study.n_actions, study.n_features + 1)
+    shape = (0, study.n_actions, study.n_terms + 1)
     return SumScores(models=np.empty(shape), supported=np.empty(shape[:2]))
 
 
 def unsupported_models(study: Study) -> SumScores:
     """The query with models of nothing, where nobody can release the sums they are made from."""
-    shape = (study.nuisances.folds + 1, study.n_actions, study.n_features + 1)
+    shape = (study.nuisances.folds + 1, study.n_actions, study.n_terms + 1)
     return SumScores(models=np.zeros(shape), supported=np.zeros(shape[:2]))
 
 
@@ -32,7 +33,7 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     else:
         squared = least_squares.sums_of_others(total.squared_weights, and_of_all=True)
         rows = least_squares.effective_rows(others[..., -2, -2], squared)
-        models = least_squares.ridge(others, rows)
+        models = outcome_ridge(others, rows, study.terms)
     if on_blocks:
         models = least_squares.widened(models, blocks, study.n_features)
     # An action has a model in every fold or in none: support by fold would reveal folds.

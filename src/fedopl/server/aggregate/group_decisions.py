@@ -22,9 +22,11 @@ def described(setting: Setting, answers: Answers[Description] | None) -> Descrip
 
 def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
     """Where features are cut: round numbers near mean and standard deviation in the mixture."""
-    centre, scale = setting.statistics.standardisation(setting.weights)
+    kept = [*range(setting.study.n_features), -1]  # of terms, the features
+    of_terms = setting.statistics.standardisation(setting.weights)
+    centre, scale = (found[kept] for found in of_terms)
     cuts = np.empty((len(centre), N_CUTS))
-    flags = setting.statistics.is_flag(setting.weights)
+    flags = setting.statistics.is_flag(setting.weights)[kept]
     for feature, (middle, spread) in enumerate(zip(centre, scale, strict=True)):
         apart = _QUARTER * spread
         raw = (middle - apart, middle, middle + apart)

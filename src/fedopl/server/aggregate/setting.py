@@ -21,7 +21,7 @@ class Setting:
     weights: Weights
     statistics: ScoreStatistics
     row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
-    by_fold: Answers[ScoreSumsByFold] | None = None  # where values are cross-fitted
+    by_fold: Answers[ScoreSumsByFold] | None = None  # where a study asks for them
     cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
 
     @property

@@ -1,0 +1,64 @@
+"""A basis for features as they are at hand: where they may bend, and which may act together."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
+from fedopl.policies.basis import FAMILIES, Basis
+from fedopl.policies.terms import Terms
+
+# A standard deviation to either side of the middle, where a feature is normal.
+QUANTILES = (0.16, 0.5, 0.84)
+FEWEST_VALUES = 6  # a number with fewer is a grade or a flag, and bends nowhere
+MOST_PRODUCTS = 60
+MOST_SAMPLED = 10_000
+
+
+def drafted_basis(
+    columns: Mapping[str, Sequence[FloatArray]], kind: str = "auto", most_terms: float = math.inf
+) -> Basis | None:
+    """The basis for features of these values, an array for each client; None if nothing bends.
+
+    Knots are round numbers near the quantiles of all clients together, each client counting by
+    its rows: nobody's value is meant. With "auto" there are no more terms than these: products are
+    left out first, and then everything.
+    """
+    if kind not in ("auto", *FAMILIES):
+        raise OptionError(f"basis: expected auto, {', '.join(FAMILIES)} or a Basis, came '{kind}'")
+    knots = {name: found for name, parts in columns.items() if (found := _knots(parts))}
+    if kind == "linear" or not knots:
+        return None
+    names = tuple(columns)
+    for products in dict.fromkeys((_multiplied(names, knots), ())):
+        found = Basis.model_validate({"kind": kind, "knots": knots, "products": products})
+        if kind != "auto" or Terms(found, names).n_terms <= most_terms:
+            return found
+    return None
+
+
+def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:
+    samples = [part[:: max(1, len(part) // MOST_SAMPLED)] for part in parts if len(part)]
+    if not samples or len(np.unique(np.concatenate(samples))) < FEWEST_VALUES:
+        return ()
+    by_client = np.array([np.quantile(sample, QUANTILES) for sample in samples])
+    low, middle, high = np.average(
+        by_client, axis=0, weights=[len(part) for part in parts if len(part)]
+    )
+    apart = (high - low) / 2
+    if not apart > 0:
+        return ()
+    # To a tenth of the distance between knots, in powers of ten.
+    digits = 1 - math.floor(math.log10(apart))
+    found = sorted({round(float(knot), digits) + 0.0 for knot in (low, middle, high)})
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _multiplied(names: tuple[str, ...], knots: Mapping[str, object]) -> tuple[str, ...]:
+    """All features, the numbers among them, or none, as there is room for their products."""
+    for some in (names, tuple(knots)):
+        if math.comb(len(some), 2) <= MOST_PRODUCTS:
+            return some
+    return ()

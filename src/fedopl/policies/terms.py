@@ -1,0 +1,147 @@
+"""Terms: the columns that a basis makes of contexts, what they are called, and how to get them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.policies.basis import FAMILIES, Basis
+
+# A soft step rises from a tenth to nine tenths within about half the distance of two knots.
+STEEPNESS = 8.0
+
+
+class Terms:
+    """The terms of a basis for features in this order: the features themselves come first.
+
+    Beyond the outer knots, by as much as they lie apart, everything but the feature itself stays
+    as it is there: what few rows show is not carried on.
+    """
+
+    def __init__(self, basis: Basis, features: tuple[str, ...]) -> None:
+        self.basis, self.features = basis, features
+        place = {name: position for position, name in enumerate(features)}
+        richest = FAMILIES.index(basis.families[-1])
+        multiplied = basis.products if richest >= FAMILIES.index("splines") else ()
+        stepped = tuple(basis.knots) if richest >= FAMILIES.index("steps") else ()
+        self._hinges = [(place[name], knot) for name, own in basis.knots.items() for knot in own]
+        self._products = [(place[a], place[b]) for a, b in combinations(multiplied, 2)]
+        self._steps = [place[name] for name in stepped]
+        both = [name for name in multiplied if name in stepped]
+        self._step_products = [(place[a], place[b]) for a, b in combinations(both, 2)]
+        self._scaled = _Scaling.of(basis, place)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many terms each family has; those of a family are the first of all terms."""
+        counts = (
+            len(self.features),
+            len(self._hinges),
+            len(self._products),
+            len(self._steps) + len(self._step_products),
+        )
+        n_families = 1 + FAMILIES.index(self.basis.families[-1])
+        return dict(zip(FAMILIES[:n_families], np.cumsum(counts).tolist(), strict=False))
+
+    @property
+    def n_terms(self) -> int:
+        """How many there are."""
+        return self.sizes[self.basis.families[-1]]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families to choose between; one that adds no term is none."""
+        by_size: dict[int, str] = {}
+        for family in self.basis.families:
+            by_size.setdefault(self.sizes[family], family)
+        return tuple(by_size.values())
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each is called: `age`, `age above 63`, `age × dose`."""
+        names, middle = self.features, self._scaled.middle
+        step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
+        return (
+            *names,
+            *(f"{names[place]} above {knot:g}" for place, knot in self._hinges),
+            *(f"{names[a]} × {names[b]}" for a, b in self._products),
+            *step.values(),
+            *(f"{step[a]} × {step[b]}" for a, b in self._step_products),
+        )
+
+    @cached_property
+    def sources(self) -> tuple[tuple[int, ...], ...]:
+        """For each term, the positions of the features that it is made of."""
+        return (
+            *((place,) for place in range(len(self.features))),
+            *((place,) for place, _ in self._hinges),
+            *self._products,
+            *((place,) for place in self._steps),
+            *self._step_products,
+        )
+
+    def of(
+        self, contexts: FloatArray, n_terms: int | None = None
+    ) -> FloatArray:  # (n_rows, n_terms)
+        """The terms of these contexts, or the first so many of them."""
+        wanted = self.n_terms if n_terms is None else n_terms
+        if wanted <= len(self.features):
+            return contexts[:, :wanted]
+        found = np.empty((len(contexts), self.n_terms), order="F")  # written term by term
+        found[:, : len(self.features)] = contexts
+        scaled = self._scaled(contexts)
+        start = len(self.features)
+        for position, (place, knot) in enumerate(self._hinges, start):
+            np.maximum(scaled[:, place] - self._scaled.at(place, knot), 0.0, out=found[:, position])
+        start += len(self._hinges)
+        if start < wanted:
+            start = _multiply(scaled, self._products, found, start)
+        if start < wanted:
+            risen = np.zeros_like(scaled)
+            risen[:, self._steps] = 0.5 + 0.5 * np.tanh(STEEPNESS / 2 * scaled[:, self._steps])
+            found[:, start : start + len(self._steps)] = risen[:, self._steps]
+            _multiply(risen, self._step_products, found, start + len(self._steps))
+        return found[:, :wanted]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Scaling:
+    """Numbers with knots are measured from the middle one, in half the distance of the outer."""
+
+    middle: FloatArray  # (n_features,)
+    unit: FloatArray  # (n_features,)
+    lowest: FloatArray  # (n_features,)
+    highest: FloatArray  # (n_features,)
+
+    @classmethod
+    def of(cls, basis: Basis, place: dict[str, int]) -> Self:
+        n_features = len(place)
+        middle, unit = np.zeros(n_features), np.ones(n_features)
+        lowest, highest = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+        for name, knots in basis.knots.items():
+            at, apart = place[name], knots[-1] - knots[0]
+            middle[at], unit[at] = knots[len(knots) // 2], apart / 2
+            lowest[at], highest[at] = knots[0] - apart, knots[-1] + apart
+        return cls(middle=middle, unit=unit, lowest=lowest, highest=highest)
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:  # shaped as contexts
+        """Each number, clamped and in its own unit; features without knots as they are."""
+        clamped = np.clip(contexts, self.lowest, self.highest, order="F")
+        clamped -= self.middle
+        clamped /= self.unit
+        return clamped
+
+    def at(self, place: int, value: float) -> float:
+        return float((value - self.middle[place]) / self.unit[place])
+
+
+def _multiply(
+    columns: FloatArray, pairs: list[tuple[int, int]], onto: FloatArray, start: int
+) -> int:
+    """Write products of these columns from this term on; where the next terms begin."""
+    for position, (first, second) in enumerate(pairs, start):
+        np.multiply(columns[:, first], columns[:, second], out=onto[:, position])
+    return start + len(pairs)

@@ -1,0 +1,116 @@
+"""Which terms of a basis a policy uses, and how much it shrinks them: by loss out of fold."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import weighted_sum
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.solvers.least_squares import PENALTIES
+from fedopl.solvers.nested_ridge import held_out_losses
+from fedopl.study.mixture import Weights, renormalised
+from fedopl.study.study import Study
+
+# Grams, products, squares and shares.
+Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TermChoice:
+    """The family of terms that is used, and the penalty of each action's coefficients."""
+
+    n_terms: int
+    penalties: FloatArray  # (n_actions,)
+    losses: Mapping[str, float]  # out of fold, by family; less is better, and nothing at all is 0
+
+    @property
+    def family(self) -> str | None:
+        """What it is called; None where nothing could be compared."""
+        return min(self.losses, key=lambda name: self.losses[name]) if self.losses else None
+
+
+def plain_terms(study: Study) -> TermChoice:
+    """Features themselves, as they are: where nobody reported sums that tell more."""
+    return TermChoice(n_terms=study.n_features, penalties=np.zeros(study.n_actions), losses={})
+
+
+def choose_terms(
+    study: Study,
+    by_fold: Mapping[str, ScoreSumsByFold],
+    weights: Weights,
+    folds: Collection[int] | None = None,
+) -> TermChoice:
+    """The terms and penalties of the least loss in the mixture, each fold left out in turn.
+
+    Only the clients that reported sums by fold have a say; of their folds only these, if said.
+    """
+    terms = study.terms
+    by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
+    if terms is None or not by_fold:
+        return plain_terms(study)
+    used = range(study.nuisances.folds) if folds is None else folds
+    own = renormalised(weights, by_fold.keys())
+    parts = []
+    for left_out in used:
+        others = [fold for fold in used if fold != left_out]
+        fitted = pooled({name: sums.of_folds(others) for name, sums in by_fold.items()}, own)
+        held_out = pooled({name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own)
+        parts.append((_contrasts(fitted), _contrasts(held_out), held_out[3]))
+    found = {}
+    for family in terms.families:
+        size = terms.sizes[family]
+        by_fold_left_out = [
+            np.where(shares > 0, held_out_losses(fitted, held_out, size), 0.0)
+            for fitted, held_out, shares in parts
+        ]
+        losses = np.mean(by_fold_left_out, axis=0)  # (n_penalties, n_actions)
+        # Of penalties that do as well, the largest.
+        best = len(PENALTIES) - 1 - np.argmin(losses[::-1], axis=0)
+        found[family] = losses.min(axis=0).sum(), best
+    family = min(found, key=lambda name: found[name][0])
+    return TermChoice(
+        n_terms=terms.sizes[family],
+        penalties=PENALTIES[found[family][1]],
+        losses={name: float(loss) for name, (loss, _) in found.items()},
+    )
+
+
+def _contrasts(means: Pooled) -> tuple[FloatArray, FloatArray]:
+    """Squares and products of scores less the mean score of the row, which is all that decides.
+
+    Where actions have scores for different rows, there is no such mean, and scores stay whole.
+    """
+    grams, products, _, shares = means
+    known = shares > 0
+    if len(grams) > 1 or not known.any():
+        return grams, products
+    return grams, np.where(known[:, None], products - products[known].mean(axis=0), 0.0)
+
+
+def pooled(
+    sums: Mapping[str, ScoreSums],
+    weights: Weights,
+    emphasis: Mapping[str, FloatArray] | None = None,
+) -> Pooled:
+    """Mixture means; a client's part in an action is as large as its share of scored rows."""
+    n_actions = len(next(iter(sums.values())).products)
+    per_action = any(len(own.grams) > 1 for own in sums.values()) or emphasis is not None
+    n_grams = n_actions if per_action else 1
+    grams, products, squares, shares = {}, {}, {}, {}
+    for name, own in sums.items():
+        share = own.shares * (1.0 if emphasis is None else emphasis[name])
+        grams[name] = share[:n_grams, None, None] * own.grams
+        products[name] = share[:, None] * own.products
+        squares[name] = share * own.squares
+        shares[name] = share
+    total = weighted_sum(weights, shares)
+    safe = np.where(total > 0, total, 1.0)  # nobody has a score of an action of share 0
+    return (
+        weighted_sum(weights, grams) / safe[:n_grams, None, None],
+        weighted_sum(weights, products) / safe[:, None],
+        weighted_sum(weights, squares) / safe,
+        total,
+    )

@@ -1,0 +1,94 @@
+"""Ridge regressions on nested sets of terms: the first few, more, or all of them."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.policies.terms import Terms
+from fedopl.solvers.least_squares import (
+    PENALTIES,
+    LinearModels,
+    ridge,
+    ridge_along,
+    ridge_and_errors,
+    stacked,
+)
+
+
+def outcome_ridge(
+    sums: FloatArray, effective_rows: FloatArray, terms: Terms | None
+) -> LinearModels:
+    """Ridge on all columns, or on the family of terms that fits each model best."""
+    if terms is None:
+        return ridge(sums, effective_rows)
+    sizes = {terms.sizes[family] for family in terms.families}
+    if sums.ndim > 3:  # part by part, as each family needs copies
+        parts = zip(sums, effective_rows, strict=True)
+        return stacked([ridge_of_best(part, rows, sizes) for part, rows in parts])
+    return ridge_of_best(sums, effective_rows, sizes)
+
+
+def ridge_of_best(
+    sums: FloatArray, effective_rows: FloatArray, sizes: Collection[int]
+) -> LinearModels:
+    """For each of a stack of sums, ridge on as many of the first terms as has the least error.
+
+    Errors are those of generalised cross-validation; among equals the fewest terms win.
+    """
+    found = []
+    for size in sorted(sizes):
+        kept = first_terms(size, sums.shape[-1], last=2)
+        models, errors = ridge_and_errors(sums[..., kept[:, None], kept], effective_rows)
+        wide = np.zeros((*models.coefficients.shape[:-1], sums.shape[-1] - 2))
+        wide[..., :size] = models.coefficients
+        found.append((errors, replace(models, coefficients=wide)))
+    least, best = found[0]
+    for errors, models in found[1:]:
+        better = errors < least
+        least = np.where(better, errors, least)
+        best = LinearModels(
+            coefficients=np.where(better[..., None], models.coefficients, best.coefficients),
+            intercepts=np.where(better, models.intercepts, best.intercepts),
+            penalties=np.where(better, models.penalties, best.penalties),
+        )
+    return best
+
+
+def first_terms(n_terms: int, n_columns: int, *, last: int) -> IntArray:  # (n_terms + last,)
+    """The places of the first terms and of what comes last: the intercept, perhaps the outcome."""
+    return np.array([*range(n_terms), *range(n_columns - last, n_columns)])
+
+
+def held_out_losses(
+    fitted: tuple[FloatArray, FloatArray], held_out: tuple[FloatArray, FloatArray], n_terms: int
+) -> FloatArray:  # (n_penalties, n_actions)
+    """Mean (Γ̂ − φᵀθ)² − Γ̂² on rows held out, for every penalty of ridge on the first terms.
+
+    Both are mean squares (n_grams, n_columns, n_columns) and products (n_actions, n_columns), the
+    intercept last; one Gram matrix may serve all actions.
+    """
+    grams, products = (narrowed(one, n_terms) for one in fitted)
+    paths = ridge_along(grams, products, PENALTIES)
+    grams, products = (narrowed(one, n_terms) for one in held_out)
+    turned = paths @ grams[0] if len(grams) == 1 else (paths[:, :, None] @ grams)[:, :, 0]
+    return np.asarray(((turned - 2 * products) * paths).sum(axis=-1))
+
+
+def shrunk_solution(
+    grams: FloatArray, products: FloatArray, n_terms: int, penalties: FloatArray
+) -> FloatArray:  # shaped as products
+    """Ridge on the first terms, each action with its own penalty; others' coefficients are zero."""
+    chosen, place = np.unique(penalties, return_inverse=True)
+    found = ridge_along(narrowed(grams, n_terms), narrowed(products, n_terms), chosen)
+    own = found[place, np.arange(len(products))]
+    wide = np.zeros_like(products)
+    wide[:, :n_terms], wide[:, -1] = own[:, :-1], own[:, -1]
+    return wide
+
+
+def narrowed(means: FloatArray, n_terms: int) -> FloatArray:
+    """Mean squares or products of the first terms and the intercept."""
+    kept = first_terms(n_terms, means.shape[-1], last=1)
+    return means[..., kept[:, None], kept] if means.ndim == 3 else means[..., kept]

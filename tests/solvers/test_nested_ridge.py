@@ -1,0 +1,46 @@
+"""Ridge on the first terms: against ridge on these terms alone, and against rows held out."""
+
+import numpy as np
+
+from fedopl.solvers import least_squares
+from fedopl.solvers.least_squares import PENALTIES
+from fedopl.solvers.nested_ridge import held_out_losses, ridge_of_best, shrunk_solution
+
+
+def drawn(seed, n_rows=400, n_terms=6, bend=1.0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n_rows, n_terms))
+    y = x[:, 0] + bend * x[:, 3] + rng.standard_normal(n_rows)
+    return x, y
+
+
+def sums_of(x, y):
+    z = np.column_stack([x, np.ones(len(x)), y])
+    return (z.T @ z)[None]
+
+
+def test_the_best_family_is_the_one_of_least_error():
+    for bend, used in ((1.0, 4), (0.0, 2)):
+        x, y = drawn(3, bend=bend)
+        found = ridge_of_best(sums_of(x, y), np.array([400.0]), {2, 4, 6})
+        alone = least_squares.ridge(sums_of(x[:, :used], y), np.array([400.0]))
+        assert not found.coefficients[0, used:].any()
+        assert np.allclose(found.coefficients[0, :used], alone.coefficients[0])
+        assert np.allclose(found.intercepts, alone.intercepts)
+
+
+def means_of(x, y):
+    with_one = np.column_stack([x, np.ones(len(x))])
+    return (with_one.T @ with_one / len(x))[None], (y @ with_one / len(x))[None]
+
+
+def test_losses_are_those_of_rows_held_out():
+    fitted, held_out = drawn(0), drawn(1)
+    losses = held_out_losses(means_of(*fitted), means_of(*held_out), 4)
+    for place in (0, 20, 40):
+        theta = shrunk_solution(*means_of(*fitted), 4, PENALTIES[[place]])[0]
+        assert not theta[4:-1].any()
+        predicted = held_out[0] @ theta[:-1] + theta[-1]
+        expected = np.mean((held_out[1] - predicted) ** 2 - held_out[1] ** 2)
+        assert np.isclose(losses[place, 0], expected)
+    assert losses[0, 0] < losses[-1, 0]
