@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fedopl.engines.learn import Running, learn
     from fedopl.engines.run import evaluate, run
     from fedopl.engines.runs import Run, load_run
+    from fedopl.policies.basis import Basis
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy
     from fedopl.policies.pairwise import PairwisePolicy
@@ -95,6 +96,7 @@ _HOMES = {
         "StudyError",
     ),
     "fedopl.base.estimates": ("Estimate",),
+    "fedopl.policies.basis": ("Basis",),
     "fedopl.policies.kinds": ("load_policy",),
     "fedopl.policies.linear": ("LinearPolicy",),
     "fedopl.policies.pairwise": ("PairwisePolicy",),
@@ -109,6 +111,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Basis",
     "DataError",
     "Declared",
     "Estimate",

@@ -111,6 +111,7 @@ def test_a_policy_and_its_basis_are_saved_and_loaded(tmp_path):
     policy = bent_policy()
     policy.save(tmp_path / "policy.json")
     loaded = load_policy(tmp_path / "policy.json")
+    assert isinstance(loaded, LinearPolicy)
     assert np.array_equal(loaded.scores(CONTEXTS), policy.scores(CONTEXTS))
     text = (tmp_path / "policy.json").read_text().replace('"dose"', '"does"', 1)
     (tmp_path / "policy.json").write_text(text)

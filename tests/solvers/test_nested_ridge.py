@@ -38,7 +38,8 @@ def test_losses_are_those_of_rows_held_out():
     fitted, held_out = drawn(0), drawn(1)
     losses = held_out_losses(means_of(*fitted), means_of(*held_out), 4)
     for place in (0, 20, 40):
-        theta = shrunk_solution(*means_of(*fitted), 4, PENALTIES[[place]])[0]
+        grams, products = means_of(*fitted)
+        theta = shrunk_solution(grams, products, 4, PENALTIES[[place]])[0]
         assert not theta[4:-1].any()
         predicted = held_out[0] @ theta[:-1] + theta[-1]
         expected = np.mean((held_out[1] - predicted) ** 2 - held_out[1] ** 2)

@@ -33,9 +33,9 @@ def drafted_basis(
         return None
     names = tuple(columns)
     for products in dict.fromkeys((_multiplied(names, knots), ())):
-        found = Basis.model_validate({"kind": kind, "knots": knots, "products": products})
-        if kind != "auto" or Terms(found, names).n_terms <= most_terms:
-            return found
+        basis = Basis.model_validate({"kind": kind, "knots": knots, "products": products})
+        if kind != "auto" or Terms(basis, names).n_terms <= most_terms:
+            return basis
     return None
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -250,11 +250,14 @@ class Workspace:
     @property
     def own_scores(self) -> ScoredChunk:
         """All rows with scores that rest on nobody else's, where rows are in memory."""
-        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
-        masked, clip = np.asarray(np.isnan(self.scores).all(axis=0)), self.study.nuisances.clip
-        own = Scorer(models=models, clip=clip, masked=masked, few_took=masked)
-        ((scored, _),) = own.scored(self.unscored_chunks())
+        masked = np.asarray(np.isnan(self.scores).all(axis=0))
+        ((scored, _),) = self._own_scorer(masked, masked).scored(self.unscored_chunks())
         return scored
+
+    def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
+        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
+        clip = self.study.nuisances.clip
+        return Scorer(models=models, clip=clip, masked=masked, few_took=few_took)
 
     @property
     def local_policy(self) -> Policy:
@@ -294,7 +297,9 @@ class Workspace:
     def propensities(self) -> Propensities:
         """How likely each action was in each row: known, or fitted out of fold."""
         try:
-            return fit_propensities(self.study_rows, self.study.nuisances.propensity, self.study.seed)
+            return fit_propensities(
+                self.study_rows, self.study.nuisances.propensity, self.study.seed
+            )
         except ImpossiblePropensitiesError:
             raise RefusedError(RefusalCode.WRONG_PROPENSITIES) from None
         except DataError:
@@ -331,8 +336,7 @@ class Workspace:
         held-out rows it is valued by these.
         """
         shared = scorer.models.outcomes is self._own_outcomes
-        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
-        own = replace(scorer, models=models, masked=scorer.masked | scores.hidden)
+        own = self._own_scorer(scorer.masked | scores.hidden, scorer.few_took)
 
         def parts() -> Iterator[ScoredChunk]:
             chunks = self.unscored_chunks()
@@ -350,5 +354,9 @@ class Workspace:
 
     def score_means(self, scores: StudyScores) -> ScoreMeans:
         """What the exact oracle needs to know of the training rows."""
-        parts = lambda: scores.of(self.unscored_chunks())  # noqa: E731
-        return means_of(parts, self.study_rows, self.blocks, complete=bool(scores.is_complete))
+        return means_of(
+            lambda: scores.of(self.unscored_chunks()),
+            self.study_rows,
+            self.blocks,
+            complete=bool(scores.is_complete),
+        )
