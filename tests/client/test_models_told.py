@@ -34,14 +34,14 @@ def dealt_to_parts(data):
     """The part of each row as it was given."""
     space = door_to(data, diagnosed())._space
     parts = np.empty(data.n_rows, int)
-    parts[space.study_rows.order] = space.parts.of_row
+    parts[space.study_rows.order] = space.study_rows.parts.of_row
     return parts
 
 
 def rows_without(door, part):
     """The training rows that a model is made from."""
     space = door._space
-    return ~space.folds.held_out & (space.parts.of_row != part)
+    return ~space.folds.held_out & (space.study_rows.parts.of_row != part)
 
 
 def with_one(contexts):

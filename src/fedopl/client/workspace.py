@@ -23,7 +23,7 @@ from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
-from fedopl.client.rows.study_rows import StudyRows, TrainingWeight
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels
 from fedopl.client.scoring.outcome import (
     Outcomes,
@@ -86,20 +86,14 @@ class Workspace:
         """The fold of each of these rows."""
         return self.study_rows.whole.folds
 
-    @property
-    def parts(self) -> Folds:
-        """The part of each of these rows that models are fitted without."""
-        return self.study_rows.parts
-
     def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
         """Counts as they may be released, with noise that follows from what was asked."""
         return noisy_counts(counts, self.limits.minimum_cell, self.noise_for("counts", *asked))
 
     def noise_for(self, *asked: object) -> np.random.Generator:
         """Draws for noise on the answer to this question, about these rows."""
-        return self.draws.noise_for(
-            self.study_rows.fingerprint if self.draws.secret else "", *asked
-        )
+        rows = self.study_rows.fingerprint if self.draws.secret else ""
+        return self.draws.noise_for(rows, *asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time where they are on disk."""
@@ -168,15 +162,6 @@ class Workspace:
     def rows_by_fold_action(self) -> IntArray:  # (n_folds, n_actions)
         """Training rows of each fold that took each action."""
         return self.study_rows.rows_by_fold_action[:-1]
-
-    @property
-    def training_weight(self) -> TrainingWeight | None:
-        """What training rows weigh; None where all weigh one."""
-        return self.study_rows.training_weight
-
-    def masked_by_cell(self, cells: IntArray, *, terms: bool = False) -> LoggedData:
-        """The rows, without values that are rare in the cell (n_training,) that a row is in."""
-        return self.study_rows.masked_by_cell(cells, terms=terms)
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""

@@ -56,7 +56,7 @@ class ComparedRows:
     def __init__(self, space: Workspace) -> None:
         data, training = space.data, space.training
         self.contexts = data.contexts[training]
-        self.parts: IntArray = space.parts.of_row[training].astype(np.int64)
+        self.parts: IntArray = space.study_rows.parts.of_row[training].astype(np.int64)
         self.weights = data.weights_of(training)
 
     def means(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)

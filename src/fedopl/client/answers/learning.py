@@ -37,7 +37,7 @@ def enrol(space: Workspace, _query: Enrol) -> Enrolment:
 
 def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:
     """What training rows weigh together, with noise; where rows have no weights, how many."""
-    found = space.training_weight
+    found = space.study_rows.training_weight
     if found is None:
         return TotalWeight(weight=float(space.n_training))
     rng = space.noise_for("total weight", space.study.digest)
@@ -87,7 +87,7 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     # fold. So a value is masked that few rows of either side have.
     sides = np.zeros(space.n_training, np.int64)
     sides[validation] = 1
-    data = space.masked_by_cell(sides, terms=True)
+    data = space.study_rows.masked_by_cell(sides, terms=True)
     return ScoreSums(**vars(score_means(data, space.scores, fitting, space.blocks)))
 
 

@@ -65,15 +65,15 @@ def own_models(space: Workspace) -> OwnModels:
 def _fit_models(space: Workspace) -> OwnModels:
     """Models of the actions that enough rows took; refused where there is no such action."""
     n_actions, width = space.data.n_actions, space.data.n_features + 1
-    cells = space.parts.of_row.astype(np.int64) * n_actions + space.data.actions
+    cells = space.study_rows.parts.of_row.astype(np.int64) * n_actions + space.data.actions
     cells = cells[space.training]
     counts = np.bincount(cells, minlength=N_PARTS * n_actions).reshape(N_PARTS, n_actions)
     if not counts.any(axis=1).all():  # fewer groups than parts that each hold some of them
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
-    data = space.masked_by_cell(cells)
-    outcomes, variances = _outcomes(data, space.parts)
+    data = space.study_rows.masked_by_cell(cells)
+    outcomes, variances = _outcomes(data, space.study_rows.parts)
     mean_square = np.average(data.rewards[space.training] ** 2)
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
     if not supported.any():
@@ -82,7 +82,7 @@ def _fit_models(space: Workspace) -> OwnModels:
     is_marginal = space.study.nuisances.propensity == "marginal"
     scores = np.stack(
         [
-            _scores(data, space.parts.learns_from(part), supported, marginal=is_marginal)
+            _scores(data, space.study_rows.parts.learns_from(part), supported, marginal=is_marginal)
             for part in range(N_REPEATS)
         ]
     )
