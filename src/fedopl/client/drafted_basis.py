@@ -11,7 +11,7 @@ from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.terms import Terms
 
 # A standard deviation to either side of the middle, where a feature is normal.
-QUANTILES = (0.16, 0.5, 0.84)
+KNOT_QUANTILES = (0.16, 0.5, 0.84)
 FEWEST_VALUES = 6  # a number with fewer is a grade or a flag, and bends nowhere
 MOST_PRODUCTS = 60
 MOST_SAMPLED = 10_000
@@ -43,7 +43,7 @@ def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:
     samples = [part[:: max(1, len(part) // MOST_SAMPLED)] for part in parts if len(part)]
     if not samples or len(np.unique(np.concatenate(samples))) < FEWEST_VALUES:
         return ()
-    by_client = np.array([np.quantile(sample, QUANTILES) for sample in samples])
+    by_client = np.array([np.quantile(sample, KNOT_QUANTILES) for sample in samples])
     low, middle, high = np.average(
         by_client, axis=0, weights=[len(part) for part in parts if len(part)]
     )

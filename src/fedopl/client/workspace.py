@@ -31,6 +31,7 @@ from fedopl.client.scoring.outcome import (
     federated_outcomes,
     linear_outcomes,
     pooled_parameters,
+    with_own_rest,
 )
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
@@ -303,6 +304,8 @@ class Workspace:
             own = pooled_parameters(self.study_rows.fold_sums(), self.study.nuisances.outcome_model)
             lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
             models = np.where(lacking[:, None], own, models)
+        if self.study.terms:
+            models = with_own_rest(models, self.study_rows.fold_sums(), self.study.n_features)
         return federated_outcomes(models, self.study_rows)
 
     @cached_property

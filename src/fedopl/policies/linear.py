@@ -18,7 +18,7 @@ from fedopl.policies.terms import Terms
 # The intercept of an action that no client has a score for: it is never the largest.
 NEVER = -1e300
 # Terms of more contexts at once would not stay in a core's cache.
-ROWS_AT_ONCE = 8192
+ROWS_OF_TERMS = 8192
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,8 +60,8 @@ class LinearPolicy(Policy):
         if self.terms is None:
             return rows @ self.coefficients.T + self.intercepts
         found = np.empty((len(rows), len(self.parameters)))
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = slice(start, start + ROWS_AT_ONCE)
+        for start in range(0, len(rows), ROWS_OF_TERMS):
+            some = slice(start, start + ROWS_OF_TERMS)
             used = self.terms.of(rows[some], n_used)
             np.matmul(used, self.coefficients[:, :n_used].T, out=found[some])
         return found + self.intercepts

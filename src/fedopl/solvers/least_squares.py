@@ -57,7 +57,7 @@ class _Standardised:
 def ordinary(sums: FloatArray) -> LinearModels:
     """Least squares; of all solutions, the smallest in standardised features."""
     if _is_large(sums):
-        return stacked([ordinary(part) for part in sums])
+        return stacked_models([ordinary(part) for part in sums])
     return ordinary_of(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
 
 
@@ -79,7 +79,7 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
     """
     if _is_large(sums):
         parts = zip(sums, effective_rows, strict=True)
-        return stacked([ridge(part, rows, joint=joint) for part, rows in parts])
+        return stacked_models([ridge(part, rows, joint=joint) for part, rows in parts])
     return ridge_and_errors(sums, effective_rows, joint=joint)[0]
 
 
@@ -111,15 +111,11 @@ def ridge_along(
 def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearModels:
     """Ridge regressions along the last axis that shrink toward one model of all of them together.
 
-    A regression with few rows of its own borrows slopes from the others. From sums alone: with θ
-    the model of all, the sums of (x, 1, y − θᵀ(x, 1)) are those of (x, 1, y), turned.
+    A regression with few rows of its own borrows slopes from the others.
     """
     whole, squared = sums.sum(axis=-3), squared_weights.sum(axis=-1)
     everybody = ridge(whole, effective_rows(whole[..., -2, -2], squared))
-    turn = np.broadcast_to(np.eye(sums.shape[-1]), whole.shape).copy()
-    turn[..., -1, :-2] = -everybody.coefficients
-    turn[..., -1, -2] = -np.nan_to_num(everybody.intercepts)
-    rest = turn[..., None, :, :] @ sums @ np.swapaxes(turn, -1, -2)[..., None, :, :]
+    rest = sums_of_rest(sums, everybody.coefficients[..., None, :], everybody.intercepts[..., None])
     own = ridge(rest, effective_rows(sums[..., -2, -2], squared_weights))
     return LinearModels(
         coefficients=own.coefficients + everybody.coefficients[..., None, :],
@@ -128,12 +124,23 @@ def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearMod
     )
 
 
+def sums_of_rest(
+    sums: FloatArray, coefficients: FloatArray, intercepts: FloatArray
+) -> FloatArray:  # shaped as sums
+    """The same sums with what these models leave of the reward in its place."""
+    shape = np.broadcast_shapes(sums.shape[:-2], intercepts.shape)
+    turn = np.broadcast_to(np.eye(sums.shape[-1]), (*shape, *sums.shape[-2:])).copy()
+    turn[..., -1, :-2] = -coefficients
+    turn[..., -1, -2] = -np.nan_to_num(intercepts)
+    return np.asarray(turn @ sums @ np.swapaxes(turn, -1, -2))
+
+
 def _is_large(sums: FloatArray) -> bool:
     """Whether a stack of stacks is solved part by part, as it would need many times its memory."""
     return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE
 
 
-def stacked(parts: list[LinearModels]) -> LinearModels:
+def stacked_models(parts: list[LinearModels]) -> LinearModels:
     """One stack of several models."""
     names = (field.name for field in fields(LinearModels))
     return LinearModels(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})

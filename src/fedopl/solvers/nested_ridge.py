@@ -2,23 +2,26 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.policies.terms import Terms
 from fedopl.solvers.least_squares import (
     PENALTIES,
     LinearModels,
     ridge,
     ridge_along,
     ridge_and_errors,
-    stacked,
+    stacked_models,
 )
+
+if TYPE_CHECKING:  # scoring arrays needs no basis, and a basis is slow to import
+    from fedopl.policies.terms import Terms
 
 
 def outcome_ridge(
-    sums: FloatArray, effective_rows: FloatArray, terms: Terms | None
+    sums: FloatArray, effective_rows: FloatArray, terms: "Terms | None"
 ) -> LinearModels:
     """Ridge on all columns, or on the family of terms that fits each model best."""
     if terms is None:
@@ -26,7 +29,7 @@ def outcome_ridge(
     sizes = {terms.sizes[family] for family in terms.families}
     if sums.ndim > 3:  # part by part, as each family needs copies
         parts = zip(sums, effective_rows, strict=True)
-        return stacked([ridge_of_best(part, rows, sizes) for part, rows in parts])
+        return stacked_models([ridge_of_best(part, rows, sizes) for part, rows in parts])
     return ridge_of_best(sums, effective_rows, sizes)
 
 

@@ -15,7 +15,7 @@ from fedopl.client.scoring import sklearn_models
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
-from fedopl.solvers.nested_ridge import outcome_ridge
+from fedopl.solvers.nested_ridge import first_terms, outcome_ridge
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
     from fedopl.client.rows.study_rows import StudyRows
@@ -110,6 +110,30 @@ def pooled_parameters(
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
     models = _on_all_features(least_squares.ridge_toward_all(others, squared), sums)
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
+
+
+def with_own_rest(
+    parameters: FloatArray, sums: FoldSums, n_features: int
+) -> FloatArray:  # (n_folds + 1, n_actions, n_terms + 1)
+    """Everybody's models, and what they leave of this client's outcomes, by ridge on the features.
+
+    Where a client differs, its own rows say how; where it does not, the penalty leaves nothing.
+    The rows of a fold have no say in its models.
+    """
+    others = least_squares.sums_of_others(sums.sums, and_of_all=True)
+    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
+    origin = sums.origin
+    slopes = np.nan_to_num(parameters[..., :-1])
+    about = parameters[..., -1] + slopes @ origin[:-1] - origin[-1]
+    rest = least_squares.sums_of_rest(others, slopes, about)
+    kept = first_terms(n_features, rest.shape[-1], last=2)
+    effective = least_squares.effective_rows(others[..., -2, -2], squared)
+    own = least_squares.ridge(rest[..., kept[:, None], kept], effective)
+    own = least_squares.shift_origin(own, np.append(origin[:n_features], 0.0))
+    found = parameters.copy()
+    found[..., :n_features] += own.coefficients
+    found[..., -1] += np.nan_to_num(own.intercepts)
+    return found
 
 
 def federated_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:

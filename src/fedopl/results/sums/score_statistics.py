@@ -11,7 +11,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
-from fedopl.results.sums.term_choice import Pooled, TermChoice, plain_terms, pooled
+from fedopl.results.sums.term_choice import Pooled, TermChoice, plain_terms, pooled_means
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
 from fedopl.solvers.nested_ridge import shrunk_solution
@@ -148,7 +148,7 @@ class ScoreStatistics:
 
     def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
         """Mixture means, which nobody writes to."""
-        grams, products, squares, shares = map(frozen, pooled(self.sums, weights, emphasis))
+        grams, products, squares, shares = map(frozen, pooled_means(self.sums, weights, emphasis))
         return grams, products, squares, shares
 
     def _by_precision(self, weights: Weights, parameters: FloatArray) -> Pooled:

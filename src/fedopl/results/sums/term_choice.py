@@ -56,8 +56,10 @@ def choose_terms(
     parts = []
     for left_out in used:
         others = [fold for fold in used if fold != left_out]
-        fitted = pooled({name: sums.of_folds(others) for name, sums in by_fold.items()}, own)
-        held_out = pooled({name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own)
+        fitted = pooled_means({name: sums.of_folds(others) for name, sums in by_fold.items()}, own)
+        held_out = pooled_means(
+            {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own
+        )
         parts.append((_contrasts(fitted), _contrasts(held_out), held_out[3]))
     found = {}
     for family in terms.families:
@@ -90,7 +92,7 @@ def _contrasts(means: Pooled) -> tuple[FloatArray, FloatArray]:
     return grams, np.where(known[:, None], products - products[known].mean(axis=0), 0.0)
 
 
-def pooled(
+def pooled_means(
     sums: Mapping[str, ScoreSums],
     weights: Weights,
     emphasis: Mapping[str, FloatArray] | None = None,
