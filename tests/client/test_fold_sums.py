@@ -204,7 +204,7 @@ def test_sums_of_own_features_are_cut_out_of_all_sums_as_if_there_were_no_others
     np.testing.assert_allclose(cut, own.sums, rtol=1e-9, atol=1e-9)
     for made in (
         lambda sums: pooled_parameters(sums, "block-ridge"),
-        lambda sums: linear_outcomes(sums, "block-ols", held_out=True).of(
+        lambda sums: linear_outcomes(sums, "block-ols", None, held_out=True).of(
             Chunk(data=data, folds=split)
         ),
     ):
