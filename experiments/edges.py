@@ -199,7 +199,7 @@ def models_too_simple() -> Line:
         actions = (rng.random(400) < np.where(bent, 0.85, 0.15)).astype(int)
         rewards = 2.0 * bent + 0.2 * actions + rng.standard_normal(400)
         clients[name] = fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b"])
-    run = fedopl.learn(clients)
+    run = fedopl.learn(clients, nuisances=NuisancePlan(propensity="logistic"))
     return Line(
         told(run, "too simple", "balance"),
         "b is 0.2 better for everybody; who got it was better off",

@@ -166,7 +166,7 @@ def test_an_action_never_taken_gets_no_invented_outcome(draw):
         fedopl.estimate_value(scores, "new")
 
 
-@pytest.mark.parametrize("propensity", ["marginal", "logistic", "auto"])
+@pytest.mark.parametrize("propensity", ["marginal", "logistic", "boosting", "auto"])
 def test_an_action_taken_once_has_no_model_where_that_row_is(propensity):
     rng = np.random.default_rng(0)
     actions = np.repeat([0, 1, 2], [20, 20, 1])
@@ -355,7 +355,7 @@ def test_it_says_what_it_did_and_shows_no_row(draw):
 
 
 @pytest.mark.parametrize(
-    "propensity", ["marginal", "logistic", "auto", LogisticRegression()], ids=str
+    "propensity", ["marginal", "logistic", "boosting", "auto", LogisticRegression()], ids=str
 )
 @pytest.mark.parametrize("outcome", ["ridge", "ols", LinearRegression()], ids=str)
 def test_rows_set_apart_teach_nothing(draw, outcome, propensity):
@@ -391,7 +391,7 @@ def test_rows_that_agree_are_set_apart_one_by_one():
 # --- models predict any chunk -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("propensity", ["known", "marginal", "logistic", "auto"])
+@pytest.mark.parametrize("propensity", ["known", "marginal", "logistic", "boosting", "auto"])
 @pytest.mark.parametrize("outcome", ["ridge", "ols"])
 def test_models_predict_a_part_of_the_rows_as_they_predict_all(draw, outcome, propensity):
     whole = draw(300)

@@ -77,6 +77,7 @@ OPTIONS = {
     "local blocks": {
         "nuisances": fedopl.NuisancePlan(propensity="marginal", kind="local", features="blocks")
     },
+    "boosted": {"nuisances": fedopl.NuisancePlan(propensity="boosting")},
     "clipped": {"nuisances": fedopl.NuisancePlan(propensity="marginal", clip=0.3)},
     "tree": {"policy": fedopl.Tree(bins=6)},
     "deep tree": {"policy": fedopl.Tree(bins=6, depth=3)},

@@ -76,14 +76,24 @@ def test_one_right_model_is_enough_for_there_to_be_no_doubt(kind, seed):
 
 def test_what_richer_models_change_is_what_the_value_is_wrong_by():
     """Over many rows, so that chance is small beside what models miss."""
-    many = {f"site {c}": world("both bend", c, n_rows=4_000) for c in range(2)}
-    run = fedopl.learn(many)
-    x = np.concatenate([data.contexts for data in many.values()])
-    truth = np.mean(np.sin(2 * x[:, 0]) + 0.6 * x[:, 1] ** 2 - 0.5 * x[:, 0] * x[:, 2])
-    wrong_by = truth - run.statistics.arm_values(run.mixture)[0]
+    run, wrong_by = many_rows("logistic")
     (usual, _new) = action_fits(run)
     assert abs(wrong_by) > 0.2
     assert abs(wrong_by - usual.moved.value) < 0.5 * abs(wrong_by)
+
+
+def test_boosted_propensities_put_right_what_logistic_ones_get_wrong():
+    (_, by_logistic), (_, by_default) = many_rows("logistic"), many_rows("auto")
+    assert abs(by_default) < 0.5 * abs(by_logistic)
+
+
+def many_rows(propensity):
+    """A run on many rows, and what it gets wrong about giving everybody what is usual."""
+    clients = {f"site {c}": world("both bend", c, n_rows=4_000) for c in range(2)}
+    run = fedopl.learn(clients, nuisances=fedopl.NuisancePlan(propensity=propensity))
+    x = np.concatenate([data.contexts for data in clients.values()])
+    truth = np.mean(np.sin(2 * x[:, 0]) + 0.6 * x[:, 1] ** 2 - 0.5 * x[:, 0] * x[:, 2])
+    return run, truth - run.statistics.arm_values(run.mixture)[0]
 
 
 def test_a_saved_run_tells_the_same(tmp_path):

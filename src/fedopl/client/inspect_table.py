@@ -14,9 +14,9 @@ from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
+from fedopl.client.far_values import far_values
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import cross_fit
-from fedopl.client.scoring.far_values import far_values
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError

@@ -26,7 +26,7 @@ class NuisancePlan(Checked):
         default="shared",
         description="of outcome models: all for each action, or equal blocks of them",
     )
-    propensity: Literal["auto", "known", "marginal", "logistic"] = Field(
+    propensity: Literal["auto", "known", "marginal", "logistic", "boosting"] = Field(
         default="auto", description="the propensity model; auto is known, else what fits best"
     )
     folds: int = Field(default=5, ge=2, le=1000, description="of cross-fitting")

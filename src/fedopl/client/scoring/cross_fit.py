@@ -95,9 +95,9 @@ def cross_fit(
             "block-ridge" and "block-ols" (the same on each action's own block φ(x, a) = x_a),
             "shared-ridge" (one model over these blocks), or a scikit-learn regressor, fitted for
             each action.
-        propensity: "auto" (known if the data have them, else marginal or logistic, whichever has
-            the lower cross-validated log loss), "known", "marginal", "logistic", or a scikit-learn
-            classifier.
+        propensity: "auto" (known if the data have them, else marginal, logistic or, if it is
+            better by more than a standard error, boosting, by cross-validated log loss), "known",
+            "marginal", "logistic", "boosting", or a scikit-learn classifier.
         folds: how many; fewer are used where an action has fewer rows than that.
         seed: the same seed gives each row the same fold, whatever the order of the rows.
         preset: "paper" stands for the paper's pair, outcome="ols" and propensity="logistic".

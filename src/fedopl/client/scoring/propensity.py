@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
+from fedopl.client.scoring.boosted_propensities import Booster
 from fedopl.client.scoring.known_propensities import contradiction
 from fedopl.solvers.least_squares import sums_of_others
 
@@ -25,6 +26,9 @@ STRENGTHS = (0.01, 0.1, 1.0)
 MANY_ROWS = 20_000
 # A logistic model hardly changes with more rows than this, and scikit-learn wants all in memory.
 MOST_FITTED = 200_000
+# With fewer rows boosting does not win, with more actions it takes long; whether it might win is
+# seen in one fold of so many rows.
+FEWEST_BOOSTED, MOST_CLASSES, MOST_TRIED = 150, 10, 20_000
 
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
 # The rows that propensities are fitted to: one chunk, or all chunks of a study.
@@ -52,16 +56,16 @@ def fit_propensities(rows: LoggedRows, propensity: object, seed: int) -> Propens
                 f"propensity: expected one of {', '.join(PROPENSITIES)} or a scikit-learn "
                 f"classifier, came '{propensity}'"
             )
-        return PROPENSITIES[propensity](rows)
+        return PROPENSITIES[propensity](rows, seed)
     classifier = sklearn_models.checked(
         propensity, "propensity", "classifier", ("fit", "predict_proba")
     )
     chosen = type(propensity).__name__
-    predict = _fitted(rows.sample(MOST_FITTED), rows, classifier, seed)
+    predict = _of_classifier(rows.sample(MOST_FITTED), rows, classifier, seed)
     return Propensities(of=predict, chosen=chosen, reason=f"{chosen}, as asked")
 
 
-def _known(rows: LoggedRows) -> Propensities:
+def _known(rows: LoggedRows, _seed: int = 0) -> Propensities:
     known = rows.given.propensities
     if known is None:
         raise DataError(
@@ -84,7 +88,7 @@ def _given(chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
     return values
 
 
-def _marginal(rows: LoggedRows) -> Propensities:
+def _marginal(rows: LoggedRows, _seed: int = 0) -> Propensities:
     """The share of each action in the rows of all other folds; in all folds for held-out rows."""
     others = sums_of_others(rows.weight_by_fold_action[:-1], and_of_all=True)
     total = others.sum(axis=1, keepdims=True)
@@ -96,54 +100,126 @@ def _marginal(rows: LoggedRows) -> Propensities:
     )
 
 
-def _logistic(rows: LoggedRows) -> Propensities:
-    predict = _fitted(rows.sample(MOST_FITTED), rows, logistic_classifier(1.0), seed=0)
+def _logistic(rows: LoggedRows, _seed: int = 0) -> Propensities:
+    predict = _of_classifier(rows.sample(MOST_FITTED), rows, logistic_classifier(1.0), seed=0)
     reason = "multinomial logistic regression on standardised features, C = 1"
     return Propensities(of=predict, chosen="logistic", reason=reason)
 
 
-def _auto(rows: LoggedRows) -> Propensities:
-    """Known propensities, or the model whose out-of-fold log loss is the least."""
+def _boosting(rows: LoggedRows, seed: int) -> Propensities:
+    predict = _boosted(rows.sample(MOST_FITTED), rows, seed)
+    reason = "boosted trees, their number chosen on rows kept back in every fold"
+    return Propensities(of=predict, chosen="boosting", reason=reason)
+
+
+def _auto(rows: LoggedRows, seed: int) -> Propensities:
+    """Known propensities, or the model whose out-of-fold log loss is the least.
+
+    Boosting has to be better by more than the standard error of the difference: where logging is
+    logistic, or the same for everybody, the simpler model is to stay.
+    """
     if rows.given.propensities is not None:
         return _known(rows)
-    sample, best = rows.sample(MOST_FITTED), _marginal(rows).of
-    losses = {"marginal": log_loss(sample, best(sample))}
-    few = sample.data.n_rows <= MANY_ROWS and not rows.given.is_on_disk
-    # From the strongest penalty to the lightest; once a lighter one predicts worse, so do the rest.
-    for strength in STRENGTHS if few else STRENGTHS[-1:]:
-        predict = _fitted(sample, rows, logistic_classifier(strength), seed=0)
-        loss = log_loss(sample, predict(sample))
-        worse = loss >= min(losses.values())
-        losses[f"logistic (C = {strength:g})"] = loss
-        if worse:
-            break
-        best = predict
-    chosen = min(losses, key=lambda name: losses[name])
-    compared = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
+    sample = rows.sample(MOST_FITTED)
+    tried = _linear_models(sample, rows)
+    best, note = min(tried, key=lambda one: one.loss), ""
+    if _may_boost(sample):
+        if _wins_in_one_fold(sample, best, seed):
+            boosted = _Tried("boosting", _boosted(sample, rows, seed), sample)
+            tried.append(boosted)
+            best = boosted if boosted.surely_beats(best) else best
+        else:
+            note = "; boosting was no better in one fold"
+    compared = ", ".join(f"{one.name} {one.loss:.4f}" for one in tried)
+    rule = "least cross-validated log loss"
+    if tried[-1].name == "boosting":
+        rule += ", boosting only if by more than a standard error"
     return Propensities(
-        of=best,
-        chosen=chosen.partition(" ")[0],
-        reason=f"least cross-validated log loss: {compared}",
+        of=best.predict,
+        chosen=best.name.partition(" ")[0],
+        reason=f"{rule}: {compared}{note}",
     )
 
 
-PROPENSITIES: dict[str, Callable[[LoggedRows], Propensities]] = {
+PROPENSITIES: dict[str, Callable[[LoggedRows, int], Propensities]] = {
     "auto": _auto,
     "marginal": _marginal,
     "logistic": _logistic,
+    "boosting": _boosting,
     "known": _known,
 }
 
 
-def log_loss(chunk: Chunk, values: FloatArray) -> float:
-    """The mean of −log ê(X; A), over the rows whose action the model had seen at all."""
+# --- choosing --------------------------------------------------------------------------------
+
+
+class _Tried:
+    """A model, and how it predicts the actions of rows that it was not fitted to."""
+
+    def __init__(self, name: str, predict: Predict, sample: Chunk) -> None:
+        self.name, self.predict, self._sample = name, predict, sample
+        self.losses = log_losses(sample, predict(sample))
+        self.loss = _mean_and_error(self.losses, sample)[0]
+
+    def surely_beats(self, other: "_Tried") -> bool:
+        """Whether it predicts better by more than the standard error of the difference."""
+        mean, error = _mean_and_error(other.losses - self.losses, self._sample)
+        return mean > error
+
+
+def _linear_models(sample: Chunk, rows: LoggedRows) -> list[_Tried]:
+    """The shares of actions, and logistic models while these become better."""
+    tried = [_Tried("marginal", _marginal(rows).of, sample)]
+    few = sample.data.n_rows <= MANY_ROWS and not rows.given.is_on_disk
+    # From the strongest penalty to the lightest; once a lighter one predicts worse, so do the rest.
+    for strength in STRENGTHS if few else STRENGTHS[-1:]:
+        predict = _of_classifier(sample, rows, logistic_classifier(strength), seed=0)
+        least = min(one.loss for one in tried)
+        tried.append(_Tried(f"logistic (C = {strength:g})", predict, sample))
+        if tried[-1].loss >= least:
+            break
+    return tried
+
+
+def _may_boost(sample: Chunk) -> bool:
+    n_training = int((~sample.folds.held_out).sum())
+    return n_training >= FEWEST_BOOSTED and sample.data.n_actions <= MOST_CLASSES
+
+
+def _wins_in_one_fold(sample: Chunk, best: _Tried, seed: int) -> bool:
+    """Whether boosting predicts the first fold any better, from some of the other rows."""
+    order = np.arange(0, sample.data.n_rows, -(-sample.data.n_rows // MOST_TRIED))
+    fewer = sample.taken(order)
+    models = _fold_models(fewer, Booster(fewer, seed).fitted, n_parts=1)
+    losses = log_losses(fewer, _predicted(models, fewer))
+    mean, _ = _mean_and_error(
+        np.where(fewer.folds.of_row == 0, best.losses[order] - losses, np.nan), fewer
+    )
+    return mean > 0
+
+
+def log_losses(chunk: Chunk, values: FloatArray) -> FloatArray:  # (n_rows,)
+    """−log ê(X; A) of the training rows whose action the model had seen at all, else NaN."""
     data = chunk.data
     logged = values[np.arange(data.n_rows), data.actions]
     seen = (logged > 0) & ~chunk.folds.held_out
-    if not seen.any():
-        return np.inf
-    weights = None if data.weights is None else data.weights[seen]
-    return float(np.average(-np.log(logged[seen]), weights=weights))
+    return np.asarray(-np.log(logged, out=np.full(len(logged), np.nan), where=seen))
+
+
+def _mean_and_error(values: FloatArray, chunk: Chunk) -> tuple[float, float]:
+    """The mean of what is known, ∞ if nothing is, and its standard error; groups vary together."""
+    known = np.isfinite(values)
+    if not known.any():
+        return np.inf, np.inf
+    weights = chunk.data.weights_of(known)
+    mean = float(np.average(values[known], weights=weights))
+    pulls = weights * (values[known] - mean)
+    if chunk.data.groups is not None:
+        pulls = np.asarray(np.bincount(chunk.data.groups[known], pulls), np.float64)
+    return mean, float(np.sqrt((pulls**2).sum()) / weights.sum())
+
+
+# --- fitting ---------------------------------------------------------------------------------
 
 
 def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
@@ -156,31 +232,43 @@ def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
     return make_pipeline(StandardScaler(), regression)
 
 
-def _fitted(sample: Chunk, rows: LoggedRows, classifier: object, seed: int) -> Predict:
-    """Class probabilities by classifiers that are fitted to a sample of the rows, or to all."""
-    predict = partial(_predicted, _fold_classifiers(sample, classifier, seed))
+# A model of the actions of these rows, for this part, with `classes_` and `predict_proba`.
+_FitRows = Callable[[BoolArray, int], Any]
+# The actions that a fold's model has seen, and the model, if it has seen more than one.
+_FoldModels = list[tuple[IntArray, Any]]
+
+
+def _of_classifier(sample: Chunk, rows: LoggedRows, classifier: object, seed: int) -> Predict:
+    """Class probabilities by copies of a classifier, one for each fold."""
+    data = sample.data
+
+    def fit(others: BoolArray, part: int) -> Any:
+        which = sklearn_models.Fit(f"propensity model, fold {part + 1}", [seed, part])
+        return sklearn_models.fitted(classifier, data, others, data.actions, which)
+
+    return _fitted(sample, rows, fit)
+
+
+def _boosted(sample: Chunk, rows: LoggedRows, seed: int) -> Predict:
+    return _fitted(sample, rows, Booster(sample, seed).fitted)
+
+
+def _fitted(sample: Chunk, rows: LoggedRows, fit: _FitRows) -> Predict:
+    """Class probabilities by models that are fitted to a sample of the rows, or to all."""
+    predict = partial(_predicted, _fold_models(sample, fit, sample.folds.n_parts))
     are_all = sample.data.n_rows == rows.given.n_rows and not rows.given.is_on_disk
     # Rows in memory are one chunk, for which predictions are made once.
     return lru_cache(1)(predict) if are_all else predict
 
 
-# The actions that a fold's model has seen, and the model, if it has seen more than one.
-_FoldModels = list[tuple[IntArray, Any]]
-
-
-def _fold_classifiers(chunk: Chunk, classifier: object, seed: int) -> _FoldModels:
-    """For each fold, and for held-out rows, a model of the rows of all other folds."""
-    data, folds = chunk.data, chunk.folds
+def _fold_models(chunk: Chunk, fit: _FitRows, n_parts: int) -> _FoldModels:
+    """For each of so many parts, folds and then held-out rows, a model of all other folds."""
     models: _FoldModels = []
-    for fold in range(folds.n_parts):
-        others = folds.learns_from(fold)
-        taken: IntArray = np.unique(data.actions[others])
-        model = None
-        if len(taken) > 1:
-            fit = sklearn_models.Fit(f"propensity model, fold {fold + 1}", [seed, fold])
-            model = sklearn_models.fitted(classifier, data, others, data.actions, fit)
-            taken = model.classes_
-        models.append((taken, model))
+    for part in range(n_parts):
+        others = chunk.folds.learns_from(part)
+        taken: IntArray = np.unique(chunk.data.actions[others])
+        model = fit(others, part) if len(taken) > 1 else None
+        models.append((taken if model is None else model.classes_, model))
     return models
 
 

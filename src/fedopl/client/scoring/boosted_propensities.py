@@ -1,0 +1,127 @@
+"""Propensities by boosted trees, for logging that no logistic model follows.
+
+How many rounds are worth having is seen on rows that are kept back from those that a fold learns
+from; the model of the fold then has just so many, fitted to all of them. It may have none: then it
+is the share of each action.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.seeds import generator_for
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.folds import assign_folds_and_hold_out
+from fedopl.client.table.logged_data import LoggedData
+
+TREE_OPTIONS = {
+    "max_leaf_nodes": 4,
+    "min_samples_leaf": 10,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+    "random_state": 0,
+}
+# More rounds are tried where the best one is among the last quarter of those tried so far.
+ROUNDS = (30, 90, 240)
+STILL_IMPROVING = 0.75
+KEPT_ONE_IN = 5  # rows, or groups of them, are kept back
+# Short steps are better where there are few rows; with many they only take longer.
+SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
+
+
+class Booster:
+    """Boosted models of the actions, each of some of these rows."""
+
+    def __init__(self, chunk: Chunk, seed: int) -> None:
+        self._data = chunk.data
+        self._kept = _kept_back(chunk, seed)
+
+    def fitted(self, rows: BoolArray, _part: int) -> Any:
+        """A model with `classes_` and `predict_proba`, fitted to these rows."""
+        data = self._data
+        with _one_thread():
+            rounds = _best_rounds(data, rows, self._kept)
+            if not rounds:
+                return _Shares(data, rows)
+            return _classifier(rows, max_iter=rounds).fit(*_given(data, rows))
+
+
+def _kept_back(chunk: Chunk, seed: int) -> BoolArray:  # (n_rows,)
+    """One in five training rows: alike in actions, whole groups, whatever the order of the rows."""
+    # Keys other than those of the folds, so that every fold has some of them.
+    own = int(generator_for(seed, purpose="rows kept back").integers(2**63))
+    training = np.flatnonzero(~chunk.folds.held_out)
+    dealt = assign_folds_and_hold_out(chunk.data.taken(training), KEPT_ONE_IN, 0.0, own)
+    kept = np.zeros(chunk.data.n_rows, np.bool_)
+    kept[training] = dealt.of_row == 0
+    return kept
+
+
+def _best_rounds(data: LoggedData, rows: BoolArray, kept_back: BoolArray) -> int:
+    """After how many rounds the rows kept back are predicted best; 0 where no round helps."""
+    fitting, kept = rows & ~kept_back, rows & kept_back
+    if len(np.unique(data.actions[fitting])) < 2 or not kept.any():
+        return 0
+    contexts, actions = data.contexts[kept], data.actions[kept]
+    weights, shares = data.weights_of(kept), _Shares(data, fitting)
+    model = _classifier(rows, warm_start=True)
+    best = (_loss(shares.predict_proba(contexts), shares.classes_, actions, weights), 0)
+    tried = 0
+    for most in ROUNDS:
+        model.set_params(max_iter=most).fit(*_given(data, fitting))
+        later = islice(model.staged_predict_proba(contexts), tried, None)
+        for n_rounds, chances in enumerate(later, tried + 1):
+            best = min(best, (_loss(chances, model.classes_, actions, weights), n_rounds))
+        if best[1] <= STILL_IMPROVING * most:
+            break
+        tried = most
+    return best[1]
+
+
+def _loss(chances: FloatArray, classes: IntArray, actions: IntArray, weights: FloatArray) -> float:
+    """The mean of −log ê(X; A) over the rows whose action the model has seen."""
+    places = np.minimum(np.searchsorted(classes, actions), len(classes) - 1)
+    seen = classes[places] == actions
+    if not seen.any():
+        return 0.0
+    logged = chances[seen, places[seen]]
+    return float(np.average(-np.log(np.maximum(logged, 1e-300)), weights=weights[seen]))
+
+
+class _Shares:
+    """What no rounds of boosting predict: the share of each action."""
+
+    def __init__(self, data: LoggedData, rows: BoolArray) -> None:
+        weight = np.bincount(data.actions[rows], data.weights_of(rows), data.n_actions)
+        self.classes_: IntArray = np.unique(data.actions[rows])
+        self._shares = weight[self.classes_] / weight.sum()
+
+    def predict_proba(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_classes)
+        return np.tile(self._shares, (len(contexts), 1))
+
+
+def _given(data: LoggedData, rows: BoolArray) -> tuple[Any, ...]:
+    """What a model is fitted to."""
+    weights = None if data.weights is None else data.weights[rows]
+    return data.contexts[rows], data.actions[rows], weights
+
+
+def _classifier(rows: BoolArray, **options: object) -> Any:
+    """A classifier to be fitted to these rows, or to those of them that are not kept back."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    step = LONG_STEP if rows.sum() > MANY_ROWS_BOOSTED else SHORT_STEP
+    return HistGradientBoostingClassifier(learning_rate=step, **TREE_OPTIONS, **options)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads wait for each other longer than such fits take, and sums depend on their number."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="openmp"):
+        yield
