@@ -11,14 +11,16 @@ draws; "beyond fedopl's" is the difference to the default on the same draws, wit
 the best" compares means with that of the best method in the same world at the same size.
 
 "fedopl" is `fedopl.learn(clients, evaluation=0)`; like the peers, it learns from all rows and
-claims no value. "A quarter held out" is the call without `evaluation`. Peers have all rows in one
-table, and nobody is told propensities. The T-learner is scikit-learn's histogram boosting for each
-action, with trees of four leaves and early stopping, the best of seven settings tried. econml and
-policytree get boosted models and weights of 20 at most; obp's network learns its own model of
-rewards, on standardised features. Seconds are medians, each method in a process of its own on one
-thread. `--worlds`, `--sizes` (rows a client), `--methods` and `--draws` choose; a peer that is not
-installed is called absent (`make peers`; for policytree, R with policytree on its library path: its
-sources build with Rcpp and BH alone once grf is taken out of Imports).
+claims no value. "A quarter held out" is the call without `evaluation`; "linear" stays what it is
+whatever the defaults are. Peers have all rows in one table, and nobody is told propensities. The
+T-learner is scikit-learn's histogram boosting for each action, with trees of four leaves and early
+stopping, the best of seven settings tried in three of the worlds. econml, policytree and obp get
+boosted models of the same kind, and propensities of 0.05 at least. Seconds are the processor's,
+from arrays to the policy, on one thread, the median over draws.
+
+`--worlds`, `--sizes` (rows a client), `--methods` and `--draws` choose; all of it takes hours. A
+peer that is not installed is called absent: `make peers` makes those of Python. policytree is an R
+package; its sources build with Rcpp and BH alone once grf is taken out of Imports.
 """
 
 import math
