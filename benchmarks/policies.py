@@ -14,9 +14,10 @@ the best" compares means with that of the best method in the same world at the s
 claims no value. "A quarter held out" is the call without `evaluation`; "linear" stays what it is
 whatever the defaults are. Peers have all rows in one table, and nobody is told propensities. The
 T-learner is scikit-learn's histogram boosting for each action, with trees of four leaves and early
-stopping, the best of seven settings tried in three of the worlds. econml, policytree and obp get
-boosted models of the same kind, and propensities of 0.05 at least. Seconds are the processor's,
-from arrays to the policy, on one thread, the median over draws.
+stopping: of seven settings, tried in three of these worlds at two sizes, the best in five cells of
+six, on draws that are measured here, too. econml, policytree and obp get boosted models of the same
+kind, and propensities of 0.05 at least. Seconds are the processor's, from arrays to the policy, on
+one thread, the median over draws.
 
 `--worlds`, `--sizes` (rows a client), `--methods` and `--draws` choose; all of it takes hours. A
 peer that is not installed is called absent: `make peers` makes those of Python. policytree is an R
