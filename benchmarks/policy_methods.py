@@ -68,21 +68,22 @@ def with_fedopl(told: Callable[[ModuleType], dict[str, Any]], share: float, logs
 # --- pooled rows ----------------------------------------------------------------------------------
 
 
-def boosted_t_learner(logs: Logs) -> Decide:
+def boosted_t_learner(logs: Logs, **settings: int) -> Decide:
     """A boosted model of the outcome for each action, and the action of the largest."""
-    models = [_outcome_model(logs, action, slice(None)) for action in range(logs.n_actions)]
+    everybody = slice(None)
+    models = [_outcome_model(logs, a, everybody, **settings) for a in range(logs.n_actions)]
     return lambda contexts: np.column_stack([m.predict(contexts) for m in models]).argmax(axis=1)
 
 
-def _outcome_model(logs: Logs, action: int, rows: np.ndarray | slice) -> Any:
-    """Small steps and small trees, and as many as rows kept back say: the best of those tried."""
+def _outcome_model(logs: Logs, action: int, rows: np.ndarray | slice, **settings: int) -> Any:
+    """Small steps and small trees, as many as rows kept back say, unless it is said otherwise."""
     from sklearn.dummy import DummyRegressor
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     own = logs.actions[rows] == action
     if own.sum() < 20:  # too few to keep any back
         return DummyRegressor().fit(logs.contexts[rows], logs.rewards[rows])
-    model = HistGradientBoostingRegressor(**_BOOSTED)
+    model = HistGradientBoostingRegressor(**_BOOSTED | settings)
     return model.fit(logs.contexts[rows][own], logs.rewards[rows][own])
 
 
@@ -197,6 +198,7 @@ METHODS: dict[str, tuple[str, Callable[[Logs], Decide]]] = {
     **{name: ("", partial(with_fedopl, told, 0.0)) for name, told in OURS.items()},
     "fedopl, a quarter held out": ("", partial(with_fedopl, OURS["fedopl"], 0.25)),
     "boosted T-learner": ("", boosted_t_learner),
+    "boosted T-learner, 31 leaves": ("", partial(boosted_t_learner, max_leaf_nodes=31)),
     "policytree, depth two": ("", policytree),
     "econml, DRPolicyForest": ("econml", econml_forest),
     "obp, NNPolicyLearner": ("obp", obp_network),
