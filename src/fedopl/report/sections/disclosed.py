@@ -1,5 +1,7 @@
 """What each client disclosed: every kind of message, how often, and how large."""
 
+from collections.abc import Mapping
+
 from fedopl.messages import codec
 from fedopl.messages.message import Axis
 from fedopl.messages.vocabulary import QUERY_NAMED
@@ -30,6 +32,8 @@ _AXES = {
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
 }
+# Where a study has a basis.
+_TERMS = {Axis.REGRESSION: "(terms + 2)", Axis.FEATURES: "(terms + 1)"}
 
 
 def disclosed(record: Record) -> Section:
@@ -42,31 +46,35 @@ def disclosed(record: Record) -> Section:
             "never in rows: no message can hold a row. Each client also keeps its own ledger of "
             "what it said."
         ),
-        _kinds(queries),
+        _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )
     return Section(name="left", title="What left each client", parts=parts)
 
 
-def _kinds(queries: list[str]) -> Table:
+def _kinds(queries: list[str], words: Mapping[Axis, str]) -> Table:
     return Table(
         caption="What each kind of answer holds (+ 1: an intercept, + 2: also the reward)",
         headers=("Asked", "The answer holds", "Numbers, and what they are counted in"),
         rows=tuple(
-            (QUERY_NAMED[query].title, QUERY_NAMED[query].content, "; ".join(axes_of(query)))
+            (QUERY_NAMED[query].title, QUERY_NAMED[query].content, "; ".join(axes_of(query, words)))
             for query in queries
         ),
         text_columns=(1, 2),
     )
 
 
-def axes_of(query: str) -> list[str]:
-    """Each array of its answer with what it is counted in, as in 'means: policies compared'."""
-    return [
-        f"{name.replace('_', ' ')}: {' × '.join(_AXES[axis] for axis in axes)}"
-        for name, axes in codec.FIELDS[QUERY_NAMED[query].answer]
-        if isinstance(axes, tuple)
-    ]
+def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
+    """Each array of its answer with what it is counted in, as in 'means: policies compared'.
+
+    Single numbers are named only where there is nothing else.
+    """
+    words = _AXES | dict(instead or {})
+    fields = dict(codec.FIELDS[QUERY_NAMED[query].answer])
+    arrays = {name: axes for name, axes in fields.items() if isinstance(axes, tuple)}
+    counted = {name: " × ".join(words[axis] for axis in axes) for name, axes in arrays.items()}
+    single = {name: "one number" for name in fields.keys() - {"study", "exchange"}}
+    return [f"{name.replace('_', ' ')}: {of}" for name, of in (counted or single).items()]
 
 
 def _by_client(record: Record, queries: list[str]) -> Part:
