@@ -47,6 +47,7 @@ OURS: dict[str, Callable[[ModuleType], dict[str, Any]]] = {
         "policy": f.Linear(oracle="csoaa-exact", precision="rows"),
         "nuisances": f.NuisancePlan(kind="federated", outcome="ridge", clip=None),
     },
+    "fedopl, basis": lambda _: {"basis": "auto"},
     "fedopl, tree of depth two": lambda f: {"policy": f.Tree(depth=2)},
     "fedopl, precision by client": lambda f: {"policy": f.Linear(precision="clients")},
     "fedopl, clip .05": lambda f: {"nuisances": f.NuisancePlan(clip=0.05)},

@@ -243,3 +243,18 @@ def test_the_outcome_is_named_as_the_table_has_it(tiny):
     tiny.change(gain=[9999 if row < 9 else gain for row, gain in enumerate(rows()["gain"])])
     said = "\n".join(check(tiny).clients["north"].cautions)
     assert "the outcome is 9999 in 9 rows" in said
+
+
+RICH = '{ age = [50, 60, 70], severity = [1, 2] }\nproducts = ["age", "severity"]'
+
+
+@pytest.mark.parametrize(("knots", "is_too_rich"), [(RICH, True), ("{ age = [50, 70] }", False)])
+def test_a_basis_that_rows_are_too_few_for_is_named(tiny, knots, is_too_rich):
+    tiny.add(f"\n[basis]\nknots = {knots}\n")
+    tiny.study.write_text(tiny.study.read_text().replace("[nuisances]", "[nuisances]\nfolds = 3"))
+    clients = check(tiny).clients.values()
+    said = [text for found in clients for text in found.cautions if "the basis has" in text]
+    assert len(said) == (3 if is_too_rich else 0)
+    if said:
+        assert "the basis has 12 terms, so sums of outcomes need 26 rows" in said[0]
+        assert "Leave out products" in said[0]

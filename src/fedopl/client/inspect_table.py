@@ -16,10 +16,10 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.far_values import far_values
 from fedopl.client.rows.row_keys import row_keys
-from fedopl.client.scoring.cross_fit import cross_fit
+from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
-from fedopl.client.scoring.propensity import ImpossiblePropensitiesError
+from fedopl.client.scoring.propensity import ImpossiblePropensitiesError, fit_propensities
 from fedopl.client.scoring.row_shares import dominated
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
@@ -93,16 +93,9 @@ def examine(client: Client, study: Study) -> Examined:
         cautions.append(
             f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at"
         )
-    plan, seed = study.nuisances, study.seed
     try:
-        nuisances = cross_fit(
-            data,
-            outcome=plan.outcome_model,
-            propensity=plan.propensity,
-            folds=plan.folds,
-            seed=seed,
-        )
-        found, fit = overlap(data, nuisances), check_fit(data, nuisances)
+        scored, nuisances = _alone(data, study)
+        found, fit = overlap(scored, nuisances), check_fit(scored, nuisances)
     except ImpossiblePropensitiesError as error:
         problems.append(str(error))
         found, fit = None, None
@@ -121,6 +114,7 @@ def examine(client: Client, study: Study) -> Examined:
             *cautions,
             *(found.cautions if found else ()),
             *(fit.cautions if fit else ()),
+            *_too_many_terms(data, study, client.settings.limits),
             *_cautions(data, columns, client.settings.limits.minimum_cell),
         ),
         data=whole,
@@ -150,6 +144,44 @@ def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
     return Workspace(data, study, limits, PrivateDraws(study.seed, "", SEED_ALONE))
 
 
+def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
+    """The rows, and both nuisances of them that rest on nobody else's."""
+    plan = study.nuisances
+    if study.basis is None:
+        fitted = cross_fit(
+            data,
+            outcome=plan.outcome_model,
+            propensity=plan.propensity,
+            folds=plan.folds,
+            seed=study.seed,
+        )
+        return data, fitted
+    space = _space(data, _of_all_rows(study), Limits.open())
+    propensities = fit_propensities(space.study_rows, plan.propensity, study.seed)
+    models = NuisanceModels(outcomes=space.own_outcomes, propensities=propensities)
+    return space.data, models.of(space.study_rows.whole)
+
+
+def _of_all_rows(study: Study) -> Study:
+    # Which of them are held out follows from a secret that may not be made yet.
+    return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
+
+
+def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """Where a study's basis has more terms than the rows of an action in a fold allow."""
+    if study.basis is None:
+        return []
+    rarest = int(_space(data, study, limits).rows_by_fold_action.min())
+    needed = limits.rows_needed(study.n_terms + 1)
+    if rarest >= needed:
+        return []
+    return [
+        f"the basis has {study.n_terms} terms, so sums of outcomes need {needed:,} rows of an "
+        f"action in a fold, (terms + 1) / parameter_share; its rarest has {rarest:,}. Leave out "
+        "products, knots or the whole [basis], or use fewer folds"
+    ]
+
+
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """In words, each bound that the study declares for every row and that rows here exceed."""
     try:
@@ -161,9 +193,7 @@ def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]
 
 def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """Columns whose sums of squares are nearly one row's, for which no sums are released."""
-    # Of all rows: which of them are held out follows from a secret that may not be made yet.
-    everybody = study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
-    space = _space(data, everybody, limits)
+    space = _space(data, _of_all_rows(study), limits)
     is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
     try:
         shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway

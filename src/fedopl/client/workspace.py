@@ -194,7 +194,7 @@ class Workspace:
         rule = self.study.nuisances.unseen_rule
         if (self.rows_per_action == 0).any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
-        outcomes = self._outcomes_by(models) if len(models) else self._own_outcomes
+        outcomes = self._outcomes_by(models) if len(models) else self.own_outcomes
         scorer = Scorer(
             models=NuisanceModels(outcomes=outcomes, propensities=self.propensities),
             clip=self.study.nuisances.clip,
@@ -241,7 +241,7 @@ class Workspace:
         return scored
 
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
-        models = NuisanceModels(outcomes=self._own_outcomes, propensities=self.propensities)
+        models = NuisanceModels(outcomes=self.own_outcomes, propensities=self.propensities)
         clip = self.study.nuisances.clip
         return Scorer(models=models, clip=clip, masked=masked, few_took=few_took)
 
@@ -309,7 +309,7 @@ class Workspace:
         return federated_outcomes(models, self.study_rows)
 
     @cached_property
-    def _own_outcomes(self) -> Outcomes:
+    def own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
         held_out = self.n_rows(RowSplit.EVALUATION) > 0
         sums, plan = self.study_rows.fold_sums(), self.study.nuisances
@@ -323,7 +323,7 @@ class Workspace:
         They are made as the study says, and it may only choose what the study has scores for: on
         held-out rows it is valued by these.
         """
-        shared = scorer.models.outcomes is self._own_outcomes
+        shared = scorer.models.outcomes is self.own_outcomes
         own = self._own_scorer(scorer.masked | scores.hidden, scorer.few_took)
 
         def parts() -> Iterator[ScoredChunk]:

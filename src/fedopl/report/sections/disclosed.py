@@ -73,7 +73,7 @@ def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
     fields = dict(codec.FIELDS[QUERY_NAMED[query].answer])
     arrays = {name: axes for name, axes in fields.items() if isinstance(axes, tuple)}
     counted = {name: " × ".join(words[axis] for axis in axes) for name, axes in arrays.items()}
-    single = {name: "one number" for name in fields.keys() - {"study", "exchange"}}
+    single = dict.fromkeys(fields.keys() - {"study", "exchange"}, "one number")
     return [f"{name.replace('_', ' ')}: {of}" for name, of in (counted or single).items()]
 
 
