@@ -1,11 +1,13 @@
 """The form that is hashed stays what it was: folders of earlier runs and other parties hold it."""
 
 import json
+from functools import partial
 
 import pytest
 
 import fedopl
-from fedopl import Finite, Linear, Schema, Study, Tree
+from fedopl import Finite, Linear, Schema, Tree
+from fedopl.study import study as studies
 
 NAMES = {"actions": ("a", "b", "c"), "features": ("x0", "x1", "x2")}
 TABLE = Schema(
@@ -26,6 +28,9 @@ TREE = Tree(
     allowed=({"column": "x0", "above": 80, "actions": ("a",)},),
 )
 FEW_STEPS = fedopl.TrainingPlan(rounds=7, rate=1e-7, average="rounds")
+# No weights were limited then.
+PLAN = partial(fedopl.NuisancePlan, learning_clip=0)
+Study = partial(studies.Study, nuisances=PLAN())
 # Each study with the digest that it had when a study was one flat record.
 STUDIES = {
     "linear": (
@@ -84,7 +89,7 @@ STUDIES = {
         "63f11418aae3b01cefa473fc8f459883e171a1671190b3539085b3af2cfa6b02",
     ),
     "nuisances": (
-        Study(**NAMES, nuisances=fedopl.NuisancePlan(kind="local", clip=0.01, folds=3)),
+        Study(**NAMES, nuisances=PLAN(kind="local", clip=0.01, folds=3)),
         "7acd5740a7af2c8b96b50a5a75cd371af682965b74bed4ddbd499425a13e3b64",
     ),
 }
@@ -93,7 +98,7 @@ STUDIES = {
 @pytest.mark.parametrize(("study", "digest"), STUDIES.values(), ids=STUDIES)
 def test_the_digest_is_what_it_was_and_survives_the_way_through_json(study, digest):
     assert study.digest.hex() == digest
-    again = Study.model_validate_json(study.model_dump_json(indent=1))
+    again = studies.Study.model_validate_json(study.model_dump_json(indent=1))
     assert again.digest.hex() == digest
     assert again.policy == study.policy
     assert (again.evaluation, again.joining) == (study.evaluation, study.joining)
@@ -103,7 +108,7 @@ def test_settings_that_the_kind_of_policy_has_no_use_for_are_hashed_all_the_same
     study, _ = STUDIES["tree"]
     flat = json.loads(study.model_dump_json())
     flat["plan"]["rounds"] = 7  # a tree has no rounds
-    with_rounds = Study.model_validate_json(json.dumps(flat))
+    with_rounds = studies.Study.model_validate_json(json.dumps(flat))
     assert with_rounds.policy == study.policy
     assert with_rounds.digest.hex().startswith("44b0f9593b786369")
     assert json.loads(with_rounds.model_dump_json()) == flat
@@ -121,7 +126,7 @@ def test_candidates_cross_by_name_alone():
 def test_what_is_no_plan_is_an_error_in_our_words(tree):
     flat = {**json.loads(STUDIES["tree"][0].model_dump_json()), "tree": tree}
     with pytest.raises(ValueError, match="tree"):
-        Study.model_validate_json(json.dumps(flat))
+        studies.Study.model_validate_json(json.dumps(flat))
 
 
 def test_a_largest_share_is_hashed_where_it_is_said_and_only_there():
@@ -131,7 +136,7 @@ def test_a_largest_share_is_hashed_where_it_is_said_and_only_there():
     )
     assert "largest_share" not in plain.model_dump_json()
     assert capped.digest != plain.digest
-    assert Study.model_validate_json(capped.model_dump_json()) == capped
+    assert studies.Study.model_validate_json(capped.model_dump_json()) == capped
 
 
 def test_what_clients_count_by_is_hashed_where_it_is_not_rows():
@@ -140,21 +145,21 @@ def test_what_clients_count_by_is_hashed_where_it_is_not_rows():
     by_weight = Study(**NAMES, mixture=fedopl.mixture.empirical(count="weight"))
     assert by_rows.digest == plain.digest
     assert by_weight.digest != plain.digest
-    assert Study.model_validate_json(by_weight.model_dump_json()).mixture.count == "weight"
+    assert studies.Study.model_validate_json(by_weight.model_dump_json()).mixture.count == "weight"
 
 
 def test_blocks_of_features_for_outcome_models_are_hashed_where_they_are_said():
-    plain, blocks = (
-        Study(**NAMES, nuisances=fedopl.NuisancePlan(features=one)) for one in ("shared", "blocks")
-    )
+    plain, blocks = (Study(**NAMES, nuisances=PLAN(features=one)) for one in ("shared", "blocks"))
     assert plain.digest == STUDIES["linear"][0].digest
     assert blocks.digest != plain.digest
-    assert Study.model_validate_json(blocks.model_dump_json()).nuisances.features == "blocks"
+    assert (
+        studies.Study.model_validate_json(blocks.model_dump_json()).nuisances.features == "blocks"
+    )
     with pytest.raises(fedopl.OptionError, match=r"nuisances\.features: 4 features cannot be cut"):
         Study(
             actions=("a", "b", "c"),
             features=tuple("wxyz"),
-            nuisances=fedopl.NuisancePlan(features="blocks"),
+            nuisances=PLAN(features="blocks"),
         )
 
 
@@ -162,6 +167,17 @@ def test_splits_are_hashed_where_there_are_several_and_only_there():
     plain, several = Study(**NAMES), Study(**NAMES, evaluation={"splits": 3})
     assert "splits" not in plain.model_dump_json()
     assert several.digest != plain.digest
-    again = Study.model_validate_json(several.model_dump_json())
+    again = studies.Study.model_validate_json(several.model_dump_json())
     assert again == several
     assert again.evaluation.splits == 3
+
+
+def test_weights_are_limited_in_new_studies_and_not_in_those_that_could_not_say_so():
+    new, then = studies.Study(**NAMES), Study(**NAMES)
+    assert new.nuisances.learning_clip == 0.05
+    assert json.loads(new.model_dump_json())["nuisances"]["learning_clip"] == 0.05
+    assert studies.Study.model_validate_json(new.model_dump_json()) == new
+    assert "learning_clip" not in json.loads(then.model_dump_json())["nuisances"]
+    again = studies.Study.model_validate_json(then.model_dump_json())
+    assert again.nuisances.learning_clip == 0
+    assert again.digest != new.digest

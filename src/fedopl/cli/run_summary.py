@@ -24,6 +24,8 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
     for sentence in _moved_by_split(finished):
         typer.echo(f"\n{sentence}")
     typer.echo(_refusals(finished))
+    if limited := _limited(finished):
+        typer.echo(f"{limited}\n")
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
     table = finished.study.table
@@ -56,6 +58,12 @@ def _moved_by_split(finished: "Record") -> list[str]:
     return moved_in_words(finished)
 
 
+def _limited(finished: "Record") -> str:
+    from fedopl.report.explain.limited_words import limited_words
+
+    return limited_words(finished)
+
+
 def _refusals(finished: "Record") -> str:
     from fedopl.messages.refusal import in_words
 
@@ -69,6 +77,9 @@ def _refusals(finished: "Record") -> str:
 
 def _as_json(finished: "Record") -> dict[str, Any]:
     """A run for programs: the verdict, every value and gain, and how it went."""
+    from fedopl.analysis.limited_weights import limited_weights
+
+    limited = limited_weights(finished)
     return {
         "study": finished.study.name,
         "digest": finished.study.digest.hex(),
@@ -85,6 +96,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "improvements": _rows(finished.improvements, "policy", "level"),
         "splits": _splits(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
+        "limited_for_learning": limited and limited._asdict(),
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [

@@ -132,7 +132,7 @@ class Workspace:
             return None
         plan, is_given = self.study.nuisances, self.study_rows.given.propensities is not None
         are_known = is_given and plan.propensity in ("auto", "known")
-        weighing = weighing_by(self.propensities, plan.clip or 0.0) if are_known else None
+        weighing = weighing_by(self.propensities, self.study) if are_known else None
         return shares_in(
             self.study_rows.chunks_in_terms(), self.rows_by_fold_action.shape, weighing
         )
@@ -195,12 +195,7 @@ class Workspace:
         if (self.rows_per_action == 0).any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
         outcomes = self._outcomes_by(models) if len(models) else self.own_outcomes
-        scorer = Scorer(
-            models=NuisanceModels(outcomes=outcomes, propensities=self.propensities),
-            clip=self.study.nuisances.clip,
-            masked=few & (rule == "mask"),
-            few_took=few,
-        )
+        scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
             scorer,
             self.unscored_chunks(),
@@ -230,20 +225,17 @@ class Workspace:
 
     @property
     def scores(self) -> FloatArray:  # (n_rows, n_actions)
-        """The scores of all rows, where rows are in memory."""
+        """The scores of all rows, where rows are in memory: of training rows, to learn from."""
         return self.whole.scores
 
     @property
     def own_scores(self) -> ScoredChunk:
         """All rows with scores that rest on nobody else's, where rows are in memory."""
         masked = np.asarray(np.isnan(self.scores).all(axis=0))
-        ((scored, _),) = self._own_scorer(masked, masked).scored(self.unscored_chunks())
-        return scored
+        return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
 
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
-        models = NuisanceModels(outcomes=self.own_outcomes, propensities=self.propensities)
-        clip = self.study.nuisances.clip
-        return Scorer(models=models, clip=clip, masked=masked, few_took=few_took)
+        return self._scorer(self.own_outcomes, masked, few_took)
 
     @property
     def local_policy(self) -> Policy:
@@ -308,6 +300,10 @@ class Workspace:
             models = with_own_rest(models, self.study_rows.fold_sums(), self.study.n_features)
         return federated_outcomes(models, self.study_rows)
 
+    def _scorer(self, outcomes: Outcomes, masked: BoolArray, few_took: BoolArray) -> Scorer:
+        models = NuisanceModels(outcomes=outcomes, propensities=self.propensities)
+        return Scorer(models=models, plan=self.study.nuisances, masked=masked, few_took=few_took)
+
     @cached_property
     def own_outcomes(self) -> Outcomes:
         """Outcome models of these rows alone."""
@@ -328,7 +324,7 @@ class Workspace:
 
         def parts() -> Iterator[ScoredChunk]:
             chunks = self.unscored_chunks()
-            return scores.of(chunks) if shared else (chunk for chunk, _ in own.scored(chunks))
+            return scores.of(chunks) if shared else (one.chunk for one in own.scored(chunks))
 
         return learn_local_policy(
             LocalTask(

@@ -22,7 +22,9 @@ Pipeline = Literal["default", "paper"]
 PIPELINES: dict[Pipeline, dict[str, Any]] = {
     "default": {},
     "paper": {
-        "nuisances": NuisancePlan(kind="local", outcome="ols", propensity="logistic"),
+        "nuisances": NuisancePlan(
+            kind="local", outcome="ols", propensity="logistic", learning_clip=0
+        ),
         "policy": Linear(
             features="blocks",
             oracle="csoaa-sgd",

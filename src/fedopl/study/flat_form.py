@@ -12,6 +12,8 @@ from fedopl.study.policy_plans import Linear, Tree
 
 Flat = dict[str, Any]
 _HELD_OUT = "held-out"
+# No weights were limited when studies were first hashed, and nothing was said of it.
+_UNLIMITED: Flat = {"learning_clip": 0.0}
 
 # For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
 _FIELDS = {
@@ -45,7 +47,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
-        "nuisances": _said(plans["nuisances"], features="shared"),
+        "nuisances": _said(plans["nuisances"], features="shared", **_UNLIMITED),
         "mixture": _said(plans["mixture"], count="rows", largest_share=None, robust=None),
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
@@ -75,5 +77,7 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     evaluation["splits"] = "splits"
     plans["policy"] = {"kind": kind, **policy}
     plans["evaluation"] = {evaluation[k]: plans.pop(k) for k in evaluation if k in plans}
+    if isinstance(nuisances := plans.get("nuisances", {}), Mapping):
+        plans["nuisances"] = {**_UNLIMITED, **nuisances}
     plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}
     return plans, {key: value for key, value in said.items() if value != _DEFAULTS[key]}

@@ -13,6 +13,8 @@ from fedopl.base.validation import Checked
 
 CROSS_FITTED = "cross-fitted"
 MOST_SPLITS = 100
+# Of an even chance: in a uniform trial of many actions each is unlikely, and nothing is limited.
+MOST_LIMITED = 0.5
 
 
 class NuisancePlan(Checked):
@@ -33,6 +35,13 @@ class NuisancePlan(Checked):
     clip: float | None = Field(
         default=None, gt=0, lt=1, description="smallest propensity; nothing is clipped if not said"
     )
+    learning_clip: float = Field(
+        default=0.05,
+        ge=0,
+        lt=1,
+        description="smallest propensity in scores that policies are learned from, though never "
+        "more than half an even chance; 0 limits nothing, and values are not limited",
+    )
     unseen: Literal["borrow", "mask", "refuse"] | None = Field(
         default=None, description="an action a client never took; borrow needs federated nuisances"
     )
@@ -42,6 +51,13 @@ class NuisancePlan(Checked):
         if self.unseen == "borrow" and self.kind == "local":
             raise ValueError("unseen: there is nothing to borrow from with local nuisances")
         return self
+
+    def learning_floor(self, n_actions: int) -> float:
+        """The propensity below which none counts where policies are learned.
+
+        Values go by `clip` alone: limited weights are less noisy, and biased.
+        """
+        return max(self.clip or 0.0, min(self.learning_clip, MOST_LIMITED / n_actions))
 
     @property
     def outcome_model(self) -> str:

@@ -70,7 +70,7 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
 
     In every row a candidate decides as it was learned without that row's fold.
     """
-    whole, n_folds = space.whole, space.study.nuisances.folds
+    whole, n_folds = space.scored.for_evaluation(space.whole), space.study.nuisances.folds
     policies = policies_in(query)
     each = deciders(space, policies)
     valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]

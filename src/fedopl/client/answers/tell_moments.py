@@ -19,7 +19,7 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
     rows = space.training
-    squares = space.scores[rows] ** 2  # (n_training, n_actions)
+    squares = space.scored.for_evaluation(space.whole).scores[rows] ** 2  # (n_training, n_actions)
     weights, groups = space.data.weights_of(rows), space.data.groups_of(rows)
     largest = _largest(squares)
     # Where one action has the largest score in all rows but a few, the mean less that action's

@@ -61,12 +61,13 @@ def dominated(
     return np.asarray(found > most)
 
 
-def weighing_by(propensities: Propensities, clip: float) -> Weighing:
-    """What scores weigh rows by: one over the propensity of the action taken."""
+def weighing_by(propensities: Propensities, study: Study) -> Weighing:
+    """What scores that are summed weigh rows by: one over the propensity of the action taken."""
+    least = study.nuisances.learning_floor(study.n_actions)
 
     def weighing(chunk: Chunk) -> FloatArray:
         taken = np.arange(chunk.data.n_rows), chunk.data.actions
-        chances = np.maximum(propensities.of(chunk)[taken], clip)
+        chances = np.maximum(propensities.of(chunk)[taken], least)
         return np.divide(1.0, chances, out=np.zeros_like(chances), where=chances > 0)
 
     return weighing

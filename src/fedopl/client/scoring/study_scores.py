@@ -8,12 +8,12 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import ScoreCounts
 from fedopl.client.disk.disk_array import DiskArray, DiskWriter, slices
@@ -27,6 +27,7 @@ from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.messages.refusal import RefusalCode
+from fedopl.study.plans import NuisancePlan
 
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
 NUMBERS_PER_BLOCK = 1 << 16
@@ -41,6 +42,8 @@ STORED = (
     "fit",
     "imbalance",
     "excess",
+    "limited",
+    "unlimited",
 )
 
 
@@ -48,22 +51,26 @@ STORED = (
 class Scorer:
     """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
 
+    Two rules are kept apart. Held-out rows value policies, so their scores are unbiased unless the
+    study clips them. Training rows are learned from: there a propensity below the floor counts as
+    the floor, since the noise of a few large weights does more harm than a little bias.
+
     Actions that only a few took are scored by their model alone: who knows the model could subtract
     it from sums of scores, and would be left with those few.
     """
 
     models: NuisanceModels
-    clip: float | None
+    plan: NuisancePlan
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
     few_took: BoolArray  # (n_actions,)
 
-    def scored(self, chunks: Iterable[Chunk]) -> Iterator[tuple[ScoredChunk, Nuisances]]:
+    def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
         """The chunks with their scores, each beside the nuisances that they were made from."""
         return prefetched(self._score, chunks)
 
-    def _score(self, chunk: Chunk) -> tuple[ScoredChunk, Nuisances]:
+    def _score(self, chunk: Chunk) -> "JustScored":
         nuisances = self.models.of(chunk)
-        values = aipw_scores(chunk.data, nuisances, clip=self.clip).values
+        values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
         took_few = np.flatnonzero(self.few_took[chunk.data.actions])
         if len(took_few):
             values = values.copy()
@@ -71,7 +78,36 @@ class Scorer:
             values[places] = nuisances.outcome_means[places]
         if self.masked.any():
             values = np.where(self.masked, np.nan, values)
-        return chunk.with_scores(values), nuisances
+        limited = self._limited(chunk, nuisances.propensities)
+        places = limited, chunk.data.actions[limited]
+        unlimited = values[places]
+        if len(limited):
+            values, means = values.copy(), nuisances.outcome_means[places]
+            values[places] = means + (chunk.data.rewards[limited] - means) / self.learning_floor
+        return JustScored(chunk.with_scores(values), nuisances, limited, unlimited)
+
+    @property
+    def learning_floor(self) -> float:
+        """The propensity below which none counts in scores to learn from."""
+        return self.plan.learning_floor(len(self.masked))
+
+    def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
+        """The training rows that took what they were unlikely to get, and have a score for it."""
+        if self.learning_floor <= (self.plan.clip or 0.0):
+            return np.empty(0, np.int64)  # they are clipped for either purpose
+        actions = chunk.data.actions[chunk.training]
+        logged = propensities[np.arange(len(actions)), actions]
+        unlikely = (logged > 0) & (logged < self.learning_floor)
+        return np.flatnonzero(unlikely & ~(self.few_took | self.masked)[actions])
+
+
+class JustScored(NamedTuple):
+    """A chunk with its scores, and how those that are learned from differ from others."""
+
+    chunk: ScoredChunk
+    nuisances: Nuisances
+    limited: IntArray  # (n_limited,)  training rows whose weight is limited where it is learned
+    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,6 +122,8 @@ class StudyScores:
     fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     excess: FloatArray  # (n_held_out, n_actions)  of noise; no rows where rows are on disk
+    limited: IntArray  # (n_limited,)  rows in memory whose weight is limited where it is learned
+    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
 
@@ -93,6 +131,14 @@ class StudyScores:
         """The scores of these rows, NaN where there is none."""
         values: FloatArray = self.values[rows]
         return np.where(self.hidden, np.nan, values) if self.hidden.any() else values
+
+    def for_evaluation(self, chunk: ScoredChunk) -> ScoredChunk:
+        """All rows, where they are in memory, with scores whose weights nobody limited."""
+        if not len(self.limited):
+            return chunk
+        values = chunk.scores.copy()
+        values[self.limited, chunk.data.actions[self.limited]] = self.unlimited
+        return chunk.with_scores(values)
 
     def of(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
         """All chunks of the study, in order, with their scores."""
@@ -112,10 +158,12 @@ def score_chunks(
     """
     n_actions = len(scorer.masked)
     known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
-    excess = NoiseExcess(n_actions, scorer.clip)
+    excess = NoiseExcess(n_actions, scorer.plan.clip)
     values: Any = None  # of rows in memory, which are one chunk
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
-    for chunk, nuisances in scorer.scored(chunks):
+    limited: tuple[IntArray, FloatArray] = np.empty(0, np.int64), np.empty(0)
+    for just in scorer.scored(chunks):
+        chunk, nuisances = just.chunk, just.nuisances
         values = chunk.scores
         known.add(values[chunk.training])
         if described:
@@ -125,6 +173,7 @@ def score_chunks(
             writer.append(values)
         else:  # rows that fill a disk show their variance themselves
             excess.add(chunk, nuisances)
+            limited = just.limited, just.unlimited
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -145,6 +194,8 @@ def score_chunks(
         fit=fit.numbers,
         imbalance=fit.imbalance,
         excess=np.empty((0, n_actions)) if writer else excess.found(),
+        limited=limited[0],
+        unlimited=limited[1],
     )
 
 
