@@ -16,10 +16,12 @@ import pytest
 from fedopl.base.errors import OptionError, PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.client.apply_policy import decide_table
+from fedopl.policies.basis import Basis
 from fedopl.policies.export import excel_workbook
 from fedopl.policies.export.xlsx_file import column_name
 from fedopl.policies.linear import NEVER, LinearPolicy, constant_policy
 from fedopl.policies.pairwise import PairwisePolicy
+from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 
@@ -55,6 +57,7 @@ def policies_of(encoding):
         Branch(marks, 0.0, Branch(on, 1.0, Leaf(1), Leaf(0)), Branch(ward, 3.0, Leaf(2), Leaf(1))),
     )
     return {
+        **bent_policies_of(encoding),
         "linear": LinearPolicy(rng.normal(size=size), *about),
         "ties": LinearPolicy(whole, *about),
         "never": LinearPolicy(never, *about),
@@ -63,6 +66,21 @@ def policies_of(encoding):
         "tree": TreePolicy(root, *about),
         "leaf": TreePolicy(Leaf(2), *about),
     }
+
+
+def bent_policies_of(encoding):
+    """Policies that are linear in terms of a basis, whether these are all used or only some."""
+    features = encoding.feature_names
+    knots = {"age": (-0.7, CUT, 0.9), 'in"come': (0.5, 2.0)}
+    products = ("age", 'in"come', "ward=a", "on=yes")
+    about = (ACTIONS, features, encoding, Terms(Basis(knots=knots, products=products), features))
+    sizes, rng = about[3].sizes, np.random.default_rng(2)
+    found = {}
+    for name, n_used in {**sizes, "some-hinges": sizes["linear"] + 2, "none": 0}.items():
+        parameters = rng.normal(size=(3, about[3].n_terms + 1))
+        parameters[:, n_used:-1] = 0.0
+        found[f"basis-{name}"] = LinearPolicy(parameters, *about)
+    return found
 
 
 def rows_of(labels=(*WARDS, None, "NA", "b", "A ")):
@@ -274,7 +292,7 @@ SPREADSHEET_ROWS = [
         (*zip(WARDS, ("no", "yes") * 2, strict=True), (None, "yes"), ("b", "no"), ("a", None)),
     )
 ]
-SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree")
+SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree", "basis-hinges", "basis-steps")
 
 
 def by_formulas(path, rows):
@@ -371,6 +389,31 @@ def test_labels_and_thresholds_are_kept_to_the_last_digit(tmp_path):
         book["decide"]["E2"].value
     ]
     assert not any("0.3" in str(formula) for formula in formulas)
+
+
+def test_the_query_says_when_a_database_needs_exp(tmp_path):
+    policies = policies_of(encoding_of("error"))
+    texts = {
+        kind: policies[kind].export(tmp_path / "policy.sql").read_text(encoding="utf-8")
+        for kind in ("basis-splines", "basis-steps")
+    }
+    assert "EXP" not in texts["basis-splines"]
+    assert "EXP has to be there" in texts["basis-steps"].replace("\n-- ", " ")
+
+
+def test_a_rule_that_leaves_terms_out_is_found_on_rows_around_the_knots(tmp_path):
+    class Straight(LinearPolicy):
+        def written_in(self, target):
+            columns = list(zip(self.feature_names, target.features(), strict=True))
+            self.terms.written_in(target, self.n_used)
+            sums = target.weighted_sums(self.score_names, columns, self.parameters[:, [0, -1]])
+            return target.largest(dict(enumerate(sums)))
+
+    terms = Terms(Basis(kind="hinges", knots={"age": (40, 50, 60)}), ("age",))
+    parameters = np.array([[0.0, 0, 2.0, -4.0, -1.0], [0.0, 0, 0, 0, 0]])  # yes from 45 to 55
+    policy = Straight(parameters, ("yes", "no"), ("age",), terms=terms)
+    with pytest.raises(PolicyError, match="made-up rows differently"):
+        policy.export(tmp_path / "policy.sql")
 
 
 # --- what is written, and what is refused ---------------------------------------------------------

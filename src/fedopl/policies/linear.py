@@ -98,8 +98,16 @@ class LinearPolicy(Policy):
 
     def written_in(self, target: Target[Term]) -> Term:
         """The action with the largest score, in another language."""
-        sums = target.weighted_sums(self.score_names, self.parameters)
-        return target.largest(dict(enumerate(sums)))
+        return target.largest(dict(enumerate(self.linear_in(target))))
+
+    def linear_in(self, target: Target[Term]) -> list[Term]:  # (n_scores,)
+        """The linear scores themselves, in another language."""
+        if self.terms is None:
+            columns = list(zip(self.feature_names, target.features(), strict=True))
+        else:
+            columns = self.terms.written_in(target, self.n_used)
+        needed = [*range(len(columns)), -1]
+        return target.weighted_sums(self.score_names, columns, self.parameters[:, needed])
 
     # --- what explains it ----------------------------------------------------------------------
 

@@ -35,9 +35,10 @@ class PairwisePolicy(LinearPolicy):
 
     def written_in(self, target: Target[Term]) -> Term:
         """The action with most wins, in another language."""
-        sums = target.weighted_sums(self.score_names, self.parameters)
         wins: list[list[Term]] = [[] for _ in self.action_names]
-        for score, (first, second) in zip(sums, action_pairs(len(wins)), strict=True):
+        for score, (first, second) in zip(
+            self.linear_in(target), action_pairs(len(wins)), strict=True
+        ):
             first_wins = target.at_least(score, 0.0)
             wins[first].append(first_wins)
             wins[second].append(target.negated(first_wins))

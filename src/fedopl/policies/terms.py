@@ -1,5 +1,6 @@
 """Terms: the columns that a basis makes of contexts, what they are called, and how to get them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -9,6 +10,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.basis import FAMILIES, Basis
+from fedopl.policies.export.target import Target, Term
 
 # A soft step rises from a tenth to nine tenths within about half the distance of two knots.
 STEEPNESS = 8.0
@@ -106,6 +108,34 @@ class Terms:
             _multiply(risen, self._step_products, found, start + len(self._steps))
         return found[:, :wanted]
 
+    def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
+        """The terms of the plainest family that has the first so many, in another language."""
+        family = next(family for family, size in self.sizes.items() if size >= n_terms)
+        terms = target.features()
+        if family == "linear":
+            return list(zip(self.features, terms, strict=True))
+        scaled = self._scaled_in(target, terms, self.sources[len(terms) : self.sizes[family]])
+        at = self._scaled.at
+        terms += [target.above(scaled[place], at(place, knot)) for place, knot in self._hinges]
+        if family in ("splines", "steps"):
+            terms += [target.product(scaled[a], scaled[b]) for a, b in self._products]
+        if family == "steps":
+            steps = [target.risen(scaled[place], STEEPNESS) for place in self._steps]
+            names = self.names[len(terms) : len(terms) + len(steps)]
+            risen = dict(zip(self._steps, target.kept("risen", names, steps), strict=True))
+            terms += risen.values()
+            terms += [target.product(risen[a], risen[b]) for a, b in self._step_products]
+        return list(zip(self.names[: len(terms)], terms, strict=True))
+
+    def _scaled_in(
+        self, target: Target[Term], features: list[Term], sources: Sequence[tuple[int, ...]]
+    ) -> dict[int, Term]:
+        """The features that these terms are made of, scaled, in another language."""
+        used = sorted({place for own in sources for place in own})
+        numbers = [self._scaled.written_in(target, features[place], place) for place in used]
+        kept = target.kept("scaled", [self.features[place] for place in used], numbers)
+        return dict(zip(used, kept, strict=True))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Scaling:
@@ -133,6 +163,13 @@ class _Scaling:
         clamped -= self.middle
         clamped /= self.unit
         return clamped
+
+    def written_in(self, target: Target[Term], number: Term, place: int) -> Term:
+        """One number, in another language."""
+        if not np.isfinite(self.lowest[place]):
+            return number
+        clamped = target.between(number, float(self.lowest[place]), float(self.highest[place]))
+        return target.in_units(clamped, float(self.middle[place]), float(self.unit[place]))
 
     def at(self, place: int, value: float) -> float:
         return float((value - self.middle[place]) / self.unit[place])

@@ -100,8 +100,30 @@ class _Excel(Target[str]):
     def flag(self, condition: str) -> str:
         return f"IF({condition},1,0)"
 
-    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
-        features = _range(self._steps(self.inputs.encoding.feature_names, self.features()))
+    def between(self, number: str, low: float, high: float) -> str:
+        lowest, highest = (self._constants("limit", [end]) for end in (low, high))
+        return f"MIN(MAX({number},{lowest}),{highest})"
+
+    def in_units(self, number: str, middle: float, unit: float) -> str:
+        subtracted = self._constants("middle", [middle])
+        return f"({number}-{subtracted})/{self._constants('unit', [unit])}"
+
+    def above(self, number: str, knot: float) -> str:
+        return f"MAX({number}-{self._constants('knot', [knot])},0)"
+
+    def product(self, first: str, second: str) -> str:
+        return f"{first}*{second}"
+
+    def risen(self, number: str, steepness: float) -> str:
+        return f"1/(1+EXP({self._constants('steepness', [-steepness])}*{number}))"
+
+    def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
+        return self._steps([f"{name}, {what}" for name in names], numbers)
+
+    def weighted_sums(
+        self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
+        features = _range([self._step(*column) for column in columns])
         sums = []
         for name, (*weights, constant) in zip(names, parameters.tolist(), strict=True):
             own = self._constants(f"weights for {name}", weights)

@@ -106,8 +106,30 @@ class _Onnx(Target[str]):
     def flag(self, condition: str) -> str:
         return self._node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
 
-    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
-        features = self._node("Concat", *self.features(), axis=1)
+    def between(self, number: str, low: float, high: float) -> str:
+        return self._node("Clip", number, self._constant(low), self._constant(high))
+
+    def in_units(self, number: str, middle: float, unit: float) -> str:
+        above = self._node("Sub", number, self._constant([[middle]]))
+        return self._node("Div", above, self._constant([[unit]]))
+
+    def above(self, number: str, knot: float) -> str:
+        difference = self._node("Sub", number, self._constant([[knot]]))
+        return self._node("Max", difference, self._constant([[0.0]]))
+
+    def product(self, first: str, second: str) -> str:
+        return self._node("Mul", first, second)
+
+    def risen(self, number: str, steepness: float) -> str:
+        return self._node("Sigmoid", self._node("Mul", number, self._constant([[steepness]])))
+
+    def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[str]) -> list[str]:
+        return list(numbers)  # every node is worked out once
+
+    def weighted_sums(
+        self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
+        features = self._node("Concat", *(column for _, column in columns), axis=1)
         product = self._node("MatMul", features, self._constant(parameters[:, :-1].T))
         sums = self._node("Add", product, self._constant(parameters[None, :, -1]))
         places = range(len(names))

@@ -1,11 +1,11 @@
 """A policy as one Python file that needs nothing but the standard library."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines, one_line
 
 _COMPARING = (
     "Call decide(row) with a dictionary, or run `python FILE rows.csv > decided.csv`. None, NaN "
@@ -172,14 +172,31 @@ class _Python(Target[str]):
     def flag(self, condition: str) -> str:
         return f"float({condition})"
 
-    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
+    def between(self, number: str, low: float, high: float) -> str:
+        return f"min(max({number}, {low!r}), {high!r})"
+
+    def in_units(self, number: str, middle: float, unit: float) -> str:
+        return f"({number} - {middle!r}) / {unit!r}"
+
+    def above(self, number: str, knot: float) -> str:
+        return f"max({number} - {knot!r}, 0.0)"
+
+    def product(self, first: str, second: str) -> str:
+        return f"{first} * {second}"
+
+    def risen(self, number: str, steepness: float) -> str:
+        return f"0.5 + 0.5 * math.tanh({steepness / 2!r} * {number})"
+
+    def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
+        self._list(what, zip(names, numbers, strict=True))
+        return [f"{what}[{place}]" for place in range(len(numbers))]
+
+    def weighted_sums(
+        self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
         self.constants["WEIGHTS"] = tuple(map(tuple, parameters.tolist()))
+        self._list("features", [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            "# Every feature, and the constant that is added as it is.",
-            "features = (",
-            *(f"    {term}," for term in self.features()),
-            "    1.0,",
-            ")",
             "scores = [sum(w * x for w, x in zip(own, features) if w) for own in WEIGHTS]",
         ]
         return [f"scores[{place}]" for place in range(len(names))]
@@ -203,6 +220,10 @@ class _Python(Target[str]):
         # The first of the largest is what max finds.
         listed = ", ".join(f"({scores[code]}, {code})" for code in sorted(scores))
         return f"ACTIONS[max([{listed}], key=lambda one: one[0])[1]]"
+
+    def _list(self, name: str, numbers: Iterable[tuple[str, str]]) -> None:
+        lines = (f"    {number},  # {one_line(what)}" for what, number in numbers)
+        self.statements += [f"{name} = (", *lines, ")"]
 
     def _cell(self, column: str) -> str:
         return f"column[{self.inputs.name(column)!r}]"

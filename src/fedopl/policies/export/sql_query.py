@@ -11,6 +11,7 @@ _COMPARING = (
     "database ignores case or trailing spaces, give the columns a binary collation. NULL is "
     "missing."
 )
+_NEEDS_EXP = " EXP has to be there: an SQLite without mathematical functions lacks it."
 _LARGEST_DOUBLE = "1.7976931348623157e308"
 
 
@@ -18,11 +19,12 @@ def sql_query(rule: WrittenRule, inputs: Inputs) -> bytes:
     """The query; every row of the table comes back with one column more."""
     target = _Sql(inputs)
     decided = rule(target)
+    comparing = _COMPARING + (_NEEDS_EXP if target.needs_exp else "")
     known = "\n    AND ".join(map(target.known, inputs.encoding.feature_columns))
     lines = [
         *(
             f"-- {line}"
-            for text in header_lines(inputs, _COMPARING)
+            for text in header_lines(inputs, comparing)
             for line in textwrap.wrap(text, 97)
         ),
         "SELECT t.*,",
@@ -40,6 +42,7 @@ class _Sql(Target[str]):
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self._layers: list[list[tuple[str, str, str]]] = []  # name, expression, what it is
+        self.needs_exp = False
 
     def known(self, column: str) -> str:
         """Whether the policy can decide with what is in a column."""
@@ -98,13 +101,38 @@ class _Sql(Target[str]):
     def flag(self, condition: str) -> str:
         return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
-    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[str]:
-        names_of = self.inputs.encoding.feature_names
-        features = self._steps("feature", names_of, self.features())
+    def between(self, number: str, low: float, high: float) -> str:
+        # Not LEAST and GREATEST, which SQLite does not know.
+        low_text, high_text = _literal(low), _literal(high)
+        cases = f"WHEN {number} < {low_text} THEN {low_text} WHEN {number} > {high_text}"
+        return f"CASE {cases} THEN {high_text} ELSE {number} END"
+
+    def in_units(self, number: str, middle: float, unit: float) -> str:
+        return f"({number} - {_literal(middle)}) / {_literal(unit)}"
+
+    def above(self, number: str, knot: float) -> str:
+        edge = _literal(knot)
+        return f"CASE WHEN {number} > {edge} THEN {number} - {edge} ELSE 0 END"
+
+    def product(self, first: str, second: str) -> str:
+        return f"{first} * {second}"
+
+    def risen(self, number: str, steepness: float) -> str:
+        self.needs_exp = True
+        return f"1 / (1 + EXP({_literal(-steepness)} * {number}))"
+
+    def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
+        return self._steps(what, names, numbers)
+
+    def weighted_sums(
+        self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
+        names_of, terms = zip(*columns, strict=True)
+        features = self._steps("feature", names_of, terms)
         sums = []
         for *weights, constant in parameters.tolist():
-            terms = [f"{_literal(w)} * {x}" for w, x in zip(weights, features, strict=True) if w]
-            sums.append(" + ".join([*terms, _literal(constant)]))
+            parts = [f"{_literal(w)} * {x}" for w, x in zip(weights, features, strict=True) if w]
+            sums.append(" + ".join([*parts, _literal(constant)]))
         return self._steps("score", names, sums)
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:

@@ -141,8 +141,34 @@ class Target(ABC, Generic[Term]):
         """The number 1 where a condition is so, and 0 elsewhere."""
 
     @abstractmethod
-    def weighted_sums(self, names: Sequence[str], parameters: FloatArray) -> list[Term]:
-        """Sums of all features times each row of parameters, of which the last is added as it is.
+    def between(self, number: Term, low: float, high: float) -> Term:
+        """A number, or the end that is nearer to it where it lies beyond."""
+
+    @abstractmethod
+    def in_units(self, number: Term, middle: float, unit: float) -> Term:
+        """How many units a number lies above a middle."""
+
+    @abstractmethod
+    def above(self, number: Term, knot: float) -> Term:
+        """By how much a number is above a knot; 0 below it."""
+
+    @abstractmethod
+    def product(self, first: Term, second: Term) -> Term:
+        """One number times another."""
+
+    @abstractmethod
+    def risen(self, number: Term, steepness: float) -> Term:
+        """1 / (1 + exp(−steepness · number)): a soft step from 0 to 1."""
+
+    @abstractmethod
+    def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
+        """These numbers, worked out once, however often they are used; `what` is one word."""
+
+    @abstractmethod
+    def weighted_sums(
+        self, names: Sequence[str], columns: Sequence[tuple[str, Term]], parameters: FloatArray
+    ) -> list[Term]:
+        """Sums of columns, each with its name, times each row of parameters; the last is added.
 
         They are worked out once, however often they are used.
         """

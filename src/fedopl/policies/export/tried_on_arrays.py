@@ -70,8 +70,30 @@ class _OnArrays(Target[Any]):
     def flag(self, condition: Any) -> Any:
         return condition.astype(np.float64)
 
-    def weighted_sums(self, _names: Sequence[str], parameters: FloatArray) -> list[Any]:
-        features = np.column_stack(self.features())
+    def between(self, number: Any, low: float, high: float) -> Any:
+        self.cuts += [low, high]
+        return np.clip(number, low, high)
+
+    def in_units(self, number: Any, middle: float, unit: float) -> Any:
+        self.cuts += [middle - unit, middle, middle + unit]
+        return (number - middle) / unit
+
+    def above(self, number: Any, knot: float) -> Any:
+        return np.maximum(number - knot, 0.0)
+
+    def product(self, first: Any, second: Any) -> Any:
+        return first * second
+
+    def risen(self, number: Any, steepness: float) -> Any:
+        return 0.5 + 0.5 * np.tanh(steepness / 2 * number)
+
+    def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[Any]) -> list[Any]:
+        return list(numbers)
+
+    def weighted_sums(
+        self, _names: Sequence[str], columns: Sequence[tuple[str, Any]], parameters: FloatArray
+    ) -> list[Any]:
+        features = np.column_stack([column for _, column in columns])
         return list((features @ parameters[:, :-1].T + parameters[:, -1]).T)
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:
