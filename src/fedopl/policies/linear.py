@@ -118,15 +118,25 @@ class LinearPolicy(Policy):
 
     def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, n_terms)
         """What is worth comparing, an action with all others or a pair, and its coefficients."""
-        weights = self.coefficients
+        return self.contrasted(self.coefficients)
+
+    def contrasted(
+        self, by_score: FloatArray
+    ) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, …)
+        """What is worth comparing, and that comparison of what there is for each score."""
         if self.has_blocks:
-            return [(name,) for name in self.action_names], weights
+            return [(name,) for name in self.action_names], by_score
         usable = self.intercepts > NEVER / 10
         names = self._names_where(usable)
         if len(names) == 2:
-            first, second = weights[usable]
+            first, second = by_score[usable]
             return [tuple(names)], (first - second)[None, :]
-        return [(name,) for name in names], weights[usable] - weights[usable].mean(axis=0)
+        return [(name,) for name in names], by_score[usable] - by_score[usable].mean(axis=0)
+
+    @property
+    def bends(self) -> bool:
+        """Whether it uses other terms of a basis than features themselves."""
+        return self.terms is not None and self.n_used > len(self.feature_names)
 
     @property
     def has_blocks(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,6 +14,14 @@ from fedopl.policies.export.target import Target, Term
 
 # A soft step rises from a tenth to nine tenths within about half the distance of two knots.
 STEEPNESS = 8.0
+
+
+class Factor(NamedTuple):
+    """What a product multiplies: another term, less so much, times so much."""
+
+    term: int  # its place
+    less: float
+    times: float
 
 
 class Terms:
@@ -84,6 +92,25 @@ class Terms:
             *((place,) for place in self._steps),
             *self._step_products,
         )
+
+    @cached_property
+    def factors(self) -> dict[int, tuple[Factor, Factor]]:
+        """For each product, by its place among terms, what it multiplies.
+
+        A feature that it multiplies is clamped beyond the outer knots; the term itself is not.
+        """
+        scaled = self._scaled
+        plain = {
+            place: Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
+            for place in range(len(self.features))
+        }
+        start = len(self.features) + len(self._hinges)
+        found = {start + n: (plain[a], plain[b]) for n, (a, b) in enumerate(self._products)}
+        start += len(self._products)
+        risen = {place: Factor(start + n, 0.0, 1.0) for n, place in enumerate(self._steps)}
+        start += len(self._steps)
+        pairs = enumerate(self._step_products)
+        return found | {start + n: (risen[a], risen[b]) for n, (a, b) in pairs}
 
     def of(
         self, contexts: FloatArray, n_terms: int | None = None

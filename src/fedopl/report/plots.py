@@ -21,7 +21,7 @@ _DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
     "values": (held_out_values, ("values",)),
     "gains": (held_out_values, ("gains",)),
     "clients": (by_client, ("clients",)),
-    "policy": (decisions, ("weights", "tree")),
+    "policy": (decisions, ("weights", "curves", "tree")),
     "decisions": (decisions, ("groups", "split")),
     "overlap": (action_overlap, ("overlap",)),
 }

@@ -13,8 +13,8 @@ from fedopl.report.explain.groups import overall, shares_of
 from fedopl.report.words.numbers import listed
 from fedopl.results.record import Record
 
-_STRONG = 0.25  # of the largest effect: what is worth a word
-_MOST_WORDS = 4  # features that a sentence names
+STRONG = 0.25  # of the largest effect: what is worth a word
+MOST_WORDS = 4  # features that a sentence names
 _NEXT_TO_NOBODY = 0.005  # of the rows that decisions were counted over
 
 Against = Literal["mean", "other", "nothing"]
@@ -61,7 +61,9 @@ def weights_by_step(
 ) -> Explanation:
     """The policy's weights per unit, or per standard deviation where these are known."""
     pairs, effects = policy.contrasts()
-    width = len(policy.term_names)
+    features = policy.term_names if policy.bends else policy.feature_names
+    width = len(features)
+    effects = effects[:, :width]
     yes_no, typical = np.zeros(width, bool), None
     if standardisation:
         centre, scale = (of_all[:width] for of_all in standardisation)
@@ -72,7 +74,7 @@ def weights_by_step(
     return Explanation(
         names=tuple(" over ".join(pair) for pair in pairs),
         spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
-        features=policy.term_names,
+        features=features,
         effects=effects,
         step="standard deviation" if standardisation else "unit",
         against=_against(policy, pairs),
@@ -119,10 +121,15 @@ def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, An
 
 def weight_sentences(explanation: Explanation) -> list[str]:
     """One sentence for each action, or for each pair, then what else there is to say."""
+    return favouring(explanation, [_words(explanation, n) for n in range(len(explanation.names))])
+
+
+def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
+    """The same with these words for what favours each action, or the first of each pair."""
     if explanation.is_constant:
         found = ["No feature plays a part: everybody gets the same."]
     else:
-        found = _by_score(explanation)
+        found = _by_score(explanation, words)
     found += [
         f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
     ]
@@ -155,16 +162,16 @@ def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
     return "nothing" if policy.has_blocks else "mean"
 
 
-def _by_score(explanation: Explanation) -> list[str]:
+def _by_score(explanation: Explanation, words: list[list[str]]) -> list[str]:
     # What favours an action that nobody gets favours nothing that happens.
     seldom = {f"'{name}'" for name in explanation.rarely}
-    words = {
-        name: _words(explanation, place)
-        for place, name in enumerate(explanation.spoken)
+    kept = {
+        name: own
+        for name, own in zip(explanation.spoken, words, strict=True)
         if not seldom & set(name.split(" over "))
     }
-    found = [f"{name} is favoured by {listed(own)}." for name, own in words.items() if own]
-    rest = [name for name, own in words.items() if not own]
+    found = [f"{name} is favoured by {listed(own)}." for name, own in kept.items() if own]
+    rest = [name for name, own in kept.items() if not own]
     if rest:
         verb = "hardly depends" if len(rest) == 1 else "hardly depend"
         found.append(f"{listed(rest)} {verb} on the features.")
@@ -174,12 +181,13 @@ def _by_score(explanation: Explanation) -> list[str]:
 def _words(explanation: Explanation, place: int) -> list[str]:
     """What favours an action most, compared with the strongest effect of all."""
     effects = explanation.effects[place]
-    least = _STRONG * float(np.abs(explanation.effects).max())
-    order = np.argsort(-np.abs(effects), kind="stable")[:_MOST_WORDS]
-    return [_word(explanation, f, effects[f] > 0) for f in order if abs(effects[f]) >= least]
+    least = STRONG * float(np.abs(explanation.effects).max())
+    order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
+    return [step_word(explanation, f, effects[f] > 0) for f in order if abs(effects[f]) >= least]
 
 
-def _word(explanation: Explanation, feature: int, favours: bool) -> str:
+def step_word(explanation: Explanation, feature: int, favours: bool) -> str:
+    """More of a feature, or less of it: a level or another, yes or no, higher or lower."""
     name = explanation.features[feature]
     if name in explanation.levels:
         column, level = explanation.levels[name]

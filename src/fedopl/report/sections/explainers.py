@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedopl.policies.policy import Policy
+from fedopl.report.explain.curve_words import policy_as_json, policy_as_text
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
-from fedopl.report.explain.explain_weights import weights_as_json, weights_as_text
 from fedopl.report.parts import Heading, Part, Text
 from fedopl.report.sections.feature_weights import WEIGHTS_TITLE, weight_parts
 from fedopl.report.sections.tree_leaves import tree_parts
@@ -22,7 +22,7 @@ class Explainer(NamedTuple):
 
 # By what policies say of themselves: `explained_by`.
 _EXPLAINERS = {
-    "weights": Explainer(weights_as_text, weights_as_json, weight_parts),
+    "weights": Explainer(policy_as_text, policy_as_json, weight_parts),
     "tree": Explainer(tree_as_text, tree_as_json, tree_parts),
 }
 

@@ -1,9 +1,13 @@
-"""The weights of a linear or pairwise policy: what speaks for each action."""
+"""What speaks for each action: the weights of a linear or pairwise policy, or its curves."""
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.linear import LinearPolicy
+from fedopl.report.action_colours import colour_places
+from fedopl.report.explain.chosen_terms import choice_parts
+from fedopl.report.explain.curve_words import curve_sentences
+from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
 from fedopl.report.explain.explain_weights import (
     Against,
     Explanation,
@@ -11,6 +15,8 @@ from fedopl.report.explain.explain_weights import (
     weight_sentences,
 )
 from fedopl.report.figures.bars import weights_chart
+from fedopl.report.figures.decision_map import MapSide, decision_map
+from fedopl.report.figures.feature_curves import CurveRow, curves_chart
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
 from fedopl.report.words.numbers import decimal
 from fedopl.report.words.policy_labels import is_arm
@@ -28,6 +34,12 @@ _READINGS: dict[Against, str] = {
     "between scores matter, so each weight is held against the mean over all actions: no action "
     "has to serve as the yardstick, and what raises all scores alike drops out.",
 }
+_CURVES = (
+    "A feature need not act evenly: its curve shows what it adds wherever it lies, while all "
+    "others are at their means, and 0 is what it adds on average."
+)
+_MOST_CURVES, _MOST_PAIRS = 6, 5
+_NO_YES = ("no", "yes")
 _KEYS = (
     Key(colour="better", text="speaks for the action"),
     Key(colour="worse", text="speaks against it"),
@@ -39,15 +51,19 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
+    if policy.bends:
+        return (head, *_curve_parts(record, policy), *choice_parts(record))
     explanation = explain_weights(policy, record)
+    sentences = weight_sentences(explanation)
     if explanation.is_constant:
-        return (head, Points(tuple(weight_sentences(explanation))))
+        return (head, Points(tuple(sentences)), *choice_parts(record))
     return (
         head,
         Text(_reading(explanation)),
-        Points(_few_sentences(explanation)),
+        Points(_few(sentences)),
         _chart(explanation),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
+        *choice_parts(record),
     )
 
 
@@ -56,8 +72,7 @@ def _reading(explanation: Explanation) -> str:
     return f"{_READINGS[explanation.against]} {unit}"
 
 
-def _few_sentences(explanation: Explanation) -> tuple[str, ...]:
-    found = weight_sentences(explanation)
+def _few(found: list[str]) -> tuple[str, ...]:
     if len(found) <= _MOST_SENTENCES:
         return tuple(found)
     rest = len(found) - _MOST_SENTENCES
@@ -82,9 +97,99 @@ def _chart(explanation: Explanation) -> Picture:
     return Picture(
         name="weights",
         drawing=weights_chart("weights", names, panels, axis),
-        label=f"{caption} {' '.join(_few_sentences(explanation)[:4])}",
+        label=f"{caption} {' '.join(weight_sentences(explanation)[:4])}",
         caption=caption,
         keys=_KEYS,
+    )
+
+
+def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
+    """The curves of a policy that bends, and the map of the two features that act together most."""
+    found = explain_curves(policy, record)
+    sentences = curve_sentences(found)
+    reading = _READINGS["other" if found.weights.against == "other" else "mean"]
+    return (
+        Text(f"{reading} {_CURVES}"),
+        Points(_few(sentences)),
+        *((_curves(found, sentences),) if found.curves else ()),
+        *(_acting_together(record, policy, found) if found.pairs else ()),
+        Folded(summary="All weights as a table", parts=(_table(found.weights),)),
+    )
+
+
+def _curves(found: CurveExplanation, sentences: list[str]) -> Picture:
+    drawn = found.curves[:_MOST_CURVES]
+    strength = np.max([curve.strength for curve in found.curves], axis=0)
+    scores = np.sort(np.argsort(-strength, kind="stable")[:_MOST_PANELS])
+    rows = [
+        CurveRow(
+            label=curve.feature,
+            at=curve.at[curve.drawn],
+            adds=curve.adds[np.ix_(scores, curve.drawn)],
+            named=_NO_YES if curve.is_flag else (),
+        )
+        for curve in drawn
+    ]
+    caption = "What each feature adds to a score, wherever it lies, less what it adds on average."
+    if len(drawn) < len(found.curves) or len(scores) < len(found.weights.names):
+        caption += (
+            f" Drawn are the {len(drawn)} of {len(found.curves)} features and the {len(scores)} of "
+            f"{len(found.weights.names)} scores that move most."
+        )
+    titles = [found.weights.names[score] for score in scores]
+    return Picture(
+        name="curves",
+        drawing=curves_chart("curves", rows, titles, "above 0 favours; the strongest first"),
+        label=f"{caption} {' '.join(sentences[:4])}",
+        caption=caption,
+        keys=_KEYS,
+    )
+
+
+def _acting_together(
+    record: Record, policy: LinearPolicy, found: CurveExplanation
+) -> tuple[Part, ...]:
+    pair = found.pairs[0]
+    curves = {curve.place: curve for curve in found.curves}
+    rows = tuple(
+        (" × ".join(one.features), *(decimal(float(own)) for own in one.strength))
+        for one in found.pairs[:_MOST_PAIRS]
+    )
+    table = Table(
+        caption="Features that act together, the strongest first: standard deviation of what two "
+        "add to a score beyond what each adds by itself",
+        headers=("Features", *found.weights.names),
+        rows=rows,
+        long_names=True,
+    )
+    drawn = all(place in curves for place in pair.places)
+    return (*((_map(record, policy, found),) if drawn else ()), table)
+
+
+def _map(record: Record, policy: LinearPolicy, found: CurveExplanation) -> Picture:
+    """What somebody average in all else gets, by the two features that act together most."""
+    curves = {curve.place: curve for curve in found.curves}
+    across, up = sorted((curves[p] for p in found.pairs[0].places), key=lambda one: one.is_flag)
+    columns, rows = (
+        MapSide(label=c.feature, at=c.at[c.drawn], named=_NO_YES if c.is_flag else ())
+        for c in (across, up)
+    )
+    contexts = np.tile(found.average, (len(rows.at), len(columns.at), 1))
+    contexts[..., across.place] = columns.at
+    contexts[..., up.place] = rows.at[:, None]
+    actions, places = policy.names(contexts.reshape(-1, len(found.average))), colour_places(record)
+    colours = np.array([places[action] for action in actions]).reshape(contexts.shape[:2])
+    caption = (
+        f"What somebody average in everything else gets, by {across.feature} and {up.feature}, the "
+        "two features that act together most."
+    )
+    given = sorted({(places[action], action) for action in map(str, actions)})
+    return Picture(
+        name="map",
+        drawing=decision_map("map", columns, rows, colours),
+        label=caption,
+        caption=caption,
+        keys=tuple(Key(colour=f"action-{place + 1}", text=action) for place, action in given),
     )
 
 

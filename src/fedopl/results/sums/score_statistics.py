@@ -125,6 +125,13 @@ class ScoreStatistics:
             scale[own] = np.sqrt(np.where(variance > 1e-14 * squares, variance, 1.0))
         return centre, scale
 
+    def term_moments(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+        """Means (n_terms,) and covariances (n_terms, n_terms) of terms in the mixture."""
+        grams = self._means(weights)[0]
+        gram = grams[grams[:, -1, -1] > 0][0]  # any action's rows will do
+        means = gram[:-1, -1]
+        return means, gram[:-1, :-1] - np.outer(means, means)
+
     def is_flag(self, weights: Weights) -> BoolArray:  # (n_terms + 1,)
         """Which terms, features first, are 0 or 1 in every row: then E[x²] = E[x]."""
         centre, scale = self.standardisation(weights)

@@ -1,0 +1,85 @@
+"""Which terms of a basis the policy uses, and how the others did, in words."""
+
+import math
+from typing import Any
+
+from fedopl.report.parts import Heading, Part, Table, Text
+from fedopl.report.words.numbers import count, decimal, listed
+from fedopl.results.record import Record
+from fedopl.results.sums.term_choice import TermChoice
+
+
+def choice_parts(record: Record | None) -> tuple[Part, ...]:
+    """The terms that could be used, their losses out of fold, and what was taken."""
+    choice = _choice(record)
+    if record is None or choice is None:
+        return ()
+    head, family = Heading("How the terms were chosen"), choice.family
+    if family is None:
+        why = "No client reported sums by fold, so that nothing could be compared: the policy is "
+        return (head, Text(f"{why}linear in the features as they are."))
+    taken = _family_words(record, family)
+    if len(choice.losses) == 1:
+        why = "only how much their weights are shrunk was chosen, by the loss out of fold"
+        return (head, Text(f"The study set the policy's terms, {taken}; {why}."))
+    said = (
+        f"The policy could use {len(choice.losses)} sets of terms, and the one with the least loss "
+        f"was taken: {taken}. The loss is the squared error of predicted scores with each fold of "
+        "training rows left out in turn, and follows from the clients' sums."
+    )
+    return (head, Text(said), _table(record, choice))
+
+
+def _table(record: Record, choice: TermChoice) -> Table:
+    sizes = record.study.terms.sizes if record.study.terms else {}
+    plainest = next(iter(choice.losses.values()))
+    decimals = _decimals_apart(sorted(choice.losses.values()))
+    rows = [
+        (
+            _family_words(record, family),
+            count(sizes[family]),
+            decimal(loss - plainest, decimals),
+            "taken" if family == choice.family else "",
+        )
+        for family, loss in choice.losses.items()
+    ]
+    return Table(
+        caption="Loss out of fold, less that of the first line: less is better",
+        headers=("Terms", "How many", "Loss", "Taken"),
+        rows=tuple(rows),
+        text_columns=(3,),
+        long_names=True,
+    )
+
+
+def _family_words(record: Record, family: str) -> str:
+    """What a policy of this family is linear in."""
+    if family == "linear":
+        return "features as they are"
+    further = []
+    if family != "hinges" and record.study.basis and record.study.basis.products:
+        further.append("products of two")
+    if family == "steps":
+        further.append("soft steps")
+    return listed(["features that bend at their knots", *further])
+
+
+def _decimals_apart(losses: list[float]) -> int:
+    """As many decimals as tell the two best apart, and no more than six."""
+    apart = losses[1] - losses[0]
+    return min(max(1 - math.floor(math.log10(apart)), 2), 6) if apart > 0 else 6
+
+
+def choice_as_json(record: Record | None) -> dict[str, Any]:
+    """The family that was taken and the losses of all, where there was a choice."""
+    choice = _choice(record)
+    if choice is None:
+        return {}
+    return {"terms": {"taken": choice.family or "linear", "losses": dict(choice.losses)}}
+
+
+def _choice(record: Record | None) -> TermChoice | None:
+    """None where the policy is none that terms of a basis were chosen for."""
+    if record is None or record.study.basis is None or record.study.policy.kind != "linear":
+        return None
+    return record.statistics.choice

@@ -1,0 +1,175 @@
+"""Policies that bend, in words, as text and as JSON: where a feature speaks for an action."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.tables import text_table
+from fedopl.policies.linear import LinearPolicy
+from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
+from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
+from fedopl.report.explain.explain_weights import (
+    MOST_WORDS,
+    STRONG,
+    favouring,
+    step_word,
+    weights_as_json,
+    weights_as_text,
+)
+from fedopl.report.parts import as_text
+from fedopl.report.words.numbers import plain
+from fedopl.results.record import Record
+
+_ALONE = (
+    "Without its run, averages are those of numbers that lie evenly between their outer knots, and "
+    "of yes as often as no."
+)
+_TURNS = 0.01  # of a curve's whole height: less is no turn
+_SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much is not worth a word
+
+
+def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
+    """What speaks for each action, by curves where the policy bends and by weights elsewhere."""
+    if policy.bends:
+        words = _curves_as_text(explain_curves(policy, record), top)
+    else:
+        words = weights_as_text(policy, record, top)
+    return "\n\n".join(text for text in (words, as_text(choice_parts(record))) if text)
+
+
+def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
+    """The same, with all points of all curves."""
+    found = weights_as_json(policy, record)
+    if policy.bends:
+        found |= _curves_as_json(explain_curves(policy, record))
+    return found | choice_as_json(record)
+
+
+def curve_sentences(found: CurveExplanation) -> list[str]:
+    """One sentence for each action, or for each pair of them, then what else there is to say."""
+    n_scores = len(found.weights.names)
+    words = [_words(found, score) for score in range(n_scores)]
+    said = favouring(found.weights, words)
+    together = [text for score in range(n_scores) if (text := _together(found, score))]
+    n_first = sum(" is favoured by " in text for text in said)
+    alone = [] if found.from_run else [_ALONE]
+    return [*said[:n_first], *together, *said[n_first:], *alone]
+
+
+def _words(found: CurveExplanation, score: int) -> list[str]:
+    """Where the features that move a score most speak for its action."""
+    ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
+    strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
+    return [text for curve in strong if (text := where_favoured(found, curve, score))]
+
+
+def where_favoured(found: CurveExplanation, curve: Curve, score: int) -> str:
+    """Where a feature adds more than on average; nothing where it is drawn nowhere above that."""
+    adds = curve.adds[score]
+    if curve.is_flag:
+        return step_word(found.weights, curve.place, bool(adds[1] > adds[0]))
+    least = _TURNS * float(np.ptp(adds))
+    if (np.maximum.accumulate(adds) - adds).max() <= least:
+        return f"higher {curve.feature}"
+    if (adds - np.minimum.accumulate(adds)).max() <= least:
+        return f"lower {curve.feature}"
+    regions = [_region(curve, run) for run in _runs_above(adds)]
+    return f"{curve.feature} {' or '.join(regions)}" if regions else ""
+
+
+def _runs_above(adds: FloatArray) -> list[tuple[int, int]]:
+    """From which point to which a curve is above zero, and somewhere well above."""
+    above = np.concatenate([[False], adds > 0, [False]])
+    edges = np.flatnonzero(above[1:] != above[:-1])
+    runs = zip(edges[::2], edges[1::2] - 1, strict=True)
+    least = _SLIGHT * float(adds.max())
+    return [(int(a), int(b)) for a, b in runs if adds[a : b + 1].max() >= least]
+
+
+def _region(curve: Curve, run: tuple[int, int]) -> str:
+    first, last = run
+    # To a hundredth of the range that is drawn.
+    digits = -math.floor(math.log10((curve.at[-1] - curve.at[0]) / 100))
+    low, high = (plain(round(float(curve.at[place]), digits) + 0.0) for place in run)
+    if first == 0:
+        return f"up to {high}"
+    return f"from {low} on" if last == len(curve.at) - 1 else f"from {low} to {high}"
+
+
+def _together(found: CurveExplanation, score: int) -> str:
+    """What the two features that act together most do for an action; nothing if that is little."""
+    if not found.pairs:
+        return ""
+    pair = max(found.pairs, key=lambda one: one.strength[score])
+    seldom = {f"'{name}'" for name in found.weights.rarely}
+    spoken = found.weights.spoken[score]
+    if pair.strength[score] < STRONG * found.strongest or seldom & set(spoken.split(" over ")):
+        return ""
+    leaning = pair.leaning[score]
+    if not leaning:
+        return f"How {pair.features[0]} speaks for {spoken} depends on {pair.features[1]}."
+    (high, low), (high_too, low_too) = (_sides(found, place) for place in pair.places)
+    if leaning < 0:
+        high_too, low_too = low_too, high_too
+    return f"{spoken} is favoured, too, by {high} with {high_too}, and by {low} with {low_too}."
+
+
+def _sides(found: CurveExplanation, place: int) -> tuple[str, str]:
+    """A feature above its mean, and below it."""
+    name = found.weights.features[place]
+    if name in found.weights.levels or found.weights.yes_no[place]:
+        return step_word(found.weights, place, True), step_word(found.weights, place, False)
+    return f"{name} above average", f"{name} below average"
+
+
+def _curves_as_text(found: CurveExplanation, top: int) -> str:
+    names = found.weights.names
+    parts = ["\n".join(curve_sentences(found))]
+    rows = [
+        [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
+        for curve in found.curves[:top]
+        for at in curve.shown
+    ]
+    parts.append(text_table(["feature", "at", *(f"adds for {name}" for name in names)], rows))
+    pairs = [
+        [" × ".join(pair.features), *(f"{deviation:.4g}" for deviation in pair.strength)]
+        for pair in found.pairs[:top]
+    ]
+    if pairs:
+        headers = ["together", *(f"deviation for {name}" for name in names)]
+        parts.append(text_table(headers, pairs))
+    return "\n\n".join(parts)
+
+
+def _value(found: CurveExplanation, curve: Curve, at: float) -> str:
+    if curve.is_flag and found.weights.yes_no[curve.place]:
+        return "yes" if at else "no"
+    return plain(float(at), 4)
+
+
+def _adds_at(curve: Curve, at: float) -> FloatArray:  # (n_scores,)
+    return np.array([np.interp(at, curve.at, adds) for adds in curve.adds])
+
+
+def _curves_as_json(found: CurveExplanation) -> dict[str, Any]:
+    names = found.weights.names
+    return {
+        "sentences": curve_sentences(found),
+        "curves": {
+            curve.feature: {
+                "at": curve.at.tolist(),
+                "adds": dict(zip(names, curve.adds.tolist(), strict=True)),
+                "strength": dict(zip(names, curve.strength.tolist(), strict=True)),
+            }
+            for curve in found.curves
+        },
+        "together": [
+            {
+                "features": list(pair.features),
+                "strength": dict(zip(names, pair.strength.tolist(), strict=True)),
+            }
+            for pair in found.pairs
+        ],
+    }

@@ -1,0 +1,178 @@
+"""Policies that bend, feature by feature: what each adds to a score wherever it lies."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.term_parts import parts_of
+from fedopl.policies.terms import Terms
+from fedopl.report.explain.explain_weights import Explanation, explain_weights
+from fedopl.results.record import Record
+
+N_POINTS = 61  # of a curve
+_N_MADE_UP = 2000
+_REACH = 2.0  # standard deviations to either side, of a number that has no knots
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Curve:
+    """What one feature adds to each score by itself, all others being at their means.
+
+    Zero is what it adds on average, so that a curve above zero speaks for an action.
+    """
+
+    place: int  # of the feature
+    feature: str
+    at: FloatArray  # (n_points,) values of the feature, rising
+    adds: FloatArray  # (n_scores, n_points)
+    shown: FloatArray  # the few values that a table shows; a figure shows what lies between them
+    strength: FloatArray  # (n_scores,) standard deviation of what it adds
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is 0 or 1, and nothing between."""
+        return len(self.at) == 2
+
+    @property
+    def drawn(self) -> BoolArray:  # (n_points,)
+        """The points that a figure shows: further out there are few rows, if any."""
+        inside: BoolArray = (self.at >= self.shown[0]) & (self.at <= self.shown[-1])
+        return inside
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeaturePair:
+    """What two features add only together: beyond what each adds by itself."""
+
+    places: tuple[int, int]
+    features: tuple[str, str]
+    strength: FloatArray  # (n_scores,) standard deviation of what they add
+    # (n_scores,) 1 where both above or both below their means add, −1 where one above and one
+    # below do, 0 where that depends.
+    leaning: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CurveExplanation:
+    """Every feature's curves and every two that act together, the strongest first."""
+
+    weights: Explanation  # of all terms
+    curves: tuple[Curve, ...]
+    pairs: tuple[FeaturePair, ...]
+    average: FloatArray  # (n_features,) where the other features are
+    from_run: bool  # whether means and deviations are those of a run, or made up
+
+    @property
+    def strongest(self) -> float:
+        """The largest of all strengths."""
+        strengths = [curve.strength for curve in self.curves]
+        strengths += [pair.strength for pair in self.pairs]
+        return max((float(strength.max()) for strength in strengths), default=0.0)
+
+
+TermMoments = tuple[FloatArray, FloatArray]  # means and covariances of terms
+
+
+def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveExplanation:
+    """The curves of a policy that bends; with the run it came from, against its averages."""
+    terms = cast("Terms", policy.terms)  # as it bends
+    if record is None:
+        moments = _spread_evenly(terms)
+    else:
+        moments = record.statistics.term_moments(record.mixture)
+    weights = explain_weights(policy, record)
+    average = moments[0][: len(policy.feature_names)]
+    _, contrasts = policy.contrasts()
+    parts = parts_of(terms, contrasts, average)
+    strength = {key: _deviations(own, moments[1]) for key, own in parts.items()}
+    by_strength = sorted(parts, key=lambda key: -float(strength[key].max()))
+    drawn = _Drawn(policy=policy, terms=terms, moments=moments, weights=weights)
+    return CurveExplanation(
+        weights=weights,
+        curves=tuple(
+            drawn.curve(key[0], parts[key], strength[key])
+            for key in by_strength
+            if len(key) == 1 and strength[key].any()
+        ),
+        pairs=tuple(
+            _pair(terms, (key[0], key[1]), parts[key], strength[key])
+            for key in by_strength
+            if len(key) == 2 and strength[key].any()
+        ),
+        average=average,
+        from_run=record is not None,
+    )
+
+
+def _spread_evenly(terms: Terms) -> TermMoments:
+    """As if numbers lay anywhere between their outer knots, and all else were 0 or 1 as often."""
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(0, 2, (_N_MADE_UP, len(terms.features))).astype(np.float64)
+    for place, name in enumerate(terms.features):
+        knots = terms.basis.knots.get(name)
+        if knots:
+            contexts[:, place] = rng.uniform(knots[0], knots[-1], _N_MADE_UP)
+    found = terms.of(contexts)
+    return found.mean(axis=0), np.cov(found.T, ddof=0)
+
+
+def _deviations(weights: FloatArray, covariances: FloatArray) -> FloatArray:  # (n_scores,)
+    variances = np.einsum("st,tu,su->s", weights, covariances, weights)
+    # Rounding leaves a little of what cancels.
+    largest = np.einsum("st,t->s", weights**2, np.diagonal(covariances))
+    deviations: FloatArray = np.sqrt(np.where(variances > 1e-12 * largest, variances, 0.0))
+    return deviations
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Drawn:
+    """Draws curves from the policy itself."""
+
+    policy: LinearPolicy
+    terms: Terms
+    moments: TermMoments
+    weights: Explanation
+
+    def curve(self, place: int, part: FloatArray, strength: FloatArray) -> Curve:
+        at, shown = self._range(place)
+        means = self.moments[0]
+        average = means[: len(self.policy.feature_names)]
+        contexts = np.tile(average, (len(at) + 1, 1))
+        contexts[:-1, place] = at  # the last is average in everything
+        _, scores = self.policy.contrasted(self.policy.linear(contexts).T)
+        on_average = part @ (self.terms.of(average[None, :])[0] - means)
+        return Curve(
+            place=place,
+            feature=self.policy.feature_names[place],
+            at=at,
+            adds=scores[:, :-1] - scores[:, -1:] + on_average[:, None],
+            shown=shown,
+            strength=strength,
+        )
+
+    def _range(self, place: int) -> tuple[FloatArray, FloatArray]:
+        """Where a curve is drawn, and the few values that a table shows."""
+        name = self.policy.feature_names[place]
+        knots = self.terms.basis.knots.get(name)
+        if knots:
+            low, high = knots[0], knots[-1]
+            ends = np.linspace(2 * low - high, 2 * high - low, N_POINTS)
+            return ends, np.array([low - (high - low) / 2, *knots, high + (high - low) / 2])
+        if self.weights.yes_no[place] or self.weights.step == "unit":
+            return np.array([0.0, 1.0]), np.array([0.0, 1.0])
+        mean, deviation = self.moments[0][place], np.sqrt(self.moments[1][place, place])
+        points = mean + deviation * np.linspace(-_REACH, _REACH, N_POINTS)
+        return points, points[:: N_POINTS // 4]
+
+
+def _pair(
+    terms: Terms, places: tuple[int, int], part: FloatArray, strength: FloatArray
+) -> FeaturePair:
+    together = [term for term in terms.factors if terms.sources[term] == places]
+    signs = np.sign(part[:, together])
+    leaning = np.where((signs >= 0).all(axis=1), 1.0, np.where((signs <= 0).all(axis=1), -1.0, 0.0))
+    first, second = (terms.features[place] for place in places)
+    return FeaturePair(places=places, features=(first, second), strength=strength, leaning=leaning)
