@@ -38,6 +38,23 @@ def test_moments_are_those_of_the_training_rows(join):
     np.testing.assert_allclose(mixed.covariance, np.cov(together.T, ddof=0), atol=1e-12)
 
 
+def test_terms_of_a_basis_are_no_further_directions():
+    """Clients differ in whom they see, however many terms are made of that."""
+    rng = np.random.default_rng(0)
+    clients = {}
+    for place, name in enumerate("ab"):
+        x, actions = rng.standard_normal((600, 3)) + 0.2 * place, rng.integers(0, 2, 600)
+        rewards = x[:, 0] ** 2 * actions + rng.standard_normal(600)
+        clients[name] = fedopl.LoggedData(x, actions, rewards, 0.5, action_names=("no", "yes"))
+    bent, straight = (
+        fedopl.learn(clients, basis=basis, evaluation=0).statistics for basis in ("auto", None)
+    )
+    for name, found in context_moments(bent).items():
+        expected = context_moments(straight)[name]
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-9)
+        np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-9)
+
+
 def random_moments(rng, n_features=4):
     root = rng.standard_normal((n_features, 2 * n_features))
     return Moments(mean=rng.standard_normal(n_features), covariance=root @ root.T)

@@ -16,6 +16,7 @@ from fedopl.analysis.modelled_gains import (
     modelled,
     second_moments,
 )
+from fedopl.policies.basis import Basis
 from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
 from fedopl.study.study import Study
 from fedopl.theory.entropy import (
@@ -99,6 +100,7 @@ def test_moments_that_were_not_told_are_bounded_by_the_sums(run):
         ({}, linear_entropy_integral(3 * 4, 3)),
         ({"actions": ("a", "b")}, linear_entropy_integral(4, 2)),
         ({"policy": fedopl.Linear(features="blocks")}, linear_entropy_integral(3, 3)),
+        ({"basis": Basis(kind="hinges", knots={"x": (0, 1)})}, linear_entropy_integral(3 * 6, 3)),
         ({"policy": fedopl.Tree(depth=1)}, tree_entropy_integral(1, 3, 3)),
         ({"policy": fedopl.Finite(candidates=("one", "two"))}, finite_entropy_integral(5)),
     ],

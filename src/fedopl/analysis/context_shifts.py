@@ -69,7 +69,11 @@ def context_moments(statistics: ScoreStatistics) -> dict[str, Moments]:
     if unknown:
         raise OptionError(f"contexts: {unknown}")
     grams = {name: _whole(sums) for name, sums in sorted(statistics.sums.items())}
-    return {name: _moments(gram) for name, gram in grams.items() if gram is not None}
+    # Terms of a basis follow from the features, which come first.
+    kept = [*range(statistics.study.n_features), -1]
+    return {
+        name: _moments(gram[np.ix_(kept, kept)]) for name, gram in grams.items() if gram is not None
+    }
 
 
 def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments:

@@ -55,7 +55,7 @@ def _linear_complexity(study: Study) -> float:
         return linear_entropy_integral(study.n_features, study.n_actions)
     # What counts for two actions is the difference of their scores.
     n_scores = 1 if study.n_actions == 2 else study.n_actions
-    return linear_entropy_integral(n_scores * (study.n_features + 1), study.n_actions)
+    return linear_entropy_integral(n_scores * (study.n_terms + 1), study.n_actions)
 
 
 _COMPLEXITIES: dict[str, Callable[[Study], float]] = {

@@ -121,7 +121,7 @@ def _unscored(record: Record) -> Iterator[Caution]:
     taken = record.described.taken()[-1].sum(axis=0)
     known_of = taken >= _NOTICEABLE  # fewer may be noise on a count of nothing
     if (lost := unknown & known_of).any():
-        fewest, width = taken[lost].min(), record.study.n_features + 1
+        fewest, width = taken[lost].min(), record.study.n_terms + 1
         yield Caution(
             "An action without a score",
             f"No client has a score for {_which_actions(record, lost)}, because each needs "
