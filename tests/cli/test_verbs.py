@@ -14,6 +14,7 @@ from pyarrow import parquet
 from fedopl.cli.app import app
 from fedopl.cli.init_verb import template
 from fedopl.client.client_file import ClientFile, read_client
+from fedopl.client.disclosure.ledger import Entry, FileLedger
 from fedopl.engines.runs import load_run
 from fedopl.study.study_file import StudyFile
 from tiny_study import (
@@ -417,6 +418,27 @@ def test_the_ledger_has_a_line_for_every_answer(finished):
     assert f"{len(entries)} answers, 0 of them refusals" in done.out
 
 
+def test_an_answer_of_many_arrays_leaves_the_ledgers_other_columns_whole(tiny):
+    entry = Entry(
+        when="2026-11-16T05:24:58.792+00:00",
+        study="a51775670f7fdeec",
+        exchange=3,
+        query="CompareModels",
+        answer="ModelShifts",
+        reason="",
+        shapes={f"a_long_name_{place}": [5, 3] for place in range(12)},
+        norms={},
+        n_bytes=238,
+        sha256="232b0681f8343390",
+        query_sha256="",
+    )
+    FileLedger(read_client(tiny.clients / "north").ledger_path).append(entry)
+    said = fedopl("ledger", tiny.clients / "north").out
+    assert "2026-11-16 05:24:58   a5177567          3   CompareModels   ModelShifts" in said
+    assert "a_long_name_3 5×3 and 8 more" in said
+    assert "…" not in said
+
+
 def test_a_client_that_said_nothing_has_an_empty_ledger(tiny):
     assert fedopl("ledger", tiny.clients / "west").out == "Nothing has left this client yet.\n"
     assert fedopl("ledger", tiny.clients / "west", "--json").json() == []
@@ -457,3 +479,15 @@ def test_explain_draws_a_tree_with_what_its_leaves_are_worth(tiny):
     assert fedopl("explain", tiny.out / "policy.json", "--json").json()["tree"]["no"] == {
         "action": "new"
     }
+
+
+def test_a_preview_cuts_no_number_off_however_many_columns_there_are(tiny):
+    knots = ", ".join(str(30 + 2 * n) for n in range(12))
+    tiny.add(f'[basis]\nkind = "hinges"\n[basis.knots]\nage = [{knots}]\n')
+    tiny.add("[limits]\nparameter_share = 10\n", tiny.settings())
+    arguments = ["preview", tiny.study, tiny.clients / "north"]
+    done = fedopl(*arguments)
+    assert "…" not in done.out
+    assert "age above 52" in done.out
+    brief = fedopl(*arguments, "--brief").out
+    assert "Terms: age, severity, living=alone, age above 30, age above 32" in brief

@@ -90,3 +90,15 @@ def test_a_preview_writes_nothing(tiny):
     before = everything_in(tiny.folder)
     rehearsed(tiny)
     assert everything_in(tiny.folder) == before
+
+
+def test_terms_of_a_basis_are_named_wherever_sums_are_of_them(tiny):
+    tiny.add('[basis]\nkind = "hinges"\n[basis.knots]\nage = [50, 70]\n')
+    tiny.add("[limits]\nparameter_share = 10\n", tiny.settings())
+    shown = {left.query: {part.name: part for part in left.parts} for left in rehearsed(tiny)}
+    features = ("age", "severity", "living=alone")
+    terms = (*features, "age above 50", "age above 70", "intercept")
+    assert shown["SumOutcomes"]["sums"].labels[-1] == (*terms, "outcome")
+    assert shown["SumScores"]["grams"].labels[-1] == terms
+    assert shown["SumScores"]["grams"].axes[-2:] == ("terms", "terms")
+    assert shown["Describe"]["decided"].labels[0] == (*features, "intercept")

@@ -10,6 +10,7 @@ from fedopl.base.errors import OptionError
 
 # The first that is installed is taken; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
+TEXT_WIDTH, BETWEEN_COLUMNS = 200, 3  # of tables in plain text, in letters
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,7 +25,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         table.add_row(*row)
     # Wide and without colours, so that the text is the same in every terminal.
-    console = Console(file=io.StringIO(), width=200, color_system=None, markup=False)
+    console = Console(file=io.StringIO(), width=TEXT_WIDTH, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fedopl.client.disclosure.lifetime import StudySummary
     from fedopl.client.disclosure.limits import Limits
 
+_MOST_OF_SHAPES = 75  # letters of a line of the ledger
+
 
 def report(
     run: RunFolder,
@@ -257,7 +259,7 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
             f"{entry.exchange}",
             entry.query,
             f"{entry.reason}{' ' + entry.why if entry.why else ''}" or entry.answer,
-            ", ".join(f"{name} {'×'.join(map(str, s))}" for name, s in entry.shapes.items()),
+            _shapes_as_text(entry),
             f"{entry.n_bytes:,}",
             entry.sha256[:8],
         ]
@@ -268,6 +270,17 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
     refused = sum(bool(entry.reason) for entry in entries)
     counts = f"{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
     return "\n".join([text_table(headers, rows), "", counts, *_why_withheld(entries)])
+
+
+def _shapes_as_text(entry: "Entry") -> str:
+    """As many arrays as leave the other columns whole; `--json` has all."""
+    texts = [f"{name} {'×'.join(map(str, size))}" for name, size in entry.shapes.items()]
+    kept = texts[:1]
+    for text in texts[1:]:
+        if len(", ".join([*kept, text])) > _MOST_OF_SHAPES:
+            return f"{', '.join(kept)} and {len(texts) - len(kept)} more"
+        kept.append(text)
+    return ", ".join(kept)
 
 
 def _why_withheld(entries: "list[Entry]") -> list[str]:

@@ -164,21 +164,23 @@ def _part(
         known = labels.get(axis, ())
         fits = len(known) >= size and (axis is Axis.CELL_NUMBERS or len(known) == size)
         named.append(known[:size] if fits else tuple(f"{axis.value} {k + 1}" for k in range(size)))
-    values = tuple(axis.value for axis in axes)
+    bent = len(labels[Axis.FEATURES]) > len(labels[Axis.PARAMETERS])
+    values = tuple("terms" if bent and axis is Axis.FEATURES else axis.value for axis in axes)
     return FieldInWords(name=name, axes=values, labels=tuple(named), numbers=numbers)
 
 
 def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
     """What the places of axes stand for, where they have a name."""
     features = (*study.features, "intercept")
+    terms = (*study.terms.names, "intercept") if study.terms else features
     labels: dict[Axis, tuple[str, ...]] = {
         Axis.ACTIONS: study.actions,
         Axis.PARAMETERS: features,
-        Axis.REGRESSION: (*features, "outcome"),
+        Axis.REGRESSION: (*terms, "outcome"),
         Axis.PAIRS: tuple(
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)
         ),
-        Axis.FEATURES: features,
+        Axis.FEATURES: terms,
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
         Axis.FIT_NUMBERS: TOLD_OF_FIT,
         Axis.CELL_NUMBERS: (
