@@ -179,6 +179,15 @@ def test_the_command_line_says_the_same_as_the_page(run, tmp_path):
     assert alone.exit_code == 0, alone.output
 
 
+def test_many_actions_are_shown_in_tables_that_cut_nothing_off():
+    names = tuple(f"a rather long plan {place}" for place in range(12))
+    terms = Terms(Basis(kind="hinges", knots={"age": (40, 60)}), ("age",))
+    parameters = np.random.default_rng(0).standard_normal((12, terms.n_terms + 1))
+    said = policy_as_text(LinearPolicy(parameters, names, ("age",), terms=terms), None, 5)
+    assert "…" not in said
+    assert all(f"adds for {name}" in said for name in names)
+
+
 def test_a_policy_on_its_own_is_explained_between_its_knots(run):
     said = policy_as_text(run.policy, None, 5)
     assert "How the terms were chosen" not in said

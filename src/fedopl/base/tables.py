@@ -10,7 +10,7 @@ from fedopl.base.errors import OptionError
 
 # The first that is installed is taken; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
-TEXT_WIDTH, BETWEEN_COLUMNS = 200, 3  # of tables in plain text, in letters
+_WIDTH, _BETWEEN = 200, 3  # of tables in plain text, and between their columns, in letters
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -25,10 +25,26 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         table.add_row(*row)
     # Wide and without colours, so that the text is the same in every terminal.
-    console = Console(file=io.StringIO(), width=TEXT_WIDTH, color_system=None, markup=False)
+    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: int = 1) -> str:
+    """The same in as many tables as nothing is cut off in; so many columns name rows in each."""
+    widths = [max(map(len, own)) + _BETWEEN for own in zip(headers, *rows, strict=True)]
+    names, start, found = slice(0, n_names), n_names, []
+    while True:
+        stop = start + 1
+        while stop < len(widths) and sum(widths[names]) + sum(widths[start : stop + 1]) <= _WIDTH:
+            stop += 1
+        some = slice(start, stop)
+        body = [[*row[names], *row[some]] for row in rows]
+        found.append(text_table([*headers[names], *headers[some]], body))
+        if stop >= len(widths):
+            return "\n\n".join(found)
+        start = stop
 
 
 def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

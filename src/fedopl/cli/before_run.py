@@ -1,6 +1,5 @@
 """Verbs that come before learning: schema, check, preview."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -151,36 +150,18 @@ def _numbers_as_text(part: "FieldInWords") -> str:
     """Tables of the last two axes, one for each place on the others, with the axes' labels."""
     import numpy as np
 
-    from fedopl.base.tables import text_table
+    from fedopl.base.tables import text_tables
 
     *outer, columns = part.labels
     if not outer:
-        line = [f"{number:.6g}" for number in part.numbers]
-        places = _that_fit([""], columns, [line])
-        return "\n\n".join(text_table(columns[some], [line[some]]) for some in places)
+        return text_tables(columns, [[f"{number:.6g}" for number in part.numbers]], 0)
     rows = outer.pop()
     tables = []
     for place in np.ndindex(*part.numbers.shape[:-2]):
         title = ", ".join(labels[k] for labels, k in zip(outer, place, strict=True))
-        lines = [[f"{number:.6g}" for number in line] for line in part.numbers[place]]
-        for some in _that_fit([title, *rows], columns, lines):
-            body = [[row, *line[some]] for row, line in zip(rows, lines, strict=True)]
-            tables.append(text_table([title, *columns[some]], body))
+        body = [
+            [row, *(f"{number:.6g}" for number in line)]
+            for row, line in zip(rows, part.numbers[place], strict=True)
+        ]
+        tables.append(text_tables([title, *columns], body))
     return "\n\n".join(tables)
-
-
-def _that_fit(
-    names: Sequence[str], columns: Sequence[str], lines: Sequence[Sequence[str]]
-) -> list[slice]:
-    """Which columns stand beside each other in one table: all that fit, as none may be cut off."""
-    from fedopl.base.tables import BETWEEN_COLUMNS, TEXT_WIDTH
-
-    widths = [max(map(len, own)) for own in zip(columns, *lines, strict=True)]
-    first, start, found = max(map(len, names)), 0, []
-    used = first
-    for place, width in enumerate(widths):
-        if place > start and used + BETWEEN_COLUMNS + width > TEXT_WIDTH:
-            found.append(slice(start, place))
-            start, used = place, first
-        used += BETWEEN_COLUMNS + width
-    return [*found, slice(start, None)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.tables import text_table
+from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
 from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
 from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
@@ -132,14 +132,15 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
         for curve in found.curves[:top]
         for at in curve.shown
     ]
-    parts.append(text_table(["feature", "at", *(f"adds for {name}" for name in names)], rows))
+    headers = ["feature", "at", *(f"adds for {name}" for name in names)]
+    parts.append(text_tables(headers, rows, 2))
     pairs = [
         [" × ".join(pair.features), *(f"{deviation:.4g}" for deviation in pair.strength)]
         for pair in found.pairs[:top]
     ]
     if pairs:
         headers = ["together", *(f"deviation for {name}" for name in names)]
-        parts.append(text_table(headers, pairs))
+        parts.append(text_tables(headers, pairs))
     return "\n\n".join(parts)
 
 

@@ -18,7 +18,7 @@ from fedopl.report.figures.bars import weights_chart
 from fedopl.report.figures.decision_map import MapSide, decision_map
 from fedopl.report.figures.feature_curves import CurveRow, curves_chart
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
-from fedopl.report.words.numbers import decimal
+from fedopl.report.words.numbers import decimal, listed
 from fedopl.report.words.policy_labels import is_arm
 from fedopl.results.record import Record
 
@@ -33,6 +33,13 @@ _READINGS: dict[Against, str] = {
     "mean": "The policy adds up a score for each action and takes the highest. Only differences "
     "between scores matter, so each weight is held against the mean over all actions: no action "
     "has to serve as the yardstick, and what raises all scores alike drops out.",
+}
+_SCORES: dict[Against, str] = {
+    "other": "The policy adds up a score for each action and takes the higher. Curves are of their "
+    "difference: above 0 a feature speaks for the first of the two, below for the second.",
+    "nothing": "The policy adds up a score for each action and takes the highest.",
+    "mean": "The policy adds up a score for each action and takes the highest. Only differences "
+    "between scores matter, so each score is held against the mean over all actions.",
 }
 _CURVES = (
     "A feature need not act evenly: its curve shows what it adds wherever it lies, while all "
@@ -107,9 +114,8 @@ def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     """The curves of a policy that bends, and the map of the two features that act together most."""
     found = explain_curves(policy, record)
     sentences = curve_sentences(found)
-    reading = _READINGS["other" if found.weights.against == "other" else "mean"]
     return (
-        Text(f"{reading} {_CURVES}"),
+        Text(f"{_SCORES[found.weights.against]} {_CURVES}"),
         Points(_few(sentences)),
         *((_curves(found, sentences),) if found.curves else ()),
         *(_acting_together(record, policy, found) if found.pairs else ()),
@@ -184,12 +190,16 @@ def _map(record: Record, policy: LinearPolicy, found: CurveExplanation) -> Pictu
         "two features that act together most."
     )
     given = sorted({(places[action], action) for action in map(str, actions)})
+    # Actions without a colour of their own share one.
+    keys = {place: [name for own, name in given if own == place] for place, _ in given}
     return Picture(
         name="map",
         drawing=decision_map("map", columns, rows, colours),
         label=caption,
         caption=caption,
-        keys=tuple(Key(colour=f"action-{place + 1}", text=action) for place, action in given),
+        keys=tuple(
+            Key(colour=f"action-{place + 1}", text=listed(names)) for place, names in keys.items()
+        ),
     )
 
 
