@@ -149,6 +149,7 @@ def test_every_letter_is_explained():
 AXES = {
     Axis.ACTIONS: "d",
     Axis.PARAMETERS: "p + 1",
+    Axis.TERMS: "p + 1",
     Axis.REGRESSION: "p + 2",
     Axis.FEATURES: "f",
     Axis.FOLDS: "K",

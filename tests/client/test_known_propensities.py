@@ -55,6 +55,18 @@ def test_small_propensities_that_nobody_took_are_no_contradiction():
         assert not contradiction(data)
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_chance_so_small_that_nobody_took_it_is_no_contradiction(columns):
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        contexts = rng.standard_normal((700, 2))
+        chance = np.where(contexts[:, 0] > 0, 0.001, 0.5)
+        actions = (rng.random(700) < chance).astype(int)
+        both = np.column_stack([1 - chance, chance])
+        known = both if columns == 2 else both[np.arange(700), actions]
+        assert not contradiction(fedopl.LoggedData(contexts, actions, contexts[:, 0], known))
+
+
 def test_rows_of_a_group_that_were_treated_together_are_no_contradiction():
     for seed in range(100):
         rng = np.random.default_rng(seed)

@@ -57,7 +57,7 @@ class _Sums:
     def __init__(self, n_actions: int, n_groups: int) -> None:
         self.taken: IntArray = np.zeros(n_actions, np.int64)
         self._sums, self._squares = np.zeros(n_actions), np.zeros(n_actions)
-        self._least = np.ones(n_actions)
+        self._least, self._expected = np.ones(n_actions), np.zeros(n_actions)
         self._by_group = np.zeros((n_groups, n_actions))
         self._n_rows = 0
 
@@ -71,6 +71,10 @@ class _Sums:
         # Σ (1{A = a}/p − 1)² over all rows, of which those who did not take it add one each.
         self._squares += np.bincount(actions, inverse * (inverse - 2), n_actions)
         np.minimum.at(self._least, actions, of_taken)
+        if known.ndim == 1 and n_actions == 2:  # what is left is the other's
+            known = np.where(actions[:, None] == np.arange(2), known[:, None], 1 - known[:, None])
+        if known.ndim == 2:  # the variance of 1{A = a}/p, of those who took it and of all others
+            self._expected += (1 / np.where(known > 0, known, 1.0) - 1).sum(axis=0)
         self._n_rows += len(actions)
         if groups is not None:
             np.add.at(self._by_group, (groups, actions), inverse)
@@ -80,11 +84,12 @@ class _Sums:
         """By action, what the sum is of the rows, and its standard error.
 
         Rows with small propensities that did not take the action show in neither: so the error is
-        at least what the least propensity of those who took it allows.
+        at least what the least propensity of those who took it allows, and where propensities of
+        all actions are known, what these say.
         """
         squares = self._squares + self._n_rows
         if len(self._by_group):
             squares = np.maximum(squares, (self._by_group**2).sum(axis=0))
-        least = np.maximum(squares, n_rows / self._least)
+        least = np.maximum.reduce([squares, n_rows / self._least, self._expected])
         ratios = np.where(self.taken > 0, self._sums / n_rows, 1.0)
         return ratios, np.sqrt(least) / n_rows
