@@ -22,16 +22,14 @@ def trial(chance, seed, n_rows=800):
     return fedopl.LoggedData(x, actions, rewards, propensities=known, action_names=names)
 
 
-def covered(chance):
+def covered(chance, n_rows=800, **settings):
     """How often the interval of the value of giving everybody the new drug has it."""
     hits = []
     for seed in range(N_DRAWS):
-        run = fedopl.learn(
-            {"only": trial(chance, seed)},
-            policy="finite",
-            evaluation=fedopl.EvaluationPlan(describe=False),
-            seed=seed,
-        )
+        plan = fedopl.EvaluationPlan(describe=False, **settings)
+        policy = "linear" if plan.is_cross_fitted else "finite"
+        data = trial(chance, seed, n_rows)
+        run = fedopl.learn({"only": data}, policy=policy, evaluation=plan, seed=seed)
         low, high = run.values.of(arm_name("new")).interval(0.95)
         hits.append(low <= 0.75 <= high)
     return float(np.mean(hits))
@@ -40,6 +38,10 @@ def covered(chance):
 @pytest.mark.parametrize(("chance", "least"), [(0.02, 0.88), (0.05, 0.88), (0.5, 0.88)])
 def test_intervals_cover_where_few_took_what_is_valued(chance, least):
     assert least <= covered(chance)
+
+
+def test_intervals_of_cross_fitted_values_cover_there_too():
+    assert covered(0.01, n_rows=200, kind="cross-fitted") >= 0.75
 
 
 def test_nothing_is_added_where_no_action_was_unlikely():

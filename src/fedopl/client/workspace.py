@@ -201,7 +201,7 @@ class Workspace:
             self.unscored_chunks(),
             self.rows_needed,
             self._archive.path(key),
-            described=self.study.evaluation.describe,
+            self.study.evaluation,
         )
         local = np.empty(0)
         # To compare with on held-out rows, or because it is what a single party is after.

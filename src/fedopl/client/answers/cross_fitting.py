@@ -7,12 +7,13 @@ from itertools import combinations
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.answers.estimate_values import (
     ScoreSpread,
     ValuedCandidates,
     released_values,
+    with_excess,
 )
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import RefusedError
@@ -77,11 +78,15 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     alone = local_policies_by_fold(space.own_scores, space.study_rows, space.study, space.blocks)
     own = [one.decide for one in alone]
     rows = whole.training
-    found = joint_estimate(
-        _values(whole, [*valued, own]), whole.weights(rows), whole.data.groups_of(rows)
-    )
+    decided = _decided(whole, [*valued, own])
+    *asked_about, alone_worth = whole.scores[rows][np.arange(len(decided)), decided.T]
+    values = np.column_stack([*asked_about, whole.data.rewards[rows], alone_worth])
+    weights = whole.weights(rows)
+    found = joint_estimate(values, weights, whole.data.groups_of(rows))
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if space.scored.excess.any():
+        found = with_excess(found, space.scored.excess, decided, weights)
     wider = 1 + BY_INSTABILITY * max(map(partial(_instability, whole), valued), default=0.0)
     found = replace(found, covariances=wider * found.covariances)
     spread = ScoreSpread()
@@ -109,14 +114,13 @@ def _parts(policy: dict[str, FloatArray]) -> tuple[str, FloatArray]:
     return next(iter(policy.items()))
 
 
-def _values(
+def _decided(
     whole: ScoredChunk, candidates: Sequence[Sequence[Decides]]
-) -> FloatArray:  # (n_rows, n_candidates + 1)
-    """Scores of what each candidate decides, as it is for a row's fold; rewards before the last."""
-    columns = [np.empty(whole.training.stop) for _ in candidates]
+) -> IntArray:  # (n_rows, n_candidates)
+    """What each candidate decides in training rows, as it is for a row's fold."""
+    decided = np.empty((whole.training.stop, len(candidates)), np.int64)
     for fold, rows in enumerate(whole.fold_slices):
-        contexts, scores = whole.data.contexts[rows], whole.scores[rows]
-        for column, versions in zip(columns, candidates, strict=True):
-            column[rows] = scores[np.arange(len(scores)), versions[fold](contexts)]
-    columns.insert(-1, whole.data.rewards[whole.training])
-    return np.column_stack(columns)
+        contexts = whole.data.contexts[rows]
+        for place, versions in enumerate(candidates):
+            decided[rows, place] = versions[fold](contexts)
+    return decided

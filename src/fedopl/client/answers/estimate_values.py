@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_values
@@ -130,18 +130,18 @@ def estimate_candidates(
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     excess = space.scored.excess
     if query.split is RowSplit.EVALUATION and excess.any():
-        found = _with_excess(space, found, [*valued, *own])
+        rows = space.whole.rows(RowSplit.EVALUATION)
+        contexts = space.data.contexts[rows]
+        decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
+        found = with_excess(found, excess, decided, space.whole.weights(rows))
     return found, spread
 
 
-def _with_excess(
-    space: Workspace, found: JointEstimate, policies: Sequence[Decides]
+def with_excess(
+    found: JointEstimate, excess: FloatArray, decided: IntArray, weights: FloatArray | None
 ) -> JointEstimate:
     """The same with what propensities say that values vary by, and rows at hand do not show."""
-    rows = space.whole.rows(RowSplit.EVALUATION)
-    contexts = space.data.contexts[rows]
-    decided = np.column_stack([decide(contexts) for decide in policies])
-    added = added_covariances(space.scored.excess, decided, space.whole.weights(rows))
+    added = added_covariances(excess, decided, weights)
     # Outcomes as they were logged, next to last, have no weights.
     places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
     covariances = np.array(found.covariances)

@@ -18,12 +18,12 @@ UNLIKELY = 0.1
 
 
 class NoiseExcess:
-    """For held-out rows, what scores are expected to vary by, less what they did."""
+    """For the rows that values are of, what scores are expected to vary by, less what they did."""
 
-    def __init__(self, n_actions: int, clip: float | None) -> None:
-        self._clip = clip or 0.0
+    def __init__(self, n_actions: int, clip: float | None, valued: RowSplit) -> None:
+        self._clip, self._valued = clip or 0.0, valued
         self._squares, self._takers = np.zeros(n_actions), np.zeros(n_actions)
-        self._expected: list[FloatArray] = []  # (n_held_out, n_actions), times σ² of the action
+        self._expected: list[FloatArray] = []  # (n_valued, n_actions), times σ² of the action
         self._observed: list[FloatArray] = []
 
     def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
@@ -34,16 +34,16 @@ class NoiseExcess:
         own, n_actions = chunk.training, len(self._takers)
         self._squares += np.bincount(actions[own], residuals[own] ** 2, n_actions)
         self._takers += np.bincount(actions[own], minlength=n_actions)
-        held = chunk.rows(RowSplit.EVALUATION)
-        chances = nuisances.propensities[held]
+        valued = chunk.rows(self._valued)
+        chances = nuisances.propensities[valued]
         unlikely = (chances > 0) & (chances < UNLIKELY)  # where it is not known, neither
         safe = np.where(unlikely, np.maximum(chances, self._clip), 1.0)
         self._expected.append(np.where(unlikely, chances / safe**2, 0.0))
-        took = actions[held][:, None] == np.arange(n_actions)
-        observed = (residuals[held, None] / safe) ** 2
+        took = actions[valued][:, None] == np.arange(n_actions)
+        observed = (residuals[valued, None] / safe) ** 2
         self._observed.append(np.where(unlikely & took, observed, 0.0))
 
-    def found(self) -> FloatArray:  # (n_held_out, n_actions)
+    def found(self) -> FloatArray:  # (n_valued, n_actions)
         """Expected less observed squares of what weights add to scores."""
         variances = self._squares / np.maximum(self._takers, 1.0)
         return np.concatenate(self._expected) * variances - np.concatenate(self._observed)

@@ -26,8 +26,9 @@ from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.evaluation.description import CHANCE_CUTS
+from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.study.plans import NuisancePlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
 NUMBERS_PER_BLOCK = 1 << 16
@@ -121,7 +122,7 @@ class StudyScores:
     effective_rows: FloatArray  # (n_actions,)
     fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
-    excess: FloatArray  # (n_held_out, n_actions)  of noise; no rows where rows are on disk
+    excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
     limited: IntArray  # (n_limited,)  rows in memory whose weight is limited where it is learned
     unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
@@ -150,15 +151,16 @@ class StudyScores:
 
 
 def score_chunks(
-    scorer: Scorer, chunks: Iterable[Chunk], needed: int, path: Path | None, *, described: bool
+    scorer: Scorer, chunks: Iterable[Chunk], needed: int, path: Path | None, plan: EvaluationPlan
 ) -> StudyScores:
     """Score all rows, in memory or into a file; refused where sums would disclose a few rows.
 
-    What supports them is counted only where it will be `described`.
+    What supports them is counted only where the plan has it described.
     """
     n_actions = len(scorer.masked)
     known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
-    excess = NoiseExcess(n_actions, scorer.plan.clip)
+    valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
+    excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
     values: Any = None  # of rows in memory, which are one chunk
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
     limited: tuple[IntArray, FloatArray] = np.empty(0, np.int64), np.empty(0)
@@ -166,7 +168,7 @@ def score_chunks(
         chunk, nuisances = just.chunk, just.nuisances
         values = chunk.scores
         known.add(values[chunk.training])
-        if described:
+        if plan.describe:
             support.add(chunk.data, nuisances.propensities, chunk.training)
             sample.add(chunk, nuisances)
         if writer:
@@ -182,7 +184,7 @@ def score_chunks(
         # Renamed when complete: whoever finds the file finds all scores.
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
-    fit = sample.numbers() if described else NOTHING_FITTED
+    fit = sample.numbers() if plan.describe else NOTHING_FITTED
     return StudyScores(
         values=values,
         hidden=hidden,
