@@ -189,8 +189,10 @@ def test_a_secret_splits_rows_in_another_way_each_time_and_nobody_else_can():
     """Sums of two splits are over other rows: without the secret nobody knows which to subtract."""
     data = logged(np.random.default_rng(4), 400, 0.5)
     studies = split_studies(fedopl.Study(**NAMES, evaluation=EvaluationPlan(splits=4)))
-    folds = [door(one, data)._space._rows.folds_as_given.of_row for one in studies]
-    guessed = [door(one, data, "a guess")._space._rows.folds_as_given.of_row for one in studies]
+    folds = [door(one, data)._space.study_rows.folds_as_given.of_row for one in studies]
+    guessed = [
+        door(one, data, "a guess")._space.study_rows.folds_as_given.of_row for one in studies
+    ]
     n_folds = studies[0].nuisances.folds
     out = [of_row == n_folds for of_row in folds]
     for place, own in enumerate(out):

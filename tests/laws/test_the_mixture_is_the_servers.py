@@ -87,7 +87,9 @@ def test_heavy_cells_are_rejected_and_not_weighed(run, edit, reason):
 
 def more_rows(message):
     """A count reported with values is for the table; it must not move a weight."""
-    return replace(message, n_rows=message.n_rows + 9) if isinstance(message, Values) else message
+    if not isinstance(message, Values):
+        return message
+    return replace(message, n_rows=message.n_rows + 9, of_rows=message.of_rows + 9)
 
 
 def test_rows_reported_with_values_move_no_estimate(run):
@@ -98,12 +100,13 @@ def test_rows_reported_with_values_move_no_estimate(run):
 
 
 def test_more_rows_with_values_than_there_are_are_rejected(run):
-    record = run(
-        lambda message: replace(message, n_rows=10**9) if isinstance(message, Values) else message
-    )
-    assert (3, "west", "rejected: values of 1,000,000,000 rows, of which it has fewer") in (
-        record.refusals
-    )
+    def many(message):
+        is_one = isinstance(message, Values)
+        return replace(message, n_rows=10**9, of_rows=10**9) if is_one else message
+
+    record = run(many)
+    many_of_many = "values of 1,000,000,000 of 1,000,000,000 rows, of which it has fewer"
+    assert (3, "west", f"rejected: {many_of_many}") in record.refusals
 
 
 def test_improved_parameters_are_weighed_by_the_mixture_alone(run):
