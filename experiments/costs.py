@@ -322,6 +322,7 @@ class Pass:
 CONDITIONS = {
     "guarded": "with limits",
     "guarded, usual": "with limits, if a feature has two values or mostly one",
+    "guarded, flags": "with limits, if two features have two values each",
     "own models": "with local nuisances, or if a value is too rare to be told",
     "dealt": "unless rows come in groups",
     "fitted": 'unless propensities are known, or `nuisances.propensity = "marginal"`',
@@ -333,6 +334,7 @@ PASSES = (
     Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
     Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
     Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
+    Pass(query="SumOutcomes", what="how many have two of them", times="2", when="guarded, flags"),
     Pass(query="SumOutcomes", what="the largest share of a row in sums", when="guarded"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
     Pass(query="SumScores", what="the same, for the client's own models", when="own models"),

@@ -440,8 +440,8 @@ def reads(monkeypatch):
 def on_disk(folder, n_rows=500, p=3, d=3, *, number="float64", **more):
     data = logged(n_rows, p, d)
     contexts = np.array(data.contexts)
-    if more.get("binary"):
-        contexts[:, 0] = contexts[:, 0] > 0
+    n_flags = more.get("binary", 0)
+    contexts[:, :n_flags] = contexts[:, :n_flags] > 0
     columns = {f"x{column}": contexts[:, column] for column in range(p)}
     columns |= {"done": [f"a{action}" for action in data.actions], "gained": data.rewards}
     columns |= {"chance": np.full(n_rows, 1 / d)} if more.get("known") else {}
@@ -509,12 +509,13 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     assert through_rows | {"TellFit"} == set(reads.by_query)
 
 
-@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("binary", [0, 1, 2])
 def test_limits_cost_passes_to_find_rare_values_and_rows_that_dominate(binary, reads, tmp_path):
     data = on_disk(tmp_path, 900, binary=binary)
     run = fedopl.learn({"only": data}, limits="guarded", **plan_of("marginal"))
     assert not run.refusals
-    conditions = frozenset({*ALONE, "dealt", "guarded", *["guarded, usual"] * binary})
+    flags = {"guarded, usual", "guarded, flags"} if binary > 1 else {"guarded, usual"}
+    conditions = frozenset({*ALONE, "dealt", "guarded", *(flags if binary else ())})
     expected = {query: [costs.passes(query, {}, conditions)] for query in reads.by_query}
     assert reads.by_query == expected
 

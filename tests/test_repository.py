@@ -89,3 +89,18 @@ def test_a_public_name_has_one_home():
 def test_a_file_name_is_found_in_one_folder():
     names = [path.name for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
     assert len(names) == len(set(names))
+
+
+WRITTEN = sorted(
+    path
+    for path in ROOT.rglob("*")
+    if path.suffix in {".md", ".py", ".toml", ".yml", ".json", ".csv"}
+    and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)
+)
+
+
+def test_no_file_has_a_merge_half_done():
+    """The two sides of a conflict, between lines that git writes."""
+    sides = re.compile(r"^(<{7} |>{7} |={7}$)", re.M)
+    assert len(WRITTEN) > 500
+    assert [path for path in WRITTEN if sides.search(path.read_text(encoding="utf-8"))] == []

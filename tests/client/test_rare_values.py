@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.masking import find_mask
 from fedopl.client.disclosure.private_draws import SEED_ALONE
-from fedopl.client.disclosure.rare_values import rare_values
 from fedopl.client.door import Door
 from fedopl.client.rows.study_rows import with_rare_masked
 from fedopl.messages import codec
@@ -39,14 +39,11 @@ def with_rare_masked_cells(data, rows, cells, minimum):
     """What is rare in a cell is changed; found in parts as well as in one go."""
     contexts = data.contexts[rows]
     n_cells = int(cells.max()) + 1
-    rare = rare_values(lambda: [(contexts, cells)], n_cells, minimum)
+    mask = find_mask(lambda: [(contexts, cells)], n_cells, minimum)
     halves = [(contexts[k::2], cells[k::2]) for k in (0, 1)]
-    again = rare_values(lambda: halves, n_cells, minimum)
-    for one, other in zip(rare, again, strict=True):
-        assert one.feature == other.feature
-        assert np.array_equal(one.common, other.common)
-        assert np.array_equal(one.masked, other.masked)
-    return with_rare_masked(data, rows, rare, cells)
+    again = find_mask(lambda: halves, n_cells, minimum)
+    assert np.array_equal(mask(contexts, cells), again(contexts, cells))
+    return with_rare_masked(data, rows, mask, cells)
 
 
 def with_rare_masked_values(data, rows, minimum):
@@ -153,4 +150,44 @@ def test_what_is_common_in_one_part_only_is_not_common():
     pairs = np.repeat([[0.0, 1.0], [2.0, 3.0]], 50, axis=1)
     columns = [np.column_stack([first, pairs[0]]), np.column_stack([second, pairs[1]])]
     parts = [(contexts, np.zeros(100, np.int64)) for contexts in columns]
-    assert rare_values(lambda: parts, 1, 5) == ()
+    assert not find_mask(lambda: parts, 1, MINIMUM)
+
+
+# --- flags that leave a few rows over -------------------------------------------------------------
+
+
+def on_wards(wards, n_flags):
+    """A flag for each ward but the first, beside a number."""
+    numbers = np.random.default_rng(0).standard_normal(len(wards))
+    flags = wards[:, None] == np.arange(1, n_flags + 1)
+    return np.column_stack([flags, numbers]).astype(float)
+
+
+@given(st.integers(0, 2**32), st.lists(st.floats(0.01, 1), min_size=2, max_size=5))
+def test_in_every_cell_a_ward_has_no_rows_or_enough_though_one_has_no_flag(seed, shares):
+    rng = np.random.default_rng(seed)
+    wards = rng.choice(len(shares), 300, p=np.array(shares) / sum(shares))
+    contexts, cells = on_wards(wards, len(shares) - 1), rng.integers(0, 6, 300)
+    everybody = np.zeros(300, np.int64)
+    contexts = find_mask(lambda: [(contexts, everybody)], 1, MINIMUM)(contexts, everybody)
+    mask = find_mask(lambda: [(contexts, cells)], 6, MINIMUM)
+    masked = mask(contexts, cells)
+    for cell in range(6):
+        flags = masked[cells == cell, :-1]
+        assert flags.sum(axis=1).max(initial=0) <= 1
+        counts = [*flags.sum(axis=0), (flags.sum(axis=1) == 0).sum()]
+        assert all(n == 0 or n >= MINIMUM for n in counts)
+    changed = (masked != contexts).any(axis=1).sum()
+    assert changed == 0 or changed >= MINIMUM
+
+
+def test_of_two_flags_that_differ_in_a_few_rows_one_is_taken_for_the_other():
+    flag = np.random.default_rng(0).random(300) < 0.5
+    other = flag.copy()
+    other[np.flatnonzero(flag)[:3]] = False  # who has the other has the first
+    contexts, cells = np.column_stack([flag, other]).astype(float), np.zeros(300, np.int64)
+    masked = find_mask(lambda: [(contexts, cells)], 1, MINIMUM)(contexts, cells)
+    assert np.array_equal(masked[:, 0], masked[:, 1])
+    other[np.flatnonzero(flag)[:40]] = False
+    many = np.column_stack([flag, other]).astype(float)
+    assert not find_mask(lambda: [(many, cells)], 1, MINIMUM)

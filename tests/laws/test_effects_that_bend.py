@@ -8,6 +8,7 @@ import fedopl
 from fedopl.client.drafted_basis import drafted_basis
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.basis import Basis
 from fedopl.results.sums.term_choice import choose_terms
@@ -163,3 +164,65 @@ def test_a_step_that_only_a_few_are_past_discloses_none_of_them(limit):
         found = column[:N_FEATURES] / weight
         assert np.abs(found - data.contexts[person]).max() < 1.5  # the attack works without limits
     assert len(ACTIONS) == answer.sums.shape[1]
+
+
+def asked(data, study, limits):
+    """All that sums of outcomes and of scores say of (terms, 1), over everybody."""
+    server = LyingServer(data, study, limits=limits)
+    outcomes = server.ask(SumOutcomes).sums.sum(axis=(0, 1))[:-1, :-1]
+    models = np.zeros((study.nuisances.folds + 1, len(ACTIONS), study.n_terms + 1))
+    scores = server.ask(SumScores, models=models, supported=np.ones(models.shape[:2]))
+    return outcomes, scores.grams[0] * data.n_rows
+
+
+def combined(sums, study, weights):
+    """Σ f(x)·(x, 1), f being a combination of terms and the constant."""
+    named = {name: place for place, name in enumerate((*study.terms.names, ""))}
+    return sum(weight * sums[named[name]] for name, weight in weights.items())[
+        [*range(N_FEATURES), -1]
+    ]
+
+
+def window(data):
+    """Knots so close that two people are between the outer ones, and what singles them out."""
+    ordered = np.sort(data.contexts[:, 0])
+    place = np.argmax(ordered > 0.5)
+    low, high = ordered[place - 1 : place + 1].mean(), ordered[place + 1 : place + 3].mean()
+    inside = (data.contexts[:, 0] > low) & (data.contexts[:, 0] < high)
+    knots = tuple(np.linspace(low, high, 3))
+    names = [f"x0 above {knot:g}" for knot in knots]
+    basis = Basis(kind="hinges", knots={"x0": knots})
+    return basis, dict(zip(names, (1, -2, 1), strict=True)), inside
+
+
+def corner(data):
+    """Knots so close that numbers are mere sides of them, and two people are past both."""
+    for at in np.linspace(1, 2.2, 200):
+        past = (data.contexts[:, :2] > at).all(axis=1)
+        if past.sum() == 2:
+            break
+    knots = (at - 1e-5, at, at + 1e-5)
+    basis = Basis(kind="splines", knots={"x0": knots, "x1": knots}, products=("x0", "x1"))
+    # In units a number is −3 below and 3 above, so this is 1 past both and 0 elsewhere.
+    weights = {"x0 × x1": 1 / 36, "": -0.25}
+    return basis, weights | {f"x{n} above {knots[0]:g}": 1 / 8 for n in (0, 1)}, past
+
+
+@pytest.mark.parametrize("aim", [window, corner])
+@pytest.mark.parametrize("limit", ["guarded", "open"])
+def test_knots_around_two_people_disclose_neither(aim, limit):
+    data = rows(2000)
+    basis, weights, people = aim(data)
+    assert people.sum() == 2
+    study = study_with(basis=basis, evaluation=0)
+    limits = fedopl.Limits() if limit == "guarded" else fedopl.Limits.open()
+    inside = study.terms.of(data.contexts)[people]
+    places = [study.terms.names.index(name) for name in weights if name]
+    own = inside[:, places] @ [weight for name, weight in weights.items() if name]
+    own += weights.get("", 0)
+    whole = np.column_stack([data.contexts[people], np.ones(2)])
+    truth = (own[:, None] * whole).sum(axis=0)
+    for sums in asked(data, study, limits):
+        found = combined(sums, study, weights)
+        close = np.abs(found - truth).max() < 0.1 * np.abs(truth).max()
+        assert close == (limit == "open")  # the attack works without limits

@@ -36,7 +36,8 @@ def test_terms_are_what_their_names_say():
     in_units = (clamped - 50) / 10, np.clip(CONTEXTS[:, 2], -1, 5) - 2
     assert np.allclose(terms["age × dose"], in_units[0] * in_units[1])
     assert np.allclose(terms["age × female"], in_units[0] * CONTEXTS[:, 1])
-    risen = [1 / (1 + np.exp(-8 * one)) for one in in_units]
+    shares = [np.clip(one + 0.5, 0, 1) for one in in_units]
+    risen = [share**2 * (3 - 2 * share) for share in shares]
     assert np.allclose(terms["age past 50 × dose past 2"], risen[0] * risen[1])
 
 
@@ -58,6 +59,7 @@ def test_a_family_without_terms_of_its_own_is_none():
     [
         ({"knots": {"age": (2, 1)}}, "'age': expected two or more, rising"),
         ({"knots": {"age": (2,)}}, "'age': expected two or more, rising"),
+        ({"knots": {"age": (2, 2 + 1e-9)}}, "differ in their first six digits"),
         ({"knots": {}}, "at least 1 item"),
         ({"knots": {"age": (1, 2)}, "products": ("age", "age")}, "named twice"),
         ({"knots": {"age": (1, 2)}, "kind": "cubic"}, "'auto', 'hinges', 'splines' or 'steps'"),

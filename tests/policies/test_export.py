@@ -391,16 +391,6 @@ def test_labels_and_thresholds_are_kept_to_the_last_digit(tmp_path):
     assert not any("0.3" in str(formula) for formula in formulas)
 
 
-def test_the_query_says_when_a_database_needs_exp(tmp_path):
-    policies = policies_of(encoding_of("error"))
-    texts = {
-        kind: policies[kind].export(tmp_path / "policy.sql").read_text(encoding="utf-8")
-        for kind in ("basis-splines", "basis-steps")
-    }
-    assert "EXP" not in texts["basis-splines"]
-    assert "EXP has to be there" in texts["basis-steps"].replace("\n-- ", " ")
-
-
 def test_a_rule_that_leaves_terms_out_is_found_on_rows_around_the_knots(tmp_path):
     class Straight(LinearPolicy):
         def written_in(self, target):

@@ -37,6 +37,9 @@ class Basis(Checked):
         for name, knots in self.knots.items():
             if len(knots) < 2 or any(low >= high for low, high in pairwise(knots)):
                 raise PlacedError("knots", f"'{name}': expected two or more, rising", ("knots",))
+            if len({f"{knot:g}" for knot in knots}) < len(knots):
+                message = f"'{name}': expected knots that differ in their first six digits"
+                raise PlacedError("knots", message, ("knots",))
         if len(set(self.products)) < len(self.products):
             raise PlacedError("products", "a feature is named twice", ("products",))
         return self

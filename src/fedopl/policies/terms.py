@@ -12,9 +12,6 @@ from fedopl.base.arrays import FloatArray
 from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.export.target import Target, Term
 
-# A soft step rises from a tenth to nine tenths within about half the distance of two knots.
-STEEPNESS = 8.0
-
 
 class Factor(NamedTuple):
     """What a product multiplies: another term, less so much, times so much."""
@@ -22,6 +19,14 @@ class Factor(NamedTuple):
     term: int  # its place
     less: float
     times: float
+
+
+class Stretch(NamedTuple):
+    """Between which values of a feature something that is made of it varies."""
+
+    feature: int  # its place
+    low: float
+    high: float
 
 
 class Terms:
@@ -112,6 +117,26 @@ class Terms:
         pairs = enumerate(self._step_products)
         return found | {start + n: (risen[a], risen[b]) for n, (a, b) in pairs}
 
+    @property
+    def knots(self) -> dict[int, FloatArray]:
+        """The knots of each number that has some, by its place."""
+        place = {name: position for position, name in enumerate(self.features)}
+        return {place[name]: np.array(own) for name, own in self.basis.knots.items()}
+
+    @cached_property
+    def varying(self) -> dict[int, tuple[Stretch, Stretch]]:
+        """For each product, by its place among terms, between which values its factors vary."""
+        scaled = self._scaled
+        ends = zip(scaled.lowest.tolist(), scaled.highest.tolist(), strict=True)
+        whole = [Stretch(place, low, high) for place, (low, high) in enumerate(ends)]
+        low, high = scaled.middle - scaled.unit / 2, scaled.middle + scaled.unit / 2
+        rising = {
+            place: Stretch(place, float(low[place]), float(high[place])) for place in self._steps
+        }
+        pairs = [(whole[a], whole[b]) for a, b in self._products]
+        pairs += [(rising[a], rising[b]) for a, b in self._step_products]
+        return dict(zip(self.factors, pairs, strict=True))
+
     def of(
         self, contexts: FloatArray, n_terms: int | None = None
     ) -> FloatArray:  # (n_rows, n_terms)
@@ -130,7 +155,7 @@ class Terms:
             start = _multiply(scaled, self._products, found, start)
         if start < wanted:
             risen = np.zeros_like(scaled)
-            risen[:, self._steps] = 0.5 + 0.5 * np.tanh(STEEPNESS / 2 * scaled[:, self._steps])
+            risen[:, self._steps] = _smooth_step(scaled[:, self._steps])
             found[:, start : start + len(self._steps)] = risen[:, self._steps]
             _multiply(risen, self._step_products, found, start + len(self._steps))
         return found[:, :wanted]
@@ -147,12 +172,23 @@ class Terms:
         if family in ("splines", "steps"):
             terms += [target.product(scaled[a], scaled[b]) for a, b in self._products]
         if family == "steps":
-            steps = [target.risen(scaled[place], STEEPNESS) for place in self._steps]
-            names = self.names[len(terms) : len(terms) + len(steps)]
-            risen = dict(zip(self._steps, target.kept("risen", names, steps), strict=True))
+            names = self.names[len(terms) : len(terms) + len(self._steps)]
+            steps = self._steps_in(target, names, [scaled[place] for place in self._steps])
+            risen = dict(zip(self._steps, steps, strict=True))
             terms += risen.values()
             terms += [target.product(risen[a], risen[b]) for a, b in self._step_products]
         return list(zip(self.names[: len(terms)], terms, strict=True))
+
+    def _steps_in(
+        self, target: Target[Term], names: Sequence[str], scaled: list[Term]
+    ) -> list[Term]:
+        """Soft steps of these numbers, in another language."""
+        shares = [target.in_units(target.between(z, -0.5, 0.5), -0.5, 1.0) for z in scaled]
+        shares = target.kept("share", names, shares)
+        squares = target.kept("square", names, [target.product(u, u) for u in shares])
+        others = target.kept("other", names, [target.in_units(u, 1.5, -0.5) for u in shares])
+        steps = [target.product(one, two) for one, two in zip(squares, others, strict=True)]
+        return target.kept("risen", names, steps)
 
     def _scaled_in(
         self, target: Target[Term], features: list[Term], sources: Sequence[tuple[int, ...]]
@@ -200,6 +236,12 @@ class _Scaling:
 
     def at(self, place: int, value: float) -> float:
         return float((value - self.middle[place]) / self.unit[place])
+
+
+def _smooth_step(scaled: FloatArray) -> FloatArray:  # shaped as scaled
+    """From 0, half a unit below the middle, to 1 half a unit above it: u²(3 − 2u)."""
+    share = np.clip(scaled, -0.5, 0.5) + 0.5
+    return np.square(share) * ((share - 1.5) / -0.5)
 
 
 def _multiply(

@@ -1,5 +1,6 @@
 """Rows of a run as tables: leaves of a tree, and exchanges; both can be a frame."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from fedopl.base.tables import Backend, frame_of, html_table, text_table
@@ -10,7 +11,7 @@ _Kind = TypeVar("_Kind")
 _OF_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom")
 
 
-class _Printed(tuple[_Kind, ...], Generic[_Kind]):
+class _Printed(tuple[_Kind, ...], ABC, Generic[_Kind]):
     """A tuple of rows that prints as a table."""
 
     __slots__ = ()
@@ -21,9 +22,9 @@ class _Printed(tuple[_Kind, ...], Generic[_Kind]):
     def _repr_html_(self) -> str:
         return html_table(*self._cells())
 
+    @abstractmethod
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Headers and rows."""
-        raise NotImplementedError
 
 
 class LeafTable(_Printed[LeafRow]):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
@@ -37,14 +38,14 @@ def _exchanges_along(study: Study) -> int:
     """How many exchanges come along on the trip of another, under one split."""
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
-    along = study.values_leaves + cells_come_along(study) + study.evaluation.is_cross_fitted
+    along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     return together + along
 
 
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
-    return scoring + study.evaluation.claims_values + study.evaluation.is_cross_fitted
+    return scoring + study.evaluation.claims_values + SumByFold.needed(study)
 
 
 def cells_come_along(study: Study) -> bool:

@@ -5,8 +5,9 @@ row. So before anything is summed, a value that fewer than `minimum_cell` rows o
 masked: replaced by the cell's common value.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,48 +28,25 @@ class RareValues:
     masked: BoolArray  # (n_cells,)
 
 
-def rare_values(parts: ContextParts, n_cells: int, minimum: int) -> tuple[RareValues, ...]:
-    """What has to be masked, found in two passes; nothing if cells may have a single row.
+class CommonValues(NamedTuple):
+    """Values of a feature that most rows might have."""
 
-    A feature has a common value if it has only two values, or if most rows have the same one.
+    values: tuple[float, ...]
+    are_all: bool  # whether there are two, and no others
+
+
+def rare_values(
+    parts: ContextParts, common: Mapping[int, CommonValues], n_cells: int, minimum: int
+) -> tuple[RareValues, ...]:
+    """What has to be masked of features with common values, found in one pass.
+
     Sums over all cells are released, too, and differencing the two kinds of sums gives the masked
     rows. So these must not be few in total either: then further cells are masked.
     """
-    if minimum < 2:
+    if not common:
         return ()
-    candidates = _common_values(parts)
-    if not candidates:
-        return ()
-    counts, in_cell = _counted(parts, candidates, n_cells)
+    counts, in_cell = _counted(parts, common, n_cells)
     return tuple(_rare(counts, in_cell, minimum))
-
-
-def rest_on_few(parts: ContextParts, n_plain: int, minimum: int) -> tuple[RareValues, ...]:
-    """Columns after the first so many that vary in a few rows only, to be masked in all.
-
-    The others are made from what a study agreed on: whoever wrote it may have aimed at a few rows.
-    With d how far a row is from the middle, (Σd²)²/Σd⁴ rows effectively make a column vary.
-    """
-    if minimum < 2:
-        return ()
-    middle: FloatArray | None = None
-    for contexts, _ in parts():
-        if not len(contexts):
-            continue
-        columns = contexts[:, n_plain:]
-        if middle is None:  # that of the first rows will do
-            middle = np.median(columns, axis=0)
-            squares, fourths = np.zeros(len(middle)), np.zeros(len(middle))
-        apart = np.square(columns - middle)
-        squares += apart.sum(axis=0)
-        fourths += np.square(apart).sum(axis=0)
-    if middle is None:
-        return ()
-    rows = np.divide(squares**2, fourths, out=np.zeros_like(fourths), where=fourths > 0)
-    return tuple(
-        RareValues(feature=n_plain + place, common=middle[[place]], masked=np.array([True]))
-        for place in np.flatnonzero((rows > 0) & (rows < minimum)).tolist()
-    )
 
 
 def mask_rare(
@@ -127,14 +105,14 @@ def _majority(column: FloatArray, sample: FloatArray) -> float | None:
     return median if 2 * np.count_nonzero(column == median) > len(column) else None
 
 
-def _common_values(parts: ContextParts) -> dict[int, tuple[tuple[float, ...], bool]]:
-    """By feature: candidates for its common value, and whether it has just these two values."""
+def common_values(parts: ContextParts) -> dict[int, CommonValues]:
+    """By feature, candidates for its common value, if it has two or if most rows have the same."""
     seen: dict[int, _Seen] = {}
     for contexts, _ in parts():
         for feature in range(contexts.shape[1]) if len(contexts) else ():
             seen.setdefault(feature, _Seen()).see(contexts[:, feature])
     return {
-        feature: (one.candidates, one.values is not None and len(one.values) == 2)
+        feature: CommonValues(one.candidates, one.values is not None and len(one.values) == 2)
         for feature, one in seen.items()
         if one.candidates
     }
@@ -146,7 +124,7 @@ _Counts = dict[tuple[int, float, bool], IntArray]  # feature, value, one of two 
 
 
 def _counted(
-    parts: ContextParts, candidates: dict[int, tuple[tuple[float, ...], bool]], n_cells: int
+    parts: ContextParts, candidates: Mapping[int, CommonValues], n_cells: int
 ) -> tuple[_Counts, IntArray]:
     """How many rows of each cell have each candidate value, and how many rows there are."""
     counts: _Counts = {
@@ -179,12 +157,12 @@ def _rare(counts: _Counts, in_cell: IntArray, minimum: int) -> Iterator[RareValu
 def _masked(
     feature: int, common: FloatArray, others: IntArray, minimum: int
 ) -> Iterator[RareValues]:
-    masked = _cells_to_mask(others, minimum)
+    masked = cells_to_mask(others, minimum)
     if masked.any():
         yield RareValues(feature=feature, common=common, masked=masked)
 
 
-def _cells_to_mask(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
+def cells_to_mask(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
     """Cells with a few such rows, and the smallest others until there are enough in total."""
     chosen: BoolArray = (counts > 0) & (counts < minimum)
     for cell in np.argsort(np.where(counts > 0, counts, np.iinfo(np.int64).max), kind="stable"):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.masking import Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.rare_values import RareValues, mask_rare, rare_values, rest_on_few
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
@@ -23,6 +23,8 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
+
+NOTHING = Mask()
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class StudyRows:
             yield rows, Chunk(data=found, folds=chunk.folds.part(rows))
 
     @cached_property
-    def _rare_terms(self) -> tuple[RareValues, ...]:
+    def _rare_terms(self) -> Mask:
         """What few training rows have of a term, such as being above a knot."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
@@ -157,8 +159,7 @@ class StudyRows:
                     contexts = part.data.contexts[part.training]
                     yield contexts, np.zeros(len(contexts), np.int64)
 
-        n_features, fewest = self.given.n_features, self._minimum_cell
-        return rare_values(parts, 1, fewest) + rest_on_few(parts, n_features, fewest)
+        return find_mask(parts, 1, self._minimum_cell, self.terms)
 
     # --- counting them -------------------------------------------------------------------------
 
@@ -218,7 +219,7 @@ class StudyRows:
         return _without(self._rare, chunk)
 
     @cached_property
-    def _rare(self) -> tuple[RareValues, ...]:
+    def _rare(self) -> Mask:
         """What few of all training rows have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
@@ -226,7 +227,7 @@ class StudyRows:
                 contexts = chunk.data.contexts[chunk.training]
                 yield contexts, np.zeros(len(contexts), np.int64)
 
-        return rare_values(parts, 1, self._minimum_cell)
+        return find_mask(parts, 1, self._minimum_cell)
 
     def masked_by_cell(self, cells: IntArray, *, terms: bool = False) -> LoggedData:
         """The rows, without values that are rare in the cell (n_training,) that a row is in.
@@ -237,13 +238,14 @@ class StudyRows:
         data, training = whole.data, whole.training
         contexts = data.contexts[training]
         n_cells = int(cells.max(initial=-1)) + 1
-        rare = rare_values(lambda: [(contexts, cells)], n_cells, self._minimum_cell)
+        made_of = self.terms if terms else None
+        rare = find_mask(lambda: [(contexts, cells)], n_cells, self._minimum_cell, made_of)
         return with_rare_masked(data, training, rare, cells)
 
     # --- summing them --------------------------------------------------------------------------
 
     @cached_property
-    def _rare_in_cells(self) -> tuple[RareValues, ...]:
+    def _rare_in_cells(self) -> Mask:
         """What few training rows of a fold and action have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
@@ -251,7 +253,8 @@ class StudyRows:
                 training = chunk.training
                 yield chunk.data.contexts[training], chunk.fold_actions[training]
 
-        return rare_values(parts, self.rows_by_fold_action[:-1].size, self._minimum_cell)
+        n_cells = self.rows_by_fold_action[:-1].size
+        return find_mask(parts, n_cells, self._minimum_cell, self.terms)
 
     def chunks_as_summed(self) -> Iterator[Chunk]:
         """The rows, without what is rare in a fold and action: as outcome sums have them."""
@@ -268,7 +271,7 @@ class StudyRows:
             for chunk in self.chunks_in_terms():
                 yield chunk.data.contexts[chunk.training], folds_of(chunk)
 
-        rare = rare_values(parts, self._study.nuisances.folds, self._minimum_cell)
+        rare = find_mask(parts, self._study.nuisances.folds, self._minimum_cell, self.terms)
         for chunk in self.chunks_in_terms():
             yield _without(rare, chunk, folds_of(chunk))
 
@@ -278,7 +281,7 @@ class StudyRows:
         # Whoever releases sums writes over them; those that are kept must stay.
         return replace(found, sums=found.sums.copy()) if found is self._kept else found
 
-    def fold_sums(self, rare: tuple[RareValues, ...] = ()) -> FoldSums:
+    def fold_sums(self, rare: Mask = NOTHING) -> FoldSums:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
@@ -304,7 +307,7 @@ class StudyRows:
         return self._squares
 
 
-def _without(rare: tuple[RareValues, ...], chunk: Chunk, cells: IntArray | None = None) -> Chunk:
+def _without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
     """The chunk with what is rare masked, in the cell that a training row is in or among all."""
     own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
     data = with_rare_masked(chunk.data, chunk.training, rare, own)
@@ -312,13 +315,13 @@ def _without(rare: tuple[RareValues, ...], chunk: Chunk, cells: IntArray | None 
 
 
 def with_rare_masked(
-    data: LoggedData, rows: slice | BoolArray, rare: tuple[RareValues, ...], cells: IntArray
+    data: LoggedData, rows: slice | BoolArray, rare: Mask, cells: IntArray
 ) -> LoggedData:
     """The data with rare values of these rows masked, each by the cell that the row is in."""
     if not rare:
         return data
     contexts = data.contexts[rows]
-    masked = mask_rare(rare, contexts, cells)
+    masked = rare(contexts, cells)
     if masked is contexts:
         return data
     # A copy: the rows as they were read are masked in another way for other sums.

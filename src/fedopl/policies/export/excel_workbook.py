@@ -114,9 +114,6 @@ class _Excel(Target[str]):
     def product(self, first: str, second: str) -> str:
         return f"{first}*{second}"
 
-    def risen(self, number: str, steepness: float) -> str:
-        return f"1/(1+EXP({self._constants('steepness', [-steepness])}*{number}))"
-
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return self._steps([f"{name}, {what}" for name in names], numbers)
 

@@ -120,9 +120,6 @@ class _Onnx(Target[str]):
     def product(self, first: str, second: str) -> str:
         return self._node("Mul", first, second)
 
-    def risen(self, number: str, steepness: float) -> str:
-        return self._node("Sigmoid", self._node("Mul", number, self._constant([[steepness]])))
-
     def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return list(numbers)  # every node is worked out once
 

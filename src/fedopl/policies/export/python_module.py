@@ -184,9 +184,6 @@ class _Python(Target[str]):
     def product(self, first: str, second: str) -> str:
         return f"{first} * {second}"
 
-    def risen(self, number: str, steepness: float) -> str:
-        return f"0.5 + 0.5 * math.tanh({steepness / 2!r} * {number})"
-
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         self._list(what, zip(names, numbers, strict=True))
         return [f"{what}[{place}]" for place in range(len(numbers))]

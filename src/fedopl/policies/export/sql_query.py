@@ -11,7 +11,6 @@ _COMPARING = (
     "database ignores case or trailing spaces, give the columns a binary collation. NULL is "
     "missing."
 )
-_NEEDS_EXP = " EXP has to be there: an SQLite without mathematical functions lacks it."
 _LARGEST_DOUBLE = "1.7976931348623157e308"
 
 
@@ -19,12 +18,11 @@ def sql_query(rule: WrittenRule, inputs: Inputs) -> bytes:
     """The query; every row of the table comes back with one column more."""
     target = _Sql(inputs)
     decided = rule(target)
-    comparing = _COMPARING + (_NEEDS_EXP if target.needs_exp else "")
     known = "\n    AND ".join(map(target.known, inputs.encoding.feature_columns))
     lines = [
         *(
             f"-- {line}"
-            for text in header_lines(inputs, comparing)
+            for text in header_lines(inputs, _COMPARING)
             for line in textwrap.wrap(text, 97)
         ),
         "SELECT t.*,",
@@ -42,7 +40,6 @@ class _Sql(Target[str]):
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self._layers: list[list[tuple[str, str, str]]] = []  # name, expression, what it is
-        self.needs_exp = False
 
     def known(self, column: str) -> str:
         """Whether the policy can decide with what is in a column."""
@@ -116,10 +113,6 @@ class _Sql(Target[str]):
 
     def product(self, first: str, second: str) -> str:
         return f"{first} * {second}"
-
-    def risen(self, number: str, steepness: float) -> str:
-        self.needs_exp = True
-        return f"1 / (1 + EXP({_literal(-steepness)} * {number}))"
 
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return self._steps(what, names, numbers)

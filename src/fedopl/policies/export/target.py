@@ -157,10 +157,6 @@ class Target(ABC, Generic[Term]):
         """One number times another."""
 
     @abstractmethod
-    def risen(self, number: Term, steepness: float) -> Term:
-        """1 / (1 + exp(−steepness · number)): a soft step from 0 to 1."""
-
-    @abstractmethod
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
         """These numbers, worked out once, however often they are used; `what` is one word."""
 

@@ -84,9 +84,6 @@ class _OnArrays(Target[Any]):
     def product(self, first: Any, second: Any) -> Any:
         return first * second
 
-    def risen(self, number: Any, steepness: float) -> Any:
-        return 0.5 + 0.5 * np.tanh(steepness / 2 * number)
-
     def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[Any]) -> list[Any]:
         return list(numbers)
 

@@ -1,0 +1,109 @@
+"""Flags that leave a few rows over: these have none of them, and sums of the others tell whose.
+
+If each row is on one of three wards, and the third, which has no flag of its own, has two of the
+rows, then 1 − x₁ − x₂ is one in these two and zero elsewhere. So where flags of which a row has one
+at most leave few rows of a cell over, these get the commonest of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.disclosure.rare_values import ContextParts, cells_to_mask
+
+Flag = tuple[int, float]  # a feature of two values, and which of these is meant
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeftOver:
+    """Flags, the commonest first, and the cells in which rows that have none of them are few."""
+
+    flags: tuple[Flag, ...]
+    masked: BoolArray  # (n_cells,)
+
+    def __call__(self, contexts: FloatArray, cells: IntArray) -> FloatArray:  # shaped as contexts
+        """The contexts, the same array where nothing is masked."""
+        few = self.masked[cells] & _has_none(self.flags, contexts)
+        if not few.any():
+            return contexts
+        feature, value = self.flags[0]
+        masked = contexts.copy()
+        masked[few, feature] = value
+        return masked
+
+
+def left_over(
+    parts: ContextParts, values: Mapping[int, tuple[float, ...]], n_cells: int, minimum: int
+) -> tuple[LeftOver, ...]:
+    """Sets of flags that leave few rows over, found in one pass or two; both values by feature."""
+    if len(values) < 2:
+        return ()
+    # All flags of higher values come first, then those of lower ones in the same order.
+    flags = [(feature, own[side]) for side in (1, 0) for feature, own in values.items()]
+    found = {
+        tuple(flags[place] for place in places): np.zeros(n_cells, np.int64)
+        for both in _together(parts, flags[: len(values)]).values()
+        for places in sorted(_sets(both, minimum))
+    }
+    for contexts, cells in parts() if found else ():
+        for own, counts in found.items():
+            counts += np.bincount(cells[_has_none(own, contexts)], minlength=n_cells)
+    return tuple(
+        LeftOver(flags=own, masked=masked)
+        for own, counts in found.items()
+        if (masked := cells_to_mask(counts, minimum)).any()
+    )
+
+
+def _has_none(flags: tuple[Flag, ...], contexts: FloatArray) -> BoolArray:  # (n_rows,)
+    return reduce(np.logical_and, (contexts[:, feature] != value for feature, value in flags))
+
+
+def _together(parts: ContextParts, flags: Sequence[Flag]) -> dict[int, FloatArray]:
+    """By cell, how many rows have both of two flags; after these, one that all rows have."""
+    features, values = zip(*flags, strict=True)
+    found: dict[int, FloatArray] = {}
+    for contexts, cells in parts():
+        has = np.ones((len(contexts), len(flags) + 1))
+        has[:, :-1] = contexts[:, features] == values
+        for cell in np.unique(cells).tolist():
+            own = has[cells == cell]
+            found[cell] = found.get(cell, 0.0) + own.T @ own
+    return found
+
+
+def _sets(both: FloatArray, minimum: int) -> set[tuple[int, ...]]:
+    """Flags of which no row of the cell has two, and that few of its rows have none of."""
+    high, n_rows, n_features = both[-1, :-1], both[-1, -1], len(both) - 1
+    counts = np.concatenate([high, n_rows - high])
+    high_both = both[:-1, :-1]
+    high_low = high[:, None] - high_both
+    low_both = n_rows - high[:, None] - high[None, :] + high_both
+    apart = np.block([[high_both, high_low], [high_low.T, low_both]]) == 0
+    rest = n_rows - counts[:, None] - counts[None, :]
+    few = apart & (rest > 0) & (rest < minimum)
+    pairs = np.argwhere(few).tolist()
+    found = {(first, second) for first, second in pairs if counts[first] >= counts[second]}
+    return found | _grown(high, apart[:n_features, :n_features], n_rows, minimum)
+
+
+def _grown(
+    counts: FloatArray, apart: BoolArray, n_rows: float, minimum: int
+) -> set[tuple[int, ...]]:
+    """From each flag on, the commonest that goes with those before, until few rows are left."""
+    order = np.argsort(-counts, kind="stable")
+    found, seen = set(), set()
+    for first in order.tolist():
+        if first in seen or not counts[first]:
+            continue
+        chosen, left, free = [first], n_rows - counts[first], apart[first] & (counts > 0)
+        while left >= minimum and (more := order[free[order]]).size:
+            chosen.append(int(more[0]))
+            left, free = left - counts[more[0]], free & apart[more[0]]
+        seen.update(chosen)
+        if 0 < left < minimum and len(chosen) > 1:
+            found.add(tuple(chosen))
+    return found
