@@ -84,6 +84,9 @@ LETTERS = {
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
     "o": "open nodes of a level: 1 on the first, at most twice as many on each below",
     "h": "nodes that lead to them: 1 on the first level, at most 2·o − 1 below",
+    "r": "second looks at thresholds: 1 up to depth 2, unless none may move or `tree.refine` is "
+    "false",
+    "q": "questions of the learned tree: L − 1",
     "L": "leaves of the learned tree",
     "a": "clients told apart from the others at once, at most 10",
 }
@@ -96,8 +99,9 @@ DERIVED = {
     "G": "c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2",
     "h": "2·o − 1",
     "x": "d + 2",
+    "q": "L − 1",
 }
-USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "L": 4, "a": 3}
+USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "r": 1, "L": 4, "a": 3}
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
@@ -147,6 +151,7 @@ QUERIES = {
     "SumByFold": Message(48, "0"),
     "ValueAcrossFolds": Message(92, "K·W"),
     "TellWeight": Message(48, "0"),
+    "SumNearThresholds": Message(76, "4·(2·q + 1) + c + j + T + 31·q"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -169,6 +174,7 @@ ANSWERS = {
     "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
     "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 3"),
     "TellWeight": Message(48, "1"),
+    "SumNearThresholds": Message(57, "32·q"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -228,7 +234,7 @@ WAYS = {
     ),
     "tree": Way(
         options='`policy.kind = "tree"`',
-        asks=(("CountBins", "k"), ("SumCells", "l")),
+        asks=(("CountBins", "k"), ("SumCells", "l"), ("SumNearThresholds", "r")),
         w="508",
         leaves=True,
         solved_again=True,
@@ -342,8 +348,8 @@ PASSES = (
     Pass(query="SumScores", what="what the client would learn alone", when="linear alone"),
     Pass(
         query="SumScores",
-        what="the same: quantiles, and each level",
-        times="l + 1",
+        what="the same: quantiles, each level, and a second look",
+        times="l + 1 + r",
         when="tree alone",
     ),
     Pass(query="SumScores", what="the largest share a row has of any sum", when="guarded"),
@@ -351,6 +357,8 @@ PASSES = (
     Pass(query="SumScores", what="sums of scores"),
     Pass(query="CountBins", what="counts in bins"),
     Pass(query="SumCells", what="sums for every two columns"),
+    Pass(query="SumNearThresholds", what="rows in every two columns, once more"),
+    Pass(query="SumNearThresholds", what="scores close to thresholds"),
     Pass(query="EstimateValues", what="scores of what policies decide"),
     Pass(query="Describe", what="counts of decisions"),
     Pass(query="ValueLeaves", what="scores in each leaf"),

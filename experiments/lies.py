@@ -29,6 +29,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.value_slope import Slope
 from fedopl.messages.message import Message
 from fedopl.messages.trees.cell_sums import CellSums
+from fedopl.messages.trees.threshold_gains import ThresholdGains
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
@@ -249,6 +250,9 @@ LIES: dict[str, Lie] = {
     "a slope 1,000 times as steep": Lie(edit=scaled(Slope, -1000, "gradient"), options=DIRECT),
     "an action praised in cells": Lie(
         edit=changed(CellSums, cells=_other_scores), options=TREE
+    ),
+    "a threshold pushed by 100 times the gains": Lie(
+        edit=scaled(ThresholdGains, -100, "gains"), options=TREE
     ),
     "rows described that are not there": Lie(
         edit=scaled(Description, 10, "decided", "taken", "chances")

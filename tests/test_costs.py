@@ -31,6 +31,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
@@ -175,6 +176,9 @@ AXES = {
     Axis.FIT_NUMBERS: "9",
     Axis.CELL_NUMBERS: "x",
     Axis.LEAVES: "L",
+    Axis.QUESTIONS: "q",
+    Axis.NEAR_CUTS: "31",
+    Axis.NEAR_BINS: "32",
     Axis.CLIENTS: "C",
     Axis.REPEATS: "6",
     Axis.TARGETS: "a",
@@ -184,6 +188,7 @@ AXES = {
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
     SumCells: {Axis.TREE_NODES: "h"},
+    SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
 }
@@ -318,7 +323,7 @@ def test_a_long_tail_is_counted_twice_and_agreed_cuts_not_at_all(travelled):
     travelled.clear()
     plan = fedopl.Tree(cuts={"x0": (-1, 0, 1), "x1": (-1, 0, 1)})
     run = fedopl.learn(clients(2, 2, 2, 600), policy=plan)
-    letters = way.letters(2, 2, B=4, k=0, s=0, L=len(run.policy.leaves()))
+    letters = way.letters(2, 2, B=4, k=0, s=0, r=0, L=len(run.policy.leaves()))
     check(run, way, letters, Around(), travelled)
 
 

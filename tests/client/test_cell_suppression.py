@@ -5,9 +5,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedopl.client.disclosure.cell_suppression import possible_loss, suppress_cells
+from fedopl.client.disclosure.cells.cell_suppression import possible_loss, suppress_cells
+from fedopl.client.disclosure.cells.secondary_suppression import has_small_cut, suppressed_cells
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.secondary_suppression import has_small_cut, suppressed_cells
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.tree_columns import LevelColumn, NumberColumn

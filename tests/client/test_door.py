@@ -45,9 +45,11 @@ from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
 from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
+from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.policy_plans import TrainingPlan
@@ -74,7 +76,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, ValueLeaves):
+    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves):
         options["policy"] = "tree"
     options["joining"] = kind in ON_MODELS
     if kind is SumFitting:
@@ -124,6 +126,12 @@ def query_of(kind, agreed, exchange=1, **changes):
             "partition": as_array(Leaf(0)),
             "n_cuts": np.full(agreed.n_features, 3.0),
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
+        },
+        SumNearThresholds: {
+            "tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1))),
+            "n_cuts": np.full(agreed.n_features, 3.0),
+            "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
+            "near": np.linspace(-0.75, 0.75, NEAR_BINS - 1)[None],
         },
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
@@ -462,6 +470,7 @@ BOUNDED = {
     "cuts of a description": (Describe, "cuts"),
     "cuts of bins": (CountBins, "cuts"),
     "cuts of cells": (SumCells, "cuts"),
+    "cuts near a threshold": (SumNearThresholds, "near"),
     "propensities": (CompareModels, "propensities"),
     "outcomes": (CompareModels, "outcomes"),
     "variances": (CompareModels, "variances"),

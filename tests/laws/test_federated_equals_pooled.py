@@ -1,5 +1,7 @@
 """Law: given the scores and λ = n̄, federated equals pooled; federated nuisances, too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.local.near_rows import near_sums
 from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances
@@ -220,7 +223,12 @@ def pooled_tree(record, doors, depth):
         return list(cell_sums([rows], binning)[: binning.n_open])
 
     rules = rules_of(study.tree, study.columns, grid, study.actions)
-    return grow_tree(grid, depth, rules, cells_of)[0]
+    root = grow_tree(grid, depth, rules, cells_of)[0]
+    if not record.tree.closer:
+        return root
+    look = replace(record.tree.closer.look, root=root)
+    binning = Binning(columns=study.columns, grid=grid)
+    return look.moved(near_sums([rows], look, binning, np.ones(study.n_actions, bool)).gains)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
@@ -228,6 +236,7 @@ def test_the_federated_tree_is_the_tree_of_the_pooled_rows(federation, depth):
     _, doors, record = federation(policy=fedopl.Tree(depth=depth, bins=8))
     assert record.policy.root == pooled_tree(record, doors, depth)
     assert depth_of(record.policy.root) == depth  # so that there was something to compare
+    assert bool(record.tree.closer) == (depth <= 2)
 
 
 def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
@@ -256,7 +265,7 @@ def test_the_federated_cells_are_those_of_the_pooled_rows(federation):
 
 
 def test_a_tree_is_grown_again_for_any_mixture_without_asking(federation):
-    clients, _, record = federation(policy=fedopl.Tree(bins=8))
+    clients, _, record = federation(policy=fedopl.Tree(bins=8, refine=False))
     shares = {"north": 0.1, "south": 0.2, "west": 0.7}
     study = record.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
     again = {

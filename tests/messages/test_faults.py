@@ -12,11 +12,13 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
+from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.nodes import Branch, Leaf
+from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.oracles.tree_search import asking_for_cells
 from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
@@ -48,6 +50,12 @@ ASKED: dict[str, Any] = {
     ),
     "bins": CountBins(cuts=np.zeros((2, 255))),
     "cells": asking_for_cells(GRID),
+    "gains": SumNearThresholds(
+        tree=TREE.numbers(),
+        n_cuts=np.zeros(2),
+        cuts=np.zeros(0),
+        near=np.zeros((1, NEAR_BINS - 1)),
+    ),
     "leaves": ValueLeaves(tree=TREE.numbers()),
 }
 HONEST = {
@@ -57,6 +65,7 @@ HONEST = {
     ),
     "bins": BinCounts(counts=np.full((2, 256), 0.0)),
     "cells": CellSums(cells=cells(), lost=np.zeros(1)),
+    "gains": ThresholdGains(gains=np.zeros((1, NEAR_BINS))),
     "leaves": LeafValues(
         counts=ones(2),
         shares=np.full(2, 0.5),
@@ -92,6 +101,8 @@ def test_an_honest_answer_has_no_fault(name):
         ("cells", {"lost": -ones(1)}, "a count is negative"),
         ("cells", {"cells": np.cumsum(cells(), axis=1)}, "divide different rows"),
         ("cells", {"cells": 2 * cells()}, "more rows than there are"),
+        ("gains", {"gains": np.zeros((2, NEAR_BINS))}, "not those of the questions"),
+        ("gains", {"gains": ones(1, NEAR_BINS)}, "a threshold that stays gains something"),
         ("leaves", {"shares": ones(3)}, "not those of the tree"),
         ("leaves", {"shares": ones(2)}, "outside 0 to 1"),
         ("leaves", {"shares": np.array([-0.5, 0.5])}, "outside 0 to 1"),

@@ -10,7 +10,12 @@ from fedopl.base.schema import Encoding
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.cautions import cautions
-from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
+from fedopl.report.explain.explain_tree import (
+    how_good,
+    moved_thresholds,
+    tree_as_json,
+    tree_as_text,
+)
 from fedopl.report.explain.leaf_words import leaves_in_words, second_thoughts
 from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.page import render
@@ -244,7 +249,7 @@ def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
 @pytest.mark.parametrize(
     ("name", "exactly", "how"),
     [
-        ("tree", "It is the best of all trees of depth ≤ 2 on the grid", "exactly"),
+        ("tree", "It was the best of all trees of depth ≤ 2 on the grid", "exactly"),
         ("deep", "Each question was found with a look two levels ahead", "level by level"),
     ],
 )
@@ -252,6 +257,17 @@ def test_whether_the_tree_is_the_best_of_all_is_said(request, name, exactly, how
     record = request.getfixturevalue(name)
     assert points(record)[0].startswith(exactly)
     assert how in training(record).parts[0].text
+
+
+def test_thresholds_that_a_second_look_moved_are_named(tree):
+    moved = moved_thresholds(tree)
+    assert moved
+    for before, now in moved:
+        assert f"“{before}” became “{now}”" in points(tree)[2]
+        assert now in str(tree.policy)
+    stayed = replace(tree, tree=replace(tree.tree, closer=None))
+    assert how_good(stayed).startswith("It is the best of all trees")
+    assert not any("became" in point for point in points(stayed))
 
 
 def test_a_tree_that_ended_early_says_why(deep):

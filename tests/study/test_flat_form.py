@@ -24,6 +24,7 @@ TABLE = Schema(
 TREE = Tree(
     depth=3,
     bins=8,
+    refine=False,  # nor did thresholds move
     cuts={"x1": (0.5, 2)},
     allowed=({"column": "x0", "above": 80, "actions": ("a",)},),
 )
@@ -170,6 +171,14 @@ def test_splits_are_hashed_where_there_are_several_and_only_there():
     again = studies.Study.model_validate_json(several.model_dump_json())
     assert again == several
     assert again.evaluation.splits == 3
+
+
+def test_thresholds_move_in_new_studies_and_not_in_those_that_could_not_say_so():
+    new, then = Study(**NAMES, policy=Tree()), Study(**NAMES, policy=Tree(refine=False))
+    assert json.loads(new.model_dump_json())["tree"]["refine"]
+    assert studies.Study.model_validate_json(new.model_dump_json()) == new
+    assert "refine" not in json.loads(then.model_dump_json())["tree"]
+    assert not studies.Study.model_validate_json(then.model_dump_json()).tree.refine
 
 
 def test_weights_are_limited_in_new_studies_and_not_in_those_that_could_not_say_so():

@@ -19,10 +19,13 @@ from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.policies.trees.nodes import branches_of
 from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.server.exchange.conversation import Conversation
@@ -190,6 +193,9 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
             *(f"share with {action}" for action in study.actions),
         ),
     }
+    if isinstance(query, SumNearThresholds):
+        named = TreePolicy(query.look(study).root, study.actions, study.features, study.encoding)
+        labels[Axis.QUESTIONS] = tuple(map(named.question, branches_of(named.root)))
     if isinstance(query, SumCells):
         grid = grid_from(study.tree, study.columns, query.n_cuts, query.cuts)
         labels[Axis.CELLS] = tuple(cell_names(grid, study.columns))

@@ -16,6 +16,7 @@ from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
+from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
 from fedopl.study.study import Study
 
@@ -55,6 +56,8 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.CUT_COLUMNS: len(study.cut_columns),
         Axis.FINE_CUTS: N_FINE_BINS - 1,
         Axis.FINE_BINS: N_FINE_BINS,
+        Axis.NEAR_CUTS: NEAR_BINS - 1,
+        Axis.NEAR_BINS: NEAR_BINS,
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
@@ -66,6 +69,7 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
     sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)
+    sizes[Axis.QUESTIONS] = range(1, 2**study.tree.depth)
     sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)

@@ -55,6 +55,9 @@ class Axis(enum.Enum):
     FIT_NUMBERS = "fit numbers"  # what is told of how well models fit for an action
     CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
     LEAVES = "leaves"  # of a finished tree
+    QUESTIONS = "questions"  # of a tree, each before those below it
+    NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
+    NEAR_BINS = "near bins"  # below, between and above them
     CLIENTS = "clients"  # whose models are compared
     REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
     TARGETS = "targets"  # clients whose contexts are distinguished from all others'

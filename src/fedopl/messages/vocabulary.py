@@ -24,6 +24,7 @@ from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.study.study import Study
 
 # In the order of their codes; a new one comes last.
@@ -48,6 +49,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumByFold,
     ValueAcrossFolds,
     TellWeight,
+    SumNearThresholds,
 )
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

@@ -14,11 +14,13 @@ from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import Message
 from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.nodes import as_array, from_array
+from fedopl.policies.trees.second_look import SecondLook
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import TermChoice
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.study.study import Study
 
 _Answer = TypeVar("_Answer", bound=Message)
@@ -41,6 +43,7 @@ def sums_npz(record: Record) -> bytes:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
         arrays |= {f"cells.{k}": tree.cells[name] for k, name in enumerate(tree.clients)}
+        arrays |= _closer_arrays(tree)
     content = io.BytesIO()
     np.savez(content, **arrays)
     return content.getvalue()
@@ -65,7 +68,13 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             if searched is not None:
                 cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
                 grid = _grid(arrays)
-                found["tree"] = TreeStatistics(study=study, grid=grid, cells=cells, lost=lost)
+                found["tree"] = TreeStatistics(
+                    study=study,
+                    grid=grid,
+                    cells=cells,
+                    lost=lost,
+                    closer=_closer(arrays, study, grid, searched),
+                )
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
     return found
@@ -84,6 +93,30 @@ def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
 def _grid(arrays: Mapping[str, Any]) -> Grid:
     is_level = tuple(bool(level) for level in arrays["grid.levels"])
     return Grid(tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level))), is_level)
+
+
+def _closer_arrays(tree: TreeStatistics) -> dict[str, Any]:
+    """The second look at thresholds, if there was one."""
+    if tree.closer is None:
+        return {}
+    gains = {
+        f"near.gains.{k}": tree.closer.gains[name]
+        for k, name in enumerate(tree.clients)
+        if name in tree.closer.gains
+    }
+    look = tree.closer.look
+    return {"near.tree": as_array(look.root), "near.cuts": look.near, **gains}
+
+
+def _closer(
+    arrays: Mapping[str, Any], study: Study, grid: Grid, searched: Sequence[str]
+) -> ThresholdsMoved | None:
+    if "near.tree" not in arrays:
+        return None
+    root = from_array(arrays["near.tree"], study.columns, range(study.n_actions))
+    keys = {name: f"near.gains.{k}" for k, name in enumerate(searched)}
+    gains = {name: arrays[key] for name, key in keys.items() if key in arrays}
+    return ThresholdsMoved(SecondLook(root, grid, arrays["near.cuts"]), gains)
 
 
 def _arrays(part: str, answers: Sequence[Message]) -> dict[str, Any]:

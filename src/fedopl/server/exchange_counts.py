@@ -5,6 +5,7 @@ from math import ceil
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
@@ -70,10 +71,11 @@ def _linear_exchanges(study: Study, n_clients: int) -> int:
 
 
 def _tree_exchanges(study: Study, _n_clients: int) -> int:
-    """Counts to agree on thresholds, and cells for each level."""
+    """Counts to agree on thresholds, cells for each level, and a second look."""
     if not study.policy.on_grid:
         return 0
-    return n_levels(study.tree.depth) + (MOST_COUNTS if study.cut_columns else 0)
+    counts = MOST_COUNTS if study.cut_columns else 0
+    return counts + n_levels(study.tree.depth) + SumNearThresholds.needed(study)
 
 
 def _finite_exchanges(study: Study, _n_clients: int) -> int:

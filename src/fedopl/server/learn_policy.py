@@ -80,11 +80,14 @@ def _tree(task: Task) -> Learned:
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
-    policy, found = tree_search.learn(setting, task.conversation)
+    searched = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
+        found = searched.statistics
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
-        policy = found.solve(setting.weights)
+        searched = replace(searched, policy=found.solve(setting.weights))
+    # Weights are found on the grid alone; what is learned for them gets a second look.
+    policy, found = tree_search.look_twice(searched, setting, task.conversation)
     return Learned(setting=setting, policy=policy, statistics=found, search=search, tree=found)
 
 

@@ -26,7 +26,10 @@ _FIELDS = {
     "finite": {"policy_features": "features", "candidates": "candidates"},
     "tree": {},
 }
-_LINEAR, _TREE = Linear().model_dump(mode="json"), Tree().model_dump(mode="json", exclude={"kind"})
+# Thresholds did not move when studies were first hashed, and nothing was said of it.
+_UNMOVED: Flat = {"refine": False}
+_LINEAR = Linear().model_dump(mode="json")
+_TREE = Tree().model_dump(mode="json", exclude={"kind", *_UNMOVED})
 _DEFAULTS: Flat = {
     **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
     "tree": _TREE,
@@ -39,7 +42,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     policy, evaluation = dict(plans["policy"]), plans["evaluation"]
     kind = policy.pop("kind")
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
-    said |= {"tree": policy} if kind == "tree" else {}
+    said |= {"tree": _said(policy, **_UNMOVED)} if kind == "tree" else {}
     said = {**_DEFAULTS, **unused, **said}
     return {
         **{key: plans[key] for key in ("name", "actions", "features", "table")},
@@ -72,7 +75,10 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     fields = _FIELDS.get(str(kind), {})
     policy = {fields[key]: said.pop(key) for key in list(said) if key in fields}
     tree = said.pop("tree", {}) if kind == "tree" else {}
-    policy |= tree if isinstance(tree, Mapping) else {"tree": tree}
+    if kind == "tree":
+        policy |= {**_UNMOVED, **tree} if isinstance(tree, Mapping) else {"tree": tree}
+    elif isinstance(said.get("tree"), Mapping):  # of a study file, which says it of every kind
+        said["tree"] = _said(said["tree"], refine=True)
     evaluation = {"evaluation_share": "share", "describe": "describe", "evaluation": "kind"}
     evaluation["splits"] = "splits"
     plans["policy"] = {"kind": kind, **policy}

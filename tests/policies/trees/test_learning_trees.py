@@ -455,7 +455,8 @@ def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
 def test_a_level_that_nobody_tells_ends_the_tree_with_what_was_seen_ahead(clients):
     plan = Tree(depth=3, bins=8)
     short = fedopl.learn(clients, policy=plan, limits=Limits(cell_queries=1))
-    exact = fedopl.learn(clients, policy=plan.model_copy(update={"depth": 2}), limits=Limits())
+    two = plan.model_copy(update={"depth": 2, "refine": False})
+    exact = fedopl.learn(clients, policy=two, limits=Limits())
     assert short.policy.root == exact.policy.root
     assert {why for _, _, why in short.refusals} == {"BUDGET_SPENT"}
     assert len(short.refusals) == len(clients)

@@ -11,6 +11,7 @@ from fedopl.client.answers import (
     estimate_values,
     learning,
     sum_cells,
+    sum_near_thresholds,
     tell_fit,
     tell_models,
     tell_moments,
@@ -41,6 +42,7 @@ _ANSWERING: tuple[Handler, ...] = (
     cross_fitting.sum_by_fold,
     cross_fitting.value_across_folds,
     learning.tell_weight,
+    sum_near_thresholds.answer,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

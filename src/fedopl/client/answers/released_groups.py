@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disclosure.cells.secondary_suppression import has_small_cut
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.secondary_suppression import has_small_cut
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.workspace import Workspace

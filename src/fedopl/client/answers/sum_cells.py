@@ -7,7 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.released_groups import check_groups, tree_of
-from fedopl.client.disclosure.cell_suppression import possible_loss, suppress_cells
+from fedopl.client.disclosure.cells.cell_suppression import possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_tables import Binning, cell_sums
@@ -53,21 +53,28 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
         _check_parts(space, query.partition, binning, needed)
     sums = released = as_shares(cell_sums(space.scored_rows(), binning), grid)
     if needed > 1:
-        released = suppress_cells(sums, grid, needed, _counts(space, binning, sums.shape[-1]))
+        counts = with_lacking(counts_by_score(space, binning, sums.shape[-1]))
+        released = suppress_cells(sums, grid, needed, counts)
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
     lost = [possible_loss(released[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
     return CellSums(cells=released[:n_open], lost=np.array(lost))
 
 
-def _counts(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
-    """By cell all rows, and for each action those with and without a score, if not all have one."""
+def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
+    """By cell all rows, and those with each action's score, if not all have one."""
     first_known = FIRST_ACTION + space.study.n_actions
     if n_numbers == first_known:
         return None
     plain = cell_sums((replace(rows, weights=None) for rows in space.scored_rows()), binning)
-    everybody, known = plain[..., [ROWS]], plain[..., first_known:]
-    counts = np.concatenate([everybody, known, everybody - known], axis=-1)
-    return counts[..., counts.any(axis=(0, 1))]
+    return np.concatenate([plain[..., [ROWS]], plain[..., first_known:]], axis=-1)
+
+
+def with_lacking(counts: FloatArray | None) -> FloatArray | None:
+    """With the rows that lack each action's score; kinds that no row is of are left out."""
+    if counts is None:
+        return None
+    every = np.concatenate([counts, counts[..., [ROWS]] - counts[..., 1:]], axis=-1)
+    return every[..., every.any(axis=(0, 1))]
 
 
 def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed: int) -> None:

@@ -10,6 +10,7 @@ from fedopl.base.arrays import FloatArray, check_finite, check_length, float_arr
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import unique_names
 from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.local.near_rows import near_sums
 from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.table.checked_arrays import checked_weights
@@ -19,7 +20,8 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
-from fedopl.policies.trees.search import WEIGHT
+from fedopl.policies.trees.search import ROWS, WEIGHT
+from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_close, window
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
 # The rows, some at a time; called once for every pass.
@@ -46,7 +48,7 @@ def search_tree(
         plan: how deep the tree may be and where it may split. On a grid, thresholds are quantiles
             of the rows; with `thresholds="observed"` every threshold is tried.
         refine: up to depth 2, search once more on a grid that is fine close to the thresholds that
-            were found. Thresholds that the plan names stay as they are.
+            were found, unless the plan says otherwise. Thresholds that it names stay as they are.
         weights: how much each row counts.
         feature_names: what features are called, if not x0, x1 and so on.
         action_names: what actions are called, if not 0, 1 and so on.
@@ -67,9 +69,9 @@ def search_tree(
         raise OptionError(str(error)) from None
     if plan.thresholds == "observed":
         return TreePolicy(_on_observed(rows, plan, columns), actions, features)
-    grid = _own_grid(lambda: [rows], plan, columns)
+    grid = _own_grid(_some_contexts(lambda: [rows]), plan, columns)
     found = _on_grid(lambda: [rows], grid, plan, columns, actions)
-    if refine and plan.depth <= LOOK_AHEAD:
+    if refine and plan.refine and plan.depth <= LOOK_AHEAD:
         finer = _finer_grid(rows, grid, found[0], plan, columns)
         again = _on_grid(lambda: [rows], finer, plan, columns, actions)
         found = max(found, again, key=lambda f: f[1])
@@ -98,7 +100,39 @@ def best_local_tree(
     if plan.thresholds == "observed":
         (rows,) = parts()
         return _on_observed(rows, plan, columns)
-    return _on_grid(parts, _own_grid(parts, plan, columns), plan, columns, actions)[0]
+    contexts = _some_contexts(parts)
+    grid = _own_grid(contexts, plan, columns)
+    root, _ = _on_grid(parts, grid, plan, columns, actions)
+    look = _close_to_own(root, grid, contexts, plan, columns)
+    if not look.moving:
+        return root
+    binning = Binning(columns=columns, grid=grid)
+    if plan.minimum_leaf > 1:
+        held = cell_sums(parts(), binning)[0, :, ROWS]
+        look = look.staying(look.cramped(held, plan.minimum_leaf))
+    # Rows need no score but those of the actions that a threshold decides between.
+    needed = np.zeros(len(actions), bool)
+    return look.moved(near_sums(parts(), look, binning, needed).gains)
+
+
+def _close_to_own(
+    root: Node, grid: Grid, contexts: FloatArray, plan: TreePlan, columns: tuple[Column, ...]
+) -> SecondLook:
+    """A second look as a federation takes it, at quantiles of these rows."""
+    refined = {column.name for column in plan.refined(columns)}
+    levels = np.arange(1, BINS_TO_A_SIDE) / BINS_TO_A_SIDE
+
+    def beside(branch: Branch) -> list[float]:
+        column, found = columns[branch.column], list[float]()
+        low, high = window(grid, branch)
+        values = column.values(contexts)
+        for least, most in ((low, branch.cut), (branch.cut, high)):
+            within = values[(values > least) & (values < most)]
+            if column.name in refined and len(within):
+                found += np.unique(np.quantile(within, levels)).tolist()
+        return found
+
+    return look_close(root, grid, beside)
 
 
 def _on_grid(
@@ -126,9 +160,9 @@ def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
     return sums
 
 
-def _own_grid(parts: ScoredParts, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
-    """Quantiles of the rows, or of some that are spread evenly where they come in parts."""
-    levels, contexts = np.arange(1, plan.bins) / plan.bins, _some_contexts(parts)
+def _own_grid(contexts: FloatArray, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
+    """Quantiles of these rows."""
+    levels = np.arange(1, plan.bins) / plan.bins
     proposed = {
         column.name: np.unique(np.quantile(column.values(contexts), levels)).tolist()
         for column in columns

@@ -48,6 +48,10 @@ class TreePlan(Checked):
     bins: int = Field(
         default=32, ge=2, le=MOST_BINS, description="of each number, about equally full"
     )
+    refine: bool = Field(
+        default=True,
+        description="up to depth 2, whether thresholds move within their bins, by a second look",
+    )
     cuts: dict[str, tuple[float, ...]] = Field(
         default_factory=dict,
         description="thresholds of numbers by name, where they are agreed beforehand",
@@ -107,6 +111,16 @@ class TreePlan(Checked):
             and column.name not in self.cuts
             and (not self.columns or column.name in self.columns)
         )
+
+    def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
+        """The numbers whose thresholds may move between those of the grid.
+
+        What the plan names stays as it is: its own thresholds, and bounds of groups.
+        """
+        if not self.refine or self.thresholds != "grid" or self.depth > LOOK_AHEAD:
+            return ()
+        bounds = {group.column for group in self.allowed}
+        return tuple(column for column in self.uncut(columns) if column.name not in bounds)
 
     def most_cells(self, columns: Sequence[Column]) -> int:
         """How many cells a grid by this plan may have: a table for every two columns, and lines."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import Leaf, Node
+from fedopl.policies.trees.nodes import Leaf, Node, branches_of
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
     leaf_sentences,
@@ -67,11 +67,30 @@ def how_good(record: Record) -> str:
         )
     if record.tree.is_exact:
         by_sums = ", by the sums that clients reported" if any(record.tree.lost.values()) else ""
-        return f"It is the best of all trees of depth ≤ {depth} on the grid{by_sums}."
+        best = f"the best of all trees of depth ≤ {depth} on the grid{by_sums}."
+        if n_moved := len(moved_thresholds(record)):
+            them = "one of them" if n_moved == 1 else f"{n_moved} of them"
+            return f"It was {best} Then a second look, close to its thresholds, moved {them}."
+        return f"It is {best}"
     return (
         "Each question was found with a look two levels ahead. That is not exact: of all trees of "
         f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
     )
+
+
+def moved_thresholds(record: Record) -> list[tuple[str, str]]:
+    """The questions whose thresholds a second look moved: as they were on the grid, and as now."""
+    policy, closer = record.policy, record.tree.closer if record.tree else None
+    if closer is None or not isinstance(policy, TreePolicy):
+        return []
+    before, now = branches_of(closer.look.root), branches_of(policy.root)
+    if [old.column for old in before] != [new.column for new in now]:
+        return []  # another policy than was learned
+    return [
+        (policy.question(old), policy.question(new))
+        for old, new in zip(before, now, strict=True)
+        if old.cut != new.cut
+    ]
 
 
 def _ended_early(record: Record) -> str:

@@ -27,6 +27,8 @@ _AXES = {
     Axis.FIT_NUMBERS: "numbers of fit",
     Axis.CELL_NUMBERS: "numbers of a cell",
     Axis.LEAVES: "leaves",
+    Axis.QUESTIONS: "questions",
+    Axis.NEAR_BINS: "narrow bins",
     Axis.CLIENTS: "clients",
     Axis.REPEATS: "repeated fits",
     Axis.TARGETS: "clients distinguished",

@@ -24,6 +24,9 @@ _TREES = {
     "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
     "tree was searched for in the mixture of these sums, exactly: no rounds of training were "
     "needed.",
+    "refined": "Clients reported sums of scores over the cells of a public grid, all at once. The "
+    "tree was searched for in the mixture of these sums, exactly. Then they reported sums close to "
+    "its thresholds, and these moved to where the mixture gains most.",
     "ahead": "Clients reported sums of scores over the cells of a public grid, level by level. At "
     "every place in the tree the best two levels were searched for in the mixture of these sums; "
     "the first question stayed, and both answers were looked into on the next level.",
@@ -47,7 +50,8 @@ def _how(record: Record) -> str:
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:
         return _TREES["observed"]
-    return _TREES["exact" if record.tree.is_exact else "ahead"]
+    found = "refined" if record.tree.closer else "exact"
+    return _TREES[found if record.tree.is_exact else "ahead"]
 
 
 def _curve(record: Record) -> tuple[Part, ...]:

@@ -1,7 +1,7 @@
 """How a tree was found: its grid, its rules, and what suppressing small cells can have cost."""
 
 from fedopl.policies.trees.tree_plan import Restriction
-from fedopl.report.explain.explain_tree import how_good, is_searched
+from fedopl.report.explain.explain_tree import how_good, is_searched, moved_thresholds
 from fedopl.report.parts import Folded, Heading, Part, Points, Table
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
@@ -18,6 +18,13 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     items, parts = [how_good(record), *_rules(record.study)], []
     if record.tree:
         items.insert(1, _grid(record.study, record.tree))
+    if moved := moved_thresholds(record):
+        changes = listed([f"“{before}” became “{now}”" for before, now in moved])
+        items.insert(
+            2,
+            "Then clients told, for narrow bins close to each threshold, what moving it would "
+            f"gain: {changes}.",
+        )
     if record.tree and (loss := record.tree.possible_loss(record.mixture)):
         unit = OutcomeWords.of(record.study).name
         items.append(

@@ -14,8 +14,9 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import rules_of
 from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
-from fedopl.policies.trees.nodes import Branch, Leaf, Node
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.policies.trees.second_look import SecondLook
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
@@ -31,6 +32,7 @@ class TreeStatistics:
     grid: Grid
     cells: dict[str, FloatArray]  # by client, (n_cells, n_numbers)
     lost: dict[str, float]  # by client: how far suppressed cells can move the value of any tree
+    closer: "ThresholdsMoved | None" = None  # where clients were asked once more
 
     @property
     def is_exact(self) -> bool:
@@ -53,12 +55,29 @@ class TreeStatistics:
                 "tree: only trees of depth 1 and 2 can be solved again for other weights"
             )
         cells = of_clients(self.cells, names)
-        return replace(self, cells=cells, lost={name: self.lost[name] for name in cells})
+        closer = self.closer.restricted(cells) if self.closer else None
+        lost = {name: self.lost[name] for name in cells}
+        return replace(self, cells=cells, lost=lost, closer=closer)
 
     def solve(self, weights: Weights) -> TreePolicy:
-        """The best tree for these weights; nobody is asked anything."""
+        """The best tree for these weights; nobody is asked anything.
+
+        If clients were asked about thresholds close to its own, these move; otherwise they are
+        those of the grid.
+        """
         shares = renormalised(weights, self.cells.keys())
-        return grown_tree(self.study, self.grid, lambda _: [mixed_cells(self.cells, shares)])
+        found = grown_tree(self.study, self.grid, lambda _: [mixed_cells(self.cells, shares)])
+        if self.closer is None or found.root != self.closer.look.root:
+            return found
+        return replace(found, root=self.closer.moved(weights, self.roomy(self.closer.look)))
+
+    def roomy(self, look: SecondLook) -> SecondLook:
+        """The second look in which no threshold moves that could leave too few rows in a leaf."""
+        least = self.study.tree.minimum_leaf
+        if least <= 1:
+            return look
+        rows = plain_sum({name: numbers[:, ROWS] for name, numbers in self.cells.items()})
+        return look.staying(look.cramped(rows, least))
 
     def solve_contrast(self, signed: Mapping[str, float]) -> TreePolicy:
         """The best tree of at most depth two for signed weights; its splits cost nothing."""
@@ -82,12 +101,40 @@ class TreeStatistics:
         """What a tree is worth on one client's training rows."""
         if not isinstance(policy, TreePolicy):
             raise OptionError("policy: expected a tree")
+        if any(b.cut not in self.grid.cuts[b.column] for b in branches_of(policy.root)):
+            raise OptionError(
+                "policy: a threshold is not one of the grid's, and only between those are there "
+                "sums; take the tree of a study with refine = false"
+            )
         return tree_value(self.cells[client], self.grid, self.study.n_actions, policy.root)
 
     def possible_loss(self, weights: Weights) -> float:
         """How far suppressed cells can move the value of any tree in the mixture."""
         shares = renormalised(weights, self.lost.keys())
         return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdsMoved:
+    """What a tree gains from thresholds close to those of the grid, as clients reported."""
+
+    look: SecondLook
+    gains: dict[str, FloatArray]  # by client, (n_questions, n_bins)
+
+    def restricted(self, names: Collection[str]) -> "ThresholdsMoved | None":
+        """What these clients reported; None if they did not."""
+        gains = {name: own for name, own in self.gains.items() if name in names}
+        return replace(self, gains=gains) if gains else None
+
+    def moved(self, weights: Weights, look: SecondLook) -> Node:
+        """The tree with its thresholds where they gain most in the mixture of those who reported.
+
+        It stays as it is if none of them has weight.
+        """
+        own = {name: weights.get(name, 0.0) for name in self.gains}
+        if not any(own.values()):
+            return look.root
+        return look.moved(weighted_sum(renormalised(own, own.keys()), self.gains))
 
 
 def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:

@@ -1,6 +1,8 @@
 """Thresholds of a tree, from counts with noise in public bins."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,6 +10,8 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.nodes import Branch
+from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, window
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Empirical
@@ -18,17 +22,41 @@ _REACH = 4.0
 MOST_COUNTS = 2
 
 
-def agree_on_grid(setting: Setting, conversation: Conversation) -> Grid:
-    """The study's thresholds, and for other numbers about equally full bins."""
-    study = setting.study
-    proposed: dict[str, list[float]] = {}
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Everybody's rows between public cuts, by the name of the column."""
+
+    cuts: Mapping[str, FloatArray]  # each (n_fine_bins − 1,)
+    rows: Mapping[str, FloatArray]  # each (n_fine_bins,)
+
+    def thresholds(self, column: str, n_bins: int) -> list[float]:
+        """Thresholds between about equally full bins."""
+        return thresholds(self.cuts[column], self.rows[column], n_bins)
+
+    def beside(self, column: str, branch: Branch, grid: Grid) -> list[float]:
+        """Thresholds to either side of a question's own, between about equally full bins."""
+        low, high = window(grid, branch)
+        cuts, rows, found = self.cuts[column], self.rows[column], []
+        for least, most in ((low, branch.cut), (branch.cut, high)):
+            within = np.flatnonzero((cuts > least) & (cuts < most))
+            if len(within):
+                between = rows[within[0] : within[-1] + 2]
+                proposed = thresholds(cuts[within], between, BINS_TO_A_SIDE)
+                found += [cut for cut in proposed if least < cut < most]
+        return found
+
+
+def agree_on_grid(setting: Setting, conversation: Conversation) -> tuple[Grid, Counts]:
+    """The study's thresholds, and for other numbers about equally full bins; and their counts."""
+    study, counts = setting.study, Counts({}, {})
     if study.cut_columns:
-        proposed = _quantiles(setting, conversation)
-    return agreed_grid(study.tree, study.columns, proposed)
+        counts = _counted(setting, conversation)
+    proposed = {name: counts.thresholds(name, study.tree.bins) for name in counts.cuts}
+    return agreed_grid(study.tree, study.columns, proposed), counts
 
 
-def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[float]]:
-    """Proposed thresholds by column, between about equally full bins."""
+def _counted(setting: Setting, conversation: Conversation) -> Counts:
+    """Rows between cuts that are fine enough for the study's bins."""
     study = setting.study
     # By rows, whatever the mixture: so the same grid serves all of them.
     by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
@@ -42,10 +70,8 @@ def _quantiles(setting: Setting, conversation: Conversation) -> dict[str, list[f
         kept = zip(cuts, finer, strict=True)
         cuts = np.array([own if more is None else _rounded(more) for own, more in kept])
         counts = _ask(setting, conversation, cuts)
-    return {
-        column.name: thresholds(own, counted, study.tree.bins)
-        for column, own, counted in zip(study.cut_columns, cuts, counts, strict=True)
-    }
+    names = [column.name for column in study.cut_columns]
+    return Counts(dict(zip(names, cuts, strict=True)), dict(zip(names, counts, strict=True)))
 
 
 def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:

@@ -18,6 +18,7 @@ from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import Message, Query, RowSplit
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
+from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.study.study import Study
@@ -90,6 +91,16 @@ def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> 
     return None
 
 
+def _gains(
+    _query: SumNearThresholds, answer: ThresholdGains, sums: ScoreSums, _study: Study
+) -> str | None:
+    """Every row has a say in one threshold: Σ|E Γ̂(yes) − Γ̂(no)| is at most Σ_a √E Γ̂(a)²."""
+    most = np.sqrt(sums.squares * sums.shares).sum()
+    if np.abs(answer.gains).sum() > most * (1 + CELL_TOLERANCE) + CELL_TOLERANCE:
+        return "other thresholds gain more than its scores allow"
+    return None
+
+
 def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Study) -> str | None:
     """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows that sums are of."""
     if query.split is not RowSplit.TRAINING:
@@ -105,5 +116,6 @@ _CHECKS: dict[type[Query[Any]], Callable[..., str | None]] = {
     SumPairs: _pairs,
     SlopeOfValue: _slope,
     SumCells: _cells,
+    SumNearThresholds: _gains,
     EstimateValues: _values,
 }

@@ -1,16 +1,23 @@
 """Trees: searched for in the mixture of the clients' sums over a grid's cells."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
-from fedopl.policies.trees.nodes import Node, as_array, leaves_of
-from fedopl.results.sums.tree_statistics import TreeStatistics, grown_tree, mixed_cells
-from fedopl.server.aggregate.grid_agreement import agree_on_grid
+from fedopl.policies.trees.nodes import Branch, Node, as_array, leaves_of
+from fedopl.policies.trees.second_look import SecondLook, look_close
+from fedopl.results.sums.tree_statistics import (
+    ThresholdsMoved,
+    TreeStatistics,
+    grown_tree,
+    mixed_cells,
+)
+from fedopl.server.aggregate.grid_agreement import Counts, agree_on_grid
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import renormalised
@@ -59,11 +66,54 @@ class _Asking:
         ]
 
 
-def learn(setting: Setting, conversation: Conversation) -> tuple[TreePolicy, TreeStatistics]:
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """The tree for the study's mixture, and all that clients reported for it."""
+
+    policy: TreePolicy
+    statistics: TreeStatistics
+    counts: Counts
+
+
+def learn(setting: Setting, conversation: Conversation) -> Searched:
     """Agree on thresholds, then grow the tree, with one exchange for each level."""
     study = setting.study
-    grid = agree_on_grid(setting, conversation)
+    grid, counts = agree_on_grid(setting, conversation)
     asking = _Asking(setting, conversation, grid)
     policy = grown_tree(study, grid, asking)
     found = TreeStatistics(study=study, grid=grid, cells=asking.first, lost=asking.lost)
-    return policy, found
+    return Searched(policy, found, counts)
+
+
+def look_twice(
+    searched: Searched, setting: Setting, conversation: Conversation
+) -> tuple[TreePolicy, TreeStatistics]:
+    """Move the tree's thresholds between those of the grid, with one exchange for all of them.
+
+    It stays as it is if the study does not want that, if no threshold may move, or if less than a
+    quorum reports.
+    """
+    policy, found = searched.policy, searched.statistics
+    look = found.roomy(_close_to(policy.root, found, searched.counts))
+    if not SumNearThresholds.needed(setting.study) or not look.moving:
+        return policy, found
+    n_cuts, cuts = thresholds_of(look.grid)
+    query = SumNearThresholds(tree=as_array(look.root), n_cuts=n_cuts, cuts=cuts, near=look.near)
+    answers = conversation.each(query, found.clients)
+    if not conversation.has_quorum(answers):
+        return policy, found
+    gains = {name: answer.gains for name, answer in answers.items()}
+    found = replace(found, closer=ThresholdsMoved(look, gains))
+    return found.solve(setting.weights), found
+
+
+def _close_to(root: Node, found: TreeStatistics, counts: Counts) -> SecondLook:
+    """Thresholds beside those of every question that may move."""
+    study = found.study
+    refined = {column.name for column in study.tree.refined(study.columns)}
+
+    def beside(branch: Branch) -> list[float]:
+        name = study.columns[branch.column].name
+        return counts.beside(name, branch, found.grid) if name in refined else []
+
+    return look_close(root, found.grid, beside)

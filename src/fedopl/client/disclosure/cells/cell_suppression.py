@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.secondary_suppression import (
+from fedopl.client.disclosure.cells.secondary_suppression import (
     are_few,
     has_small_cut,
     suppressed_cells,
 )
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, largest_error
@@ -45,6 +45,11 @@ class Suppression:
     runs: tuple[Runs, ...]
     cells: dict[Pair, BoolArray]  # by run of both columns
 
+    def run_of(self, column: int) -> IntArray:  # (n_bins,)
+        """The run that each bin of a column is in."""
+        lengths = np.diff(self.runs[column])
+        return np.repeat(np.arange(len(lengths)), lengths)
+
 
 def suppress_cells(
     sums: FloatArray, grid: Grid, needed: int, counts: FloatArray | None = None
@@ -55,22 +60,15 @@ def suppress_cells(
     how many, for each kind of them.
     """
     rows = sums[..., [ROWS]] if counts is None else counts
-    layers = np.moveaxis(rows, -1, 1).reshape(-1, grid.n_cells)
-    if are_few(layers[:, grid.tables[0, 0]].sum(axis=1), needed).any():
-        raise RefusedError(RefusalCode.SMALL_CELLS)
-    # The whole first, as it was released before its parts were asked for.
-    suppression = _suppression(rows.sum(axis=0).T, grid, needed)
-    if len(sums) > 1:
-        _check_parts(rows, grid, suppression.runs, needed)
-        suppression = _suppression(layers, grid, needed, suppression)
+    suppression = suppression_of(rows, grid, needed)
     released = np.empty_like(sums)
     for (first, second), place in grid.tables.items():
         across, down = suppression.runs[first], suppression.runs[second]
         if first == second:
-            released[:, place] = _spread_evenly(_merge(sums[:, place], across, 1), across, 1)
+            released[:, place] = _spread_evenly(merge(sums[:, place], across, 1), across, 1)
             continue
         shape = (len(sums), grid.n_bins[first], grid.n_bins[second], sums.shape[-1])
-        merged = _merge(_merge(sums[:, place].reshape(shape), across, 1), down, 2)
+        merged = merge(merge(sums[:, place].reshape(shape), across, 1), down, 2)
         cells = suppression.cells[first, second]
         spread = np.stack([_spread_suppressed(part, cells) for part in merged])
         spread = _spread_evenly(_spread_evenly(spread, down, 2), across, 1)
@@ -78,10 +76,23 @@ def suppress_cells(
     return released
 
 
+def suppression_of(rows: FloatArray, grid: Grid, needed: int) -> Suppression:
+    """What is merged and suppressed of these rows (n_parts, n_cells, n_kinds); or a refusal."""
+    layers = np.moveaxis(rows, -1, 1).reshape(-1, grid.n_cells)
+    if are_few(layers[:, grid.tables[0, 0]].sum(axis=1), needed).any():
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    # The whole first, as it was released before its parts were asked for.
+    suppression = _suppression(rows.sum(axis=0).T, grid, needed)
+    if len(rows) > 1:
+        _check_parts(rows, grid, suppression.runs, needed)
+        suppression = _suppression(layers, grid, needed, suppression)
+    return suppression
+
+
 def _check_parts(rows: FloatArray, grid: Grid, runs: Sequence[Runs], needed: int) -> None:
     """Refuse parts that divide what was merged in the whole such that a few rows are left."""
     for column in range(grid.n_columns):
-        by_part = _merge(rows[:, grid.tables[column, column]], runs[column], 1)
+        by_part = merge(rows[:, grid.tables[column, column]], runs[column], 1)
         if any(has_small_cut(kind, needed) for kind in np.moveaxis(by_part, -1, 0)):
             raise RefusedError(RefusalCode.SMALL_CELLS)
 
@@ -134,7 +145,7 @@ class _Merging:
         first, second = pair
         shape = (-1, self._grid.n_bins[first], self._grid.n_bins[second])
         cells = self._layers[:, self._grid.tables[pair]].reshape(shape)
-        return _merge(_merge(cells, self.runs[first], 1), self.runs[second], 2)
+        return merge(merge(cells, self.runs[first], 1), self.runs[second], 2)
 
     def merge_more(self, column: int) -> None:
         """Require twice as many rows in each run of a column, until there are fewer runs."""
@@ -183,7 +194,8 @@ def _coarser(margin: FloatArray, runs: Runs, least: int) -> Runs:
     return np.array(starts if starts[-1] == end else [*starts, end])
 
 
-def _merge(bins: FloatArray, runs: Runs, axis: int) -> FloatArray:
+def merge(bins: FloatArray, runs: Runs, axis: int) -> FloatArray:
+    """Sums over runs of bins."""
     merged: FloatArray = np.add.reduceat(bins, runs[:-1], axis=axis)
     return merged
 
