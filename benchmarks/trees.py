@@ -7,8 +7,8 @@ thresholds of their own, and every score has noise of variance 1. "Value" is the
 of what was decided, in the rows that were searched; "without noise" is the same by the means behind
 the scores. Seconds are of all threads, for fedopl from rows and scores to the tree, for the others
 of their fit alone, five times in turns; machine code was compiled before. "Refined" is
-`search_tree`'s second look close to the thresholds that it found, for one party with all rows; a
-federation has the grid.
+`search_tree`'s second look close to the thresholds that it found, for one party with all rows; that
+of a federation is in [Grids of trees](#grids-of-trees).
 """
 
 import statistics
