@@ -61,11 +61,14 @@ LETTERS = {
     "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances",
     "C": "clients",
     "R": "rounds of `csoaa-sgd` and `csoaa-vw` (`plan.rounds`)",
+    "t": "rounds of a network (`neural.rounds`), fewer where rows kept back say so",
+    "N": "numbers of a network, by default with two layers of 64 units",
     "P": "pairs of actions, d·(d − 1)/2",
     "f": "features behind one action's score, with an intercept: p + 1, or p/d + 1 with blocks",
     "g": "sums of squares of features that scores need: 1, or d with blocks or where a row lacks a "
     "score",
-    "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree",
+    "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree, "
+    "d·(p + 1) + N with a network",
     "e": "policies that others would learn without one client, valued with the learned one: at "
     "most 3; 0 for one client, and for oracles that take rounds or pairs",
     "b": "constant arms that are valued: d, or fewer where a client holds few rows out",
@@ -94,6 +97,7 @@ LETTERS = {
 # What some letters are made of; the others are given.
 DERIVED = {
     "M": "K + 1",
+    "N": "64·(p + 1) + 64·65 + 65·d",
     "P": "d·(d − 1)/2",
     "T": "c·(B − 1)",
     "G": "c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2",
@@ -101,7 +105,7 @@ DERIVED = {
     "x": "d + 2",
     "q": "L − 1",
 }
-USUAL = {"K": 5, "C": 3, "R": 40, "B": 32, "k": 1, "l": 1, "o": 1, "r": 1, "L": 4, "a": 3}
+USUAL = {"K": 5, "C": 3, "R": 40, "t": 30, "B": 32, "k": 1, "l": 1, "o": 1, "r": 1, "L": 4, "a": 3}
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
@@ -137,8 +141,8 @@ QUERIES = {
     "SumPairs": Message(48, "0"),
     "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
     "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
-    "EstimateValues": Message(92, "W + 1"),
-    "Describe": Message(101, "w + 3·(p + 1)"),
+    "EstimateValues": Message(101, "W + 1"),
+    "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(67, "4·h + c + j + T"),
     "ValueLeaves": Message(57, "508"),
@@ -149,9 +153,10 @@ QUERIES = {
     "SumFitting": Message(48, "0"),
     "TellFit": Message(48, "0"),
     "SumByFold": Message(48, "0"),
-    "ValueAcrossFolds": Message(92, "K·W"),
+    "ValueAcrossFolds": Message(101, "K·W"),
     "TellWeight": Message(48, "0"),
     "SumNearThresholds": Message(76, "4·(2·q + 1) + c + j + T + 31·q"),
+    "TrainNetwork": Message(72, "N + (d + 2)·(p + 1) + 2"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -175,6 +180,7 @@ ANSWERS = {
     "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 3"),
     "TellWeight": Message(48, "1"),
     "SumNearThresholds": Message(57, "32·q"),
+    "TrainNetwork": Message(53, "N + 2"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -238,6 +244,9 @@ WAYS = {
         w="508",
         leaves=True,
         solved_again=True,
+    ),
+    "neural": Way(
+        options='`policy.kind = "neural"`', asks=(("TrainNetwork", "t"),), w="d·(p + 1) + N"
     ),
     "observed": Way(
         options='the same, `tree.thresholds = "observed"`', asks=(), w="508", leaves=True

@@ -162,6 +162,9 @@ AXES = {
     Axis.TREES: "0",
     Axis.TREE_NODES: "127",
     Axis.NODE_NUMBERS: "4",
+    Axis.NEURAL_POLICIES: "0",
+    Axis.NEURAL_NUMBERS: "0",
+    Axis.NETWORK_NUMBERS: "N",
     Axis.RULES: "0",
     Axis.CUTS: "3",
     Axis.BINS: "4",
@@ -273,6 +276,15 @@ def test_a_finite_policy_costs_what_its_formulas_say(p, d, folds, n_clients, tra
     run = fedopl.learn(clients(p, d, n_clients), policy="finite", **options(Around(), folds))
     way = WAYS["finite"]
     check(run, way, way.letters(p, d, K=folds, C=n_clients), Around(), travelled)
+
+
+def test_a_network_costs_what_its_formulas_say(travelled):
+    way, plan = WAYS["neural"], fedopl.Neural(rounds=3, local_steps=2)
+    run = fedopl.learn(clients(6, 2, 3), policy=plan, **options(Around(), 4))
+    letters = way.letters(6, 2, K=4, C=3, t=3)
+    check(run, way, letters, Around(), travelled)
+    assert expected_exchanges(run.study, 3) == len(run.rounds)
+    assert expected_trips(run.study, 3) == max(latest.trip for latest in run.rounds) + 1
 
 
 def test_a_rule_costs_one_number_and_a_tree_508(travelled):

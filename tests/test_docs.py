@@ -36,6 +36,7 @@ from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
@@ -156,7 +157,9 @@ def test_toml_in_a_page_can_be_read():
 # --- (b) the message table is the vocabulary -----------------------------------------------------
 
 EXAMPLE = Study(actions=tuple("abcd"), features=tuple(f"x{column}" for column in range(10)))
-SIZES = axis_sizes(EXAMPLE)
+# A network has a size only where a study has one: that of the default.
+NETWORK = axis_sizes(EXAMPLE.model_copy(update={"policy": fedopl.Neural()}))
+SIZES = {**axis_sizes(EXAMPLE), Axis.NETWORK_NUMBERS: NETWORK[Axis.NETWORK_NUMBERS]}
 
 
 def size(content):

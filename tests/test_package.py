@@ -5,7 +5,8 @@ import fedopl
 
 SURFACE = """
     Basis DataError Declared Estimate EvaluationPlan FederationError FedoplError FedoplWarning
-    Finite JoiningPlan Limits Linear LinearPolicy LoggedData ModelError NuisancePlan Nuisances
+    Finite JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
+    NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError Run Running Schema
     SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy aipw_scores check
     cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy load_run mixture

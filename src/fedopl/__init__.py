@@ -50,12 +50,13 @@ if TYPE_CHECKING:
     from fedopl.policies.basis import Basis
     from fedopl.policies.kinds import load_policy
     from fedopl.policies.linear import LinearPolicy
+    from fedopl.policies.neural import NeuralPolicy
     from fedopl.policies.pairwise import PairwisePolicy
     from fedopl.policies.tree import TreePolicy
     from fedopl.report.page import write_report
     from fedopl.study import mixture
     from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
-    from fedopl.study.policy_plans import Finite, Linear, TrainingPlan, Tree
+    from fedopl.study.policy_plans import Finite, Linear, Neural, TrainingPlan, Tree
     from fedopl.study.study import Study
     from fedopl.study.study_file import read_study
 
@@ -99,13 +100,14 @@ _HOMES = {
     "fedopl.policies.basis": ("Basis",),
     "fedopl.policies.kinds": ("load_policy",),
     "fedopl.policies.linear": ("LinearPolicy",),
+    "fedopl.policies.neural": ("NeuralPolicy",),
     "fedopl.policies.pairwise": ("PairwisePolicy",),
     "fedopl.policies.tree": ("TreePolicy",),
     "fedopl.report.page": ("write_report",),
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
     "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
-    "fedopl.study.policy_plans": ("Finite", "Linear", "TrainingPlan", "Tree"),
+    "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "TrainingPlan", "Tree"),
     "fedopl.study.study": ("Study",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -126,6 +128,8 @@ __all__ = [
     "LinearPolicy",
     "LoggedData",
     "ModelError",
+    "Neural",
+    "NeuralPolicy",
     "NuisancePlan",
     "Nuisances",
     "OptionError",

@@ -39,8 +39,9 @@ from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
+from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.learning.value_slope import SlopeOfValue
-from fedopl.messages.message import LARGEST_ASKED, RowSplit
+from fedopl.messages.message import LARGEST_ASKED, Axis, RowSplit
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -78,6 +79,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
     if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves):
         options["policy"] = "tree"
+    if kind is TrainNetwork:
+        options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
     options["joining"] = kind in ON_MODELS
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
@@ -111,6 +114,14 @@ def query_of(kind, agreed, exchange=1, **changes):
             "scale": np.ones(shape[1]),
         },
         SlopeOfValue: {"temperature": 1.0, "parameters": np.zeros(shape)},
+        TrainNetwork: {
+            "round": 0,
+            "network": np.zeros(max(axis_sizes(agreed)[Axis.NETWORK_NUMBERS])),
+            "linear": np.zeros(shape),
+            "centre": np.zeros(shape[1]),
+            "scale": np.ones(shape[1]),
+            "spread": 1.0,
+        },
         EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
         ValueAcrossFolds: {
             **packed([], agreed),

@@ -16,11 +16,13 @@ from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.vocabulary import MESSAGES
-from fedopl.study.policy_plans import Finite
+from fedopl.study.policy_plans import Finite, Neural
 from fedopl.study.study import Study
 
 STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), policy=Finite(candidates=("rule",)))
-SIZES = axis_sizes(STUDY)
+NEURAL = Study(actions=STUDY.actions, features=STUDY.features, policy=Neural(hidden=(2,)))
+OF_NETWORKS = (Axis.NEURAL_POLICIES, Axis.NEURAL_NUMBERS, Axis.NETWORK_NUMBERS)
+SIZES = {**axis_sizes(STUDY), **{axis: axis_sizes(NEURAL)[axis] for axis in OF_NETWORKS}}
 ANYTHING = {axis: range(2**32) for axis in Axis}
 HEADER = 8  # magic, version and code
 AWKWARD = np.array([0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1, 1 / 3])

@@ -5,15 +5,21 @@ import pytest
 
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.linear import LinearPolicy, constant_policy
+from fedopl.policies.network import first_network
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
+from fedopl.study.policy_plans import Neural
 from fedopl.study.study import Study
 
-STUDY = Study(actions=("stay", "go", "wait"), features=("x", "y"))
+STUDY = Study(actions=("stay", "go", "wait"), features=("x", "y"), policy=Neural(hidden=(4,)))
 ABOUT = (STUDY.actions, STUDY.features)
 POLICIES: dict[str, Policy] = {
+    "network": NeuralPolicy(
+        np.arange(9.0).reshape(3, 3) - 2, first_network((2, 4, 3), np.random.default_rng(1)), *ABOUT
+    ),
     "tree": TreePolicy(Branch(0, 0.25, Leaf(2), Leaf(0)), *ABOUT),
     "pairs": PairwisePolicy(np.arange(9.0).reshape(3, 3) - 4, *ABOUT),
     "arm": constant_policy("go", *ABOUT),
@@ -26,7 +32,7 @@ def test_policies_come_back_from_the_field_that_their_kind_names():
     fields = packed(POLICIES.values(), STUDY, rules=[1])
     back = [unpacked(f, one, STUDY) for f in POLICY_FIELDS if f != RULES for one in fields[f]]
     names = in_message_order(POLICIES)
-    assert names == ["arm", "line", "pairs", "tree"]
+    assert names == ["arm", "line", "pairs", "tree", "network"]
     for name, policy in zip(names, back, strict=True):
         assert policy.kind == POLICIES[name].kind
         assert policy.numbers().tobytes() == POLICIES[name].numbers().tobytes()
@@ -48,5 +54,5 @@ def test_numbers_that_are_no_tree_are_no_policy():
 
 
 def test_every_kind_has_a_field_of_its_own():
-    assert POLICY_FIELDS == ("linear", "pairwise", "trees", "rules")
+    assert POLICY_FIELDS == ("linear", "pairwise", "trees", "neural", "rules")
     assert len({kind.message_field for kind in KINDS.values()}) == len(KINDS)

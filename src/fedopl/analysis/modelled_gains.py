@@ -45,9 +45,9 @@ class Modelled:
     break_even: float | None  # the constant above which joining pays; None if at no constant
 
 
-def complexity_of(study: Study) -> float:
-    """κ(Π) of the study's policy class, at most."""
-    return _COMPLEXITIES[study.policy.kind](study)
+def complexity_of(study: Study) -> float | None:
+    """κ(Π) of the study's policy class, at most; None of networks, for which it is not known."""
+    return None if study.hidden else _COMPLEXITIES[study.policy.kind](study)
 
 
 def _linear_complexity(study: Study) -> float:
@@ -79,10 +79,16 @@ def global_bound(
     record: Record,
     constants: UniversalConstants = PROOF_CONSTANTS,
     weights: Weights | None = None,
-) -> GlobalBound:
-    """Theorem 1 for the run's mixture, or for other weights, with 95 % probability."""
+) -> GlobalBound | None:
+    """Theorem 1 for the run's mixture, or for other weights, with 95 % probability.
+
+    None where the complexity of the policy class is not known.
+    """
+    kappa = complexity_of(record.study)
+    if kappa is None:
+        return None
     return global_regret_bound(
-        complexity_of(record.study),
+        kappa,
         max(second_moments(record).values()),
         skewness(weights or record.mixture, record.rows),
         sum(record.rows.values()),
@@ -109,6 +115,8 @@ def modelled(
     """
     moments = second_moments(record)
     kappa, largest = complexity_of(record.study), max(moments.values())
+    if kappa is None:
+        return {}
     skew, n_rows = skewness(record.mixture, record.rows), sum(record.rows.values())
     found = {}
     for name in sorted(moments):

@@ -19,6 +19,7 @@ from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
+from fedopl.client.local.network_steps import NetworkTraining
 from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
@@ -69,6 +70,7 @@ class Workspace:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         self.store: Store = MemoryStore() if store is None else store
         self.local_training = LocalTraining(study, Batches(self.draws))
+        self.network_training = NetworkTraining(study)
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)

@@ -31,7 +31,7 @@ from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
-from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Tree
+from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.study import Study
 
 # Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
@@ -66,7 +66,7 @@ class Running:
 def learn(
     clients: Mapping[str, LoggedData],
     *,
-    policy: str | Linear | Tree | Finite = "linear",
+    policy: str | Linear | Tree | Finite | Neural = "linear",
     basis: str | Basis | None = None,
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
@@ -83,9 +83,9 @@ def learn(
 
     Args:
         clients: each client's data, by name; one client is ordinary offline policy learning.
-        policy: "linear", "tree" or "finite", or more about it: `Linear(oracle=...)`,
-            `Tree(depth=...)`, or `Finite(candidates=...)` for the best of constant arms and of
-            policies, or functions from contexts to action codes, by name.
+        policy: "linear", "tree", "neural" or "finite", or more about it: `Linear(oracle=...)`,
+            `Tree(depth=...)`, `Neural(hidden=...)`, or `Finite(candidates=...)` for the best of
+            constant arms and of policies, or functions from contexts to action codes, by name.
         basis: where effects may bend: "auto", "hinges", "splines" or "steps", with knots at
             quantiles of these rows, or a `Basis` with knots of your own; all is linear without.
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found

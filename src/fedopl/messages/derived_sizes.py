@@ -13,6 +13,8 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Axis
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of
+from fedopl.policies.network import network_size
+from fedopl.policies.neural import NeuralPolicy, widths_in
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
@@ -61,6 +63,8 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
+        Axis.NEURAL_NUMBERS: NeuralPolicy.numbers_shape(study)[0],
+        Axis.NETWORK_NUMBERS: network_size(widths_in(study)) if study.hidden else 0,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
     sizes[Axis.MODELS] = range(0, folds + 2)
@@ -78,5 +82,6 @@ def axis_sizes(study: Study) -> Sizes:
     at_once = most * folds if study.evaluation.is_cross_fitted else most
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
+    sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
     return sizes

@@ -41,6 +41,9 @@ class Axis(enum.Enum):
     TREES = "trees"
     TREE_NODES = "tree nodes"  # questions and leaves, padded
     NODE_NUMBERS = "node numbers"  # column, cut, and where yes and no lead
+    NEURAL_POLICIES = "neural policies"
+    NEURAL_NUMBERS = "neural numbers"  # of the linear part and of all layers
+    NETWORK_NUMBERS = "network numbers"  # weights and biases of all layers
     RULES = "rules"
     CUTS = "cuts"
     BINS = "bins"  # below, between and above the cuts

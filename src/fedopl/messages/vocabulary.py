@@ -18,6 +18,7 @@ from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
+from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal
@@ -50,6 +51,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueAcrossFolds,
     TellWeight,
     SumNearThresholds,
+    TrainNetwork,
 )
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

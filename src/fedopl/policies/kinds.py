@@ -12,6 +12,7 @@ from fedopl.base.errors import FedoplError, PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.policies.basis import Basis
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.policy import FORMAT, VERSION, Domain, Policy
 from fedopl.policies.terms import Terms
@@ -19,7 +20,7 @@ from fedopl.policies.tree import TreePolicy
 
 # In the order in which messages carry them and clients answer: both sides rely on it.
 KINDS: dict[str, type[Policy]] = {
-    kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy)
+    kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy, NeuralPolicy)
 }
 # A message has a field for each kind, and one for rules: functions in the clients' own code, of
 # which only the positions among the study's candidates are sent.
@@ -36,6 +37,9 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
         return "its columns or levels are not the study's"
     if policy.terms and (domain.terms is None or policy.terms.basis != domain.terms.basis):
         return "its basis is not the study's"
+    if isinstance(policy, NeuralPolicy) and policy.hidden != domain.hidden:
+        layers = f"hidden = {list(policy.hidden)}"
+        return f'it is a network; only a study with kind = "neural" and {layers} can value it'
     return None
 
 
@@ -65,6 +69,7 @@ class _SavedDomain(NamedTuple):
     features: tuple[str, ...]
     encoding: Encoding | None
     terms: Terms | None
+    hidden: tuple[int, ...] = ()  # a saved network says itself how wide it is
 
 
 def load_policy(path: str | Path) -> Policy:

@@ -40,6 +40,10 @@ class Domain(Protocol):
     def encoding(self) -> Encoding | None:
         """How a table becomes features, where tables are read."""
 
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """How many units each hidden layer of a network has; none where there is no network."""
+
 
 class Policy(ABC):
     """A policy of any kind; whoever holds one asks it, and never which kind it is."""
@@ -47,7 +51,7 @@ class Policy(ABC):
     kind: ClassVar[str]
     message_field: ClassVar[str]  # which field of a message carries policies of this kind
     message_axes: ClassVar[tuple[str, ...]]  # what its axes count: policies, then their numbers
-    explained_by: ClassVar[str]  # what the report shows of it: "weights" or a "tree"
+    explained_by: ClassVar[str]  # what the report shows of it: "weights", a "tree", or "profiles"
     reads_columns: ClassVar[bool]  # whether it means columns of a table rather than features
 
     action_names: tuple[str, ...]

@@ -9,6 +9,7 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
+from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -88,4 +89,5 @@ LEARNING: dict[str, Callable[[Study, int], int]] = {
     "linear": _linear_exchanges,
     "tree": _tree_exchanges,
     "finite": _finite_exchanges,
+    "neural": lambda study, _n_clients: network_rounds.exchanges(study),
 }

@@ -25,7 +25,7 @@ from fedopl.server.mixtures.minimax import (
 )
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
-from fedopl.server.oracles import tree_search
+from fedopl.server.oracles import network_rounds, tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import BestSkew, Minimax
@@ -128,11 +128,18 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     return _follow_path(within, plan, fitting, values)
 
 
+def _neural(task: Task) -> Learned:
+    """Trained in rounds from the exact linear policy."""
+    policy = network_rounds.learn(task.setting, task.conversation)
+    return Learned(setting=task.setting, policy=policy, statistics=None)
+
+
 # By the kind of policy that the study wants.
 LEARNERS: dict[str, Callable[[Task], Learned]] = {
     "linear": _linear,
     "tree": _tree,
     "finite": _finite,
+    "neural": _neural,
 }
 
 

@@ -25,6 +25,7 @@ _FIELDS = {
     },
     "finite": {"policy_features": "features", "candidates": "candidates"},
     "tree": {},
+    "neural": {},
 }
 # Thresholds did not move when studies were first hashed, and nothing was said of it.
 _UNMOVED: Flat = {"refine": False}
@@ -43,6 +44,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     kind = policy.pop("kind")
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
     said |= {"tree": _said(policy, **_UNMOVED)} if kind == "tree" else {}
+    neural = {"neural": policy} if kind == "neural" else {}  # there was none when first hashed
     said = {**_DEFAULTS, **unused, **said}
     return {
         **{key: plans[key] for key in ("name", "actions", "features", "table")},
@@ -50,6 +52,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
+        **neural,
         "nuisances": _said(plans["nuisances"], features="shared", **_UNLIMITED),
         "mixture": _said(plans["mixture"], count="rows", largest_share=None, robust=None),
         "evaluation_share": evaluation["share"],
@@ -79,6 +82,8 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
         policy |= {**_UNMOVED, **tree} if isinstance(tree, Mapping) else {"tree": tree}
     elif isinstance(said.get("tree"), Mapping):  # of a study file, which says it of every kind
         said["tree"] = _said(said["tree"], refine=True)
+    neural = plans.pop("neural", {}) if kind == "neural" else {}
+    policy |= neural if isinstance(neural, Mapping) else {"neural": neural}
     evaluation = {"evaluation_share": "share", "describe": "describe", "evaluation": "kind"}
     evaluation["splits"] = "splits"
     plans["policy"] = {"kind": kind, **policy}

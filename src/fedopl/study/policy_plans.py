@@ -35,6 +35,29 @@ class TrainingPlan(Checked):
     )
 
 
+class NetworkPlan(Checked):
+    """A network beside the exact linear policy, and how it is trained."""
+
+    hidden: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
+        default=(64, 64), min_length=1, max_length=8, description="units of each hidden layer"
+    )
+    loss: Literal["regression", "softmax"] = Field(
+        default="regression",
+        description="squares of what is missed of scores, or the value of a softened policy",
+    )
+    rounds: int = Field(default=30, ge=2, le=10_000, description="how often clients are asked")
+    local_steps: int = Field(
+        default=32,
+        ge=1,
+        le=10_000,
+        description="batches of a client's rows in each round, a step for each",
+    )
+    rate: float = Field(default=0.003, gt=0, le=1, description="length of a step")
+    patience: int = Field(
+        default=8, ge=1, description="rounds without a lower held-out loss before it stops"
+    )
+
+
 class KindOfPlan(Checked):
     """What follows from the kind of policy, so that nobody has to ask for the kind itself."""
 
@@ -62,8 +85,16 @@ class KindOfPlan(Checked):
         """Whether clients' score sums alone give the same policy again, for any mixture."""
         return False
 
+    @property
+    def starts_exactly(self) -> bool:
+        """Whether it is, or begins with, the exact linear policy for the study's mixture."""
+        return self.can_be_resolved
+
     def check_mixture(self, _kind: str) -> None:
         """A PlacedError, unless this kind of mixture can be found or used."""
+
+    def check_joining(self) -> None:
+        """A PlacedError, unless what joining is worth can be told of such policies."""
 
     def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
         """A PlacedError, unless the policy can be learned for these columns and actions."""
@@ -77,6 +108,11 @@ class KindOfPlan(Checked):
     def tree(self) -> TreePlan:
         """What a tree has to keep to; the defaults where the policy is none."""
         return TreePlan()
+
+    @property
+    def neural(self) -> NetworkPlan | None:
+        """What a network is like; None where the policy has none."""
+        return None
 
     @property
     def named(self) -> dict[str, Any]:
@@ -196,6 +232,40 @@ class Tree(TreePlan, KindOfPlan):
             raise PlacedError("tree", message, ("policy", "tree"))
 
 
+class Neural(NetworkPlan, KindOfPlan):
+    """The exact linear policy, and a network trained in rounds on what it leaves of scores."""
+
+    is_best_for_weights: ClassVar[bool] = False  # rounds end where held-out rows say so
+
+    kind: Literal["neural"] = "neural"
+
+    @property
+    def starts_exactly(self) -> bool:
+        """The network begins there."""
+        return True
+
+    @property
+    def neural(self) -> NetworkPlan:
+        """The plan itself."""
+        return self
+
+    def check_mixture(self, kind: str) -> None:
+        """Training is for one mixture."""
+        if kind in ("path", "minimax"):
+            raise PlacedError(
+                "mixture",
+                f"a {kind} mixture takes policies for many mixtures, and a network is trained for "
+                "one; agree on the weights, or find them with a linear policy first",
+            )
+
+    def check_joining(self) -> None:
+        """Coalitions would each need a training of their own."""
+        raise PlacedError(
+            "joining.diagnose",
+            "joining is judged by policies that follow from sums; judge it with a linear policy",
+        )
+
+
 class Finite(KindOfPlan):
     """The best of the constant arms and of named candidates.
 
@@ -246,11 +316,13 @@ def _by_kind(given: object) -> object:
     """Let a kind's name stand for its plan with every default."""
     if not isinstance(given, str):
         return given
-    if given not in ("linear", "tree", "finite"):
-        raise PydanticKnownError("literal_error", {"expected": "'linear', 'tree' or 'finite'"})
+    if given not in ("linear", "tree", "finite", "neural"):
+        expected = "'linear', 'tree', 'finite' or 'neural'"
+        raise PydanticKnownError("literal_error", {"expected": expected})
     return {"kind": given}
 
 
 PolicyPlan = Annotated[
-    Annotated[Linear | Tree | Finite, Field(discriminator="kind")], BeforeValidator(_by_kind)
+    Annotated[Linear | Tree | Finite | Neural, Field(discriminator="kind")],
+    BeforeValidator(_by_kind),
 ]

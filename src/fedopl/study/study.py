@@ -18,6 +18,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.basis import Basis
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
@@ -33,7 +34,7 @@ from fedopl.study.plans import (
     NuisancePlan,
     NuisanceSetting,
 )
-from fedopl.study.policy_plans import MOST_NUMBERS, Linear, PolicyPlan
+from fedopl.study.policy_plans import MOST_NUMBERS, Linear, NetworkPlan, PolicyPlan
 
 
 class Study(Checked):
@@ -84,6 +85,8 @@ class Study(Checked):
         self._check_table()
         self._check_basis()
         self.policy.check_mixture(self.mixture.kind)
+        if self.joining.diagnose:
+            self.policy.check_joining()
         if self.mixture.robust and not self.policy.can_be_resolved:
             message = "only linear policies by csoaa-exact are learned from sums in this way"
             raise PlacedError("mixture.robust", message)
@@ -161,6 +164,13 @@ class Study(Checked):
                 "csoaa-exact, or fewer actions or features"
             )
             raise PlacedError("oracle", message, ("policy", "oracle"))
+        n_numbers = (n_actions + 4) * NeuralPolicy.numbers_shape(self)[0]
+        if n_numbers > MOST_NUMBERS:
+            message = (
+                f"a query about policies may hold {n_numbers:,} numbers of networks, a message "
+                f"holds {MOST_NUMBERS:,}; use fewer or narrower layers"
+            )
+            raise PlacedError("hidden", message, ("policy", "neural", "hidden"))
         n_numbers = folds * n_actions * ((n_features + 2) ** 2 + 1)
         if self.nuisances.kind == "federated" and n_numbers > MOST_NUMBERS:
             message = (
@@ -197,6 +207,16 @@ class Study(Checked):
     def tree(self) -> TreePlan:
         """What a tree has to keep to; the defaults where the policy is none."""
         return self.policy.tree
+
+    @property
+    def neural(self) -> NetworkPlan:
+        """What a network is like; the defaults where the policy has none."""
+        return self.policy.neural or NetworkPlan()
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """How many units each hidden layer has; none where the policy has no network."""
+        return self.policy.neural.hidden if self.policy.neural else ()
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -239,7 +259,7 @@ class Study(Checked):
     @property
     def chooses_terms(self) -> bool:
         """Whether a policy's terms, and how much they are shrunk, are chosen from sums by fold."""
-        return self.basis is not None and self.policy.can_be_resolved
+        return self.basis is not None and self.policy.starts_exactly
 
     @property
     def n_terms(self) -> int:

@@ -19,7 +19,7 @@ from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.feature_spec import Feature
 from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
-from fedopl.study.policy_plans import Linear, OracleName, TrainingPlan
+from fedopl.study.policy_plans import Linear, NetworkPlan, OracleName, TrainingPlan
 from fedopl.study.study import Study
 
 
@@ -47,11 +47,18 @@ class RowsPlan(Checked):
     group: str | None = same_as(Schema, "group")
 
 
+_WITHOUT_ORACLE = {
+    "tree": "a tree is searched for",
+    "neural": "a network is trained from the exact policy",
+}
+
+
 class PolicySection(Checked):
     """What kind of policy is wanted, and how it is found."""
 
-    kind: Literal["linear", "tree", "finite"] = Field(
-        default="linear", description="linear, tree, or finite: the best of named candidates"
+    kind: Literal["linear", "tree", "finite", "neural"] = Field(
+        default="linear",
+        description="linear, tree, neural, or finite: the best of named candidates",
     )
     features: Literal["shared", "blocks"] = same_as(Linear, "features")
     oracle: OracleName = same_as(Linear, "oracle")
@@ -63,12 +70,14 @@ class PolicySection(Checked):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         linear = Linear.model_validate(self.model_dump(include={"features", "oracle", "precision"}))
-        if self.kind != "tree":
+        if self.kind not in _WITHOUT_ORACLE:
             return self
         if linear.oracle != "csoaa-exact":
-            raise PlacedError("oracle", "a tree is searched for; an oracle is for linear policies")
+            message = f"{_WITHOUT_ORACLE[self.kind]}; an oracle is for linear policies"
+            raise PlacedError("oracle", message)
         if linear != Linear():
-            message = "a tree has neither blocks of features nor precision"
+            what = "a tree" if self.kind == "tree" else "a neural policy"
+            message = f"{what} has neither blocks of features nor precision"
             raise PlacedError("policy", message, ("kind",))
         return self
 
@@ -89,6 +98,7 @@ class StudyFile(Checked):
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
+    neural: NetworkPlan = Field(default=NetworkPlan(), description="of a neural policy")
     plan: TrainingPlan = same_as(Linear, "training")
     mixture: Mixture = same_as(Study, "mixture")
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
@@ -106,6 +116,8 @@ class StudyFile(Checked):
                 raise _in_file(error, above) from None
         if self.tree != TreePlan() and self.policy.kind != "tree":
             raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")
+        if self.neural != NetworkPlan() and self.policy.kind != "neural":
+            raise PlacedError("neural", f"the policy is {self.policy.kind}, not a neural one")
         return self
 
     @cached_property
@@ -147,6 +159,7 @@ class StudyFile(Checked):
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
             **({"basis": sections["basis"]} if self.basis else {}),
+            **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
         }
         return Study.model_validate_json(json.dumps(flat))
 
@@ -165,6 +178,7 @@ _PLACES = {
     ("table", "categorical"): ("features",),
     ("policy", "linear"): ("policy",),
     ("policy", "tree"): ("tree",),
+    ("policy", "neural"): ("neural",),
 }
 
 

@@ -43,6 +43,7 @@ _ANSWERING: tuple[Handler, ...] = (
     cross_fitting.value_across_folds,
     learning.tell_weight,
     sum_near_thresholds.answer,
+    learning.train_network,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -3,12 +3,20 @@
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.noise import noisy_total
+from fedopl.client.disclosure.noise import noisy_total, noisy_values, round_noise
 from fedopl.client.disclosure.small_cells import (
     check_parts,
     check_takers,
     releasable_cells,
     suppress_small_counts,
+)
+from fedopl.client.local.network_steps import (
+    LOSSES,
+    NetworkRows,
+    Steps,
+    dealt,
+    losses,
+    trained,
 )
 from fedopl.client.local.score_means import (
     pair_means,
@@ -23,9 +31,12 @@ from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
+from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.network import Network, network_numbers, network_of
+from fedopl.policies.neural import widths_in
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
@@ -119,6 +130,58 @@ def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
         limits.check_parameters(plan.rounds, len(rows.features))
     improved = training.improved(query.parameters, rows, query.round, space.mask)
     return ImprovedPolicy(parameters=improved)
+
+
+def train_network(space: Workspace, query: TrainNetwork) -> TrainedNetwork:
+    """The network after the steps of one round, and its loss before them on the first fold.
+
+    With noise no number of it can be solved for rows. Without, a network may have no more numbers
+    than the rows can hide.
+    """
+    space.check_rows_for_sums()
+    plan, limits, history = space.study.neural, space.limits, space.history
+    if limits.minimum_cell:
+        agreed = {name: getattr(query, name) for name in ("linear", "centre", "scale")}
+        history.require_first("network units", spread=np.array([query.spread]), **agreed)
+        history.require_first(f"network round {query.round}", network=query.network)
+    fitting, kept_back = space.network_training.rows(space.whole, query)
+    rows_behind = min(len(fitting.contexts), len(kept_back.contexts))
+    if rows_behind < max(limits.minimum_cell, 1):
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    if not limits.value_noise:
+        limits.check_parameters(query.network.size, len(fitting.contexts))
+    network = network_of(query.network, widths_in(space.study))
+    steps = Steps(
+        loss=LOSSES[plan.loss],
+        rate=plan.rate,
+        batches=dealt(
+            len(fitting.contexts),
+            plan.local_steps,
+            space.draws.generator(f"network batches {query.round}"),
+        ),
+        noise=round_noise(limits.value_noise, plan.rounds),
+        rng=space.noise_for("network", query.round, query.network),
+    )
+    loss, variance = _held_out_loss(space, query, network, kept_back)
+    moved = network_numbers(trained(network, fitting, steps))
+    return TrainedNetwork(network=moved, loss=loss, loss_variance=variance)
+
+
+def _held_out_loss(
+    space: Workspace, query: TrainNetwork, network: Network, rows: NetworkRows
+) -> tuple[float, float]:
+    """The mean and its variance; with noise, no row moves it by more than a usual row's loss."""
+    plan, noise = space.study.neural, space.limits.value_noise
+    objective = LOSSES[plan.loss]
+    found = losses(network, rows, objective)
+    most = objective.usual(rows)
+    if noise:
+        found = np.clip(found, -most, most)
+    influence = round_noise(noise, plan.rounds) * 2 * most / len(found)
+    draws = [space.noise_for("network loss", query.round, query.network, part) for part in "mv"]
+    variance = np.array([[found.var() / len(found)]])
+    means, variances = noisy_values(np.array([found.mean()]), variance, influence, draws)
+    return float(means[0]), float(variances[0, 0])
 
 
 def slope_of_value(space: Workspace, query: SlopeOfValue) -> Slope:

@@ -18,6 +18,8 @@ from fedopl.messages.refusal import RefusalCode
 FEW_POLICIES = 48
 # Of so many at once, the covariances of each with all others say no more than its mean.
 FEW_TOGETHER = 6
+# Averaged over so many rounds of a network's training, too, where one look is all it takes.
+FEW_ROUNDS = 4
 # Of a total, what noise may move it by.
 MOST_OF_TOTAL = 0.25
 
@@ -51,6 +53,11 @@ def noisy_total(total: float, one_row: float, rng: Generator) -> float:
     if share > MOST_OF_TOTAL:
         raise RefusedError(RefusalCode.HEAVY_ROW)
     return total * float(np.exp(share * rng.standard_normal()))
+
+
+def round_noise(value_noise: float, n_rounds: int) -> float:
+    """Noise on each of so many rounds, in rows: more rounds could be spent on one person."""
+    return value_noise * float(np.sqrt(max(n_rounds / FEW_ROUNDS, 1.0)))
 
 
 def noisy_values(

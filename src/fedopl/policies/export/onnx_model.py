@@ -126,11 +126,22 @@ class _Onnx(Target[str]):
     def weighted_sums(
         self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
     ) -> list[str]:
+        return self._columns_of(self._sums(columns, parameters), len(names))
+
+    def rectified_sums(
+        self, _layer: int, columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
+        units = self._node("Relu", self._sums(columns, parameters))
+        return self._columns_of(units, len(parameters))
+
+    def _sums(self, columns: Sequence[tuple[str, str]], parameters: FloatArray) -> str:
         features = self._node("Concat", *(column for _, column in columns), axis=1)
         product = self._node("MatMul", features, self._constant(parameters[:, :-1].T))
-        sums = self._node("Add", product, self._constant(parameters[None, :, -1]))
-        places = range(len(names))
-        return [self._node("Gather", sums, self._constant([n]), axis=1) for n in places]
+        return self._node("Add", product, self._constant(parameters[None, :, -1]))
+
+    def _columns_of(self, beside: str, n_columns: int) -> list[str]:
+        places = range(n_columns)
+        return [self._node("Gather", beside, self._constant([n]), axis=1) for n in places]
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         flags = [[self.flag(condition) for condition in own] for own in conditions]

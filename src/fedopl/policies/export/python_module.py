@@ -198,6 +198,17 @@ class _Python(Target[str]):
         ]
         return [f"scores[{place}]" for place in range(len(names))]
 
+    def rectified_sums(
+        self, layer: int, columns: Sequence[tuple[str, str]], parameters: FloatArray
+    ) -> list[str]:
+        weights, inputs, units = f"LAYER_{layer}", f"inputs_{layer}", f"units_{layer}"
+        self.constants[weights] = tuple(map(tuple, parameters.tolist()))
+        self._list(inputs, [*columns, ("the constant, which is added as it is", "1.0")])
+        self.statements += [
+            f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]",
+        ]
+        return [f"{units}[{place}]" for place in range(len(parameters))]
+
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         self.statements += [
             "wins = [",

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.errors import OptionError
 from fedopl.base.labels import NO_LABEL
 from fedopl.base.schema import Encoding
 
@@ -168,6 +169,18 @@ class Target(ABC, Generic[Term]):
 
         They are worked out once, however often they are used.
         """
+
+    def rectified_sums(
+        self,
+        layer: int,
+        columns: Sequence[tuple[str, Term]],  # noqa: ARG002
+        parameters: FloatArray,
+    ) -> list[Term]:
+        """The same where it is above 0, and 0 elsewhere: the units of a layer of a network."""
+        raise OptionError(
+            f"a network's layer {layer} has {parameters.size:,} weights, too many for this "
+            "language; a neural policy is exported to python (.py) or onnx (.onnx)"
+        )
 
     @abstractmethod
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[Term]]) -> list[Term]:

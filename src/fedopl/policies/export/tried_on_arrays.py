@@ -93,6 +93,11 @@ class _OnArrays(Target[Any]):
         features = np.column_stack([column for _, column in columns])
         return list((features @ parameters[:, :-1].T + parameters[:, -1]).T)
 
+    def rectified_sums(
+        self, _layer: int, columns: Sequence[tuple[str, Any]], parameters: FloatArray
+    ) -> list[Any]:
+        return list(np.maximum(self.weighted_sums((), columns, parameters), 0.0))
+
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:
         return [np.sum(own, axis=0) for own in conditions]
 

@@ -8,6 +8,9 @@ from fedopl.report.words.numbers import count, decimal, listed
 from fedopl.results.record import Record
 from fedopl.results.sums.term_choice import TermChoice
 
+# By whether there is a network beside it.
+_WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
+
 
 def choice_parts(record: Record | None) -> tuple[Part, ...]:
     """The terms that could be used, their losses out of fold, and what was taken."""
@@ -23,9 +26,10 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
         why = "only how much their weights are shrunk was chosen, by the loss out of fold"
         return (head, Text(f"The study set the policy's terms, {taken}; {why}."))
     said = (
-        f"The policy could use {len(choice.losses)} sets of terms, and the one with the least loss "
-        f"was taken: {taken}. The loss is the squared error of predicted scores with each fold of "
-        "training rows left out in turn, and follows from the clients' sums."
+        f"{_WHAT_CHOSE[bool(record.study.hidden)]} could use {len(choice.losses)} sets of terms, "
+        f"and the one with the least loss was taken: {taken}. The loss is the squared error of "
+        "predicted scores with each fold of training rows left out in turn, and follows from the "
+        "clients' sums."
     )
     return (head, Text(said), _table(record, choice))
 
@@ -80,6 +84,6 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
 
 def _choice(record: Record | None) -> TermChoice | None:
     """None where the policy is none that terms of a basis were chosen for."""
-    if record is None or record.study.basis is None or record.study.policy.kind != "linear":
+    if record is None or record.study.basis is None or not record.study.policy.starts_exactly:
         return None
     return record.statistics.choice

@@ -43,7 +43,7 @@ def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any
     """The same, with all points of all curves."""
     found = weights_as_json(policy, record)
     if policy.bends:
-        found |= _curves_as_json(explain_curves(policy, record))
+        found |= curves_as_json(explain_curves(policy, record))
     return found | choice_as_json(record)
 
 
@@ -125,23 +125,26 @@ def _sides(found: CurveExplanation, place: int) -> tuple[str, str]:
 
 
 def _curves_as_text(found: CurveExplanation, top: int) -> str:
-    names = found.weights.names
-    parts = ["\n".join(curve_sentences(found))]
-    rows = [
-        [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
-        for curve in found.curves[:top]
-        for at in curve.shown
-    ]
-    headers = ["feature", "at", *(f"adds for {name}" for name in names)]
-    parts.append(text_tables(headers, rows, 2))
+    parts = ["\n".join(curve_sentences(found)), curve_table(found, top)]
     pairs = [
         [" × ".join(pair.features), *(f"{deviation:.4g}" for deviation in pair.strength)]
         for pair in found.pairs[:top]
     ]
     if pairs:
-        headers = ["together", *(f"deviation for {name}" for name in names)]
+        headers = ["together", *(f"deviation for {name}" for name in found.weights.names)]
         parts.append(text_tables(headers, pairs))
     return "\n\n".join(parts)
+
+
+def curve_table(found: CurveExplanation, top: int) -> str:
+    """Points of so many of the strongest curves."""
+    rows = [
+        [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
+        for curve in found.curves[:top]
+        for at in curve.shown
+    ]
+    headers = ["feature", "at", *(f"adds for {name}" for name in found.weights.names)]
+    return text_tables(headers, rows, 2)
 
 
 def _value(found: CurveExplanation, curve: Curve, at: float) -> str:
@@ -154,7 +157,8 @@ def _adds_at(curve: Curve, at: float) -> FloatArray:  # (n_scores,)
     return np.array([np.interp(at, curve.at, adds) for adds in curve.adds])
 
 
-def _curves_as_json(found: CurveExplanation) -> dict[str, Any]:
+def curves_as_json(found: CurveExplanation) -> dict[str, Any]:
+    """The sentences, all points of all curves, and what acts together."""
     names = found.weights.names
     return {
         "sentences": curve_sentences(found),

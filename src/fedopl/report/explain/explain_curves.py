@@ -14,7 +14,7 @@ from fedopl.results.record import Record
 
 N_POINTS = 61  # of a curve
 _N_MADE_UP = 2000
-_REACH = 2.0  # standard deviations to either side, of a number that has no knots
+REACH = 2.0  # standard deviations to either side, of a number that has no knots
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,7 +164,7 @@ class _Drawn:
         if self.weights.yes_no[place] or self.weights.step == "unit":
             return np.array([0.0, 1.0]), np.array([0.0, 1.0])
         mean, deviation = self.moments[0][place], np.sqrt(self.moments[1][place, place])
-        points = mean + deviation * np.linspace(-_REACH, _REACH, N_POINTS)
+        points = mean + deviation * np.linspace(-REACH, REACH, N_POINTS)
         return points, points[:: N_POINTS // 4]
 
 

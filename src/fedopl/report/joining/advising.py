@@ -134,7 +134,13 @@ def _row(facts: JoiningFacts, one: Advice) -> tuple[str, ...]:
 
 def _about_bounds(facts: JoiningFacts) -> str:
     """What the bounds are not."""
-    proven = global_bound(facts.record).total
+    bound = global_bound(facts.record)
+    if bound is None:
+        return (
+            "Regret bounds grow with how rich a class of policies is, which is not known of "
+            f"networks: the advice rests on {facts.valued('rows')} alone."
+        )
+    proven = bound.total
     measured = max(abs(one.gain.value) for one in facts.advice.values())
     useless = "bounds that large decide nothing, and " if proven > measured else ""
     unit = OutcomeWords.of(facts.record.study).name

@@ -7,7 +7,7 @@ from fedopl.analysis.attribution import ClientShift, shifts_of
 from fedopl.analysis.modelled_gains import Modelled, modelled
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.report.words.policy_labels import opened, valued_clients
+from fedopl.report.words.policy_labels import has_network, opened, valued_clients
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.theory.checks import positive
@@ -69,6 +69,11 @@ def nothing_to_say(record: Record) -> str | None:
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."
+    if has_network(record):
+        return (
+            "The learned policy has a network, and what a client would learn alone is linear: "
+            "their difference is not what joining brings. A study with a linear policy tells that."
+        )
     if record.in_doubt:
         return f"{opened(record.in_doubt)}, so nothing is claimed about joining."
     return None

@@ -64,11 +64,14 @@ def joining_json(facts: JoiningFacts) -> Json:
     }
 
 
-def _bounds(facts: JoiningFacts) -> Json:
+def _bounds(facts: JoiningFacts) -> Json | None:
     """Theorem 1 with the constants of its proof, and with the one that was asked for."""
-    plain = _bound(global_bound(facts.record, PLAIN))
+    found, proof = global_bound(facts.record, PLAIN), global_bound(facts.record)
+    if found is None or proof is None:
+        return None
+    plain = _bound(found)
     return {
-        "proof": _bound(global_bound(facts.record)),
+        "proof": _bound(proof),
         "constant": {name: facts.constant * number for name, number in plain.items()},
     }
 

@@ -1,5 +1,7 @@
 """More weight for one client: values and the bound along the path from n̄ to it alone."""
 
+import math
+
 from fedopl.analysis.modelled_gains import PLAIN, global_bound
 from fedopl.report.figures.path_figure import Along, keys, path_chart
 from fedopl.report.joining.context import JoiningFacts
@@ -54,7 +56,8 @@ def gap_from_rows(facts: JoiningFacts, client: str) -> float | None:
 
 def regret_bound(facts: JoiningFacts, point: PathPoint) -> float:
     """Theorem 1's term at this point of a path, at the constant that was asked for."""
-    return facts.constant * global_bound(facts.record, PLAIN, point.weights).total
+    bound = global_bound(facts.record, PLAIN, point.weights)
+    return facts.constant * bound.total if bound else math.nan
 
 
 def shift_at(facts: JoiningFacts, client: str, point: PathPoint) -> float | None:

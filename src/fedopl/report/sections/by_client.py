@@ -8,6 +8,7 @@ from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
     gain_over,
+    has_network,
     opened,
     valued_clients,
     verdict,
@@ -35,8 +36,9 @@ def by_client(record: Record) -> Section:
     if clients:
         intro = (
             "A policy that is good for all together need not be good for each. Every "
-            f"client's own {rows} say what the learned policy would gain there over the policy "
-            f"the client would learn from its own rows alone, over {SO_FAR}, and over giving "
+            f"client's own {rows} say what the learned policy would gain there over the "
+            f"{'linear ' * has_network(record)}policy the client would learn from its own rows "
+            f"alone, over {SO_FAR}, and over giving "
             f"everybody '{record.best_arm}'."
         )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))

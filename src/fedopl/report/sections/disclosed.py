@@ -33,6 +33,7 @@ _AXES = {
     Axis.REPEATS: "repeated fits",
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
+    Axis.NETWORK_NUMBERS: "weights of the network",
 }
 # Where a study has a basis.
 _TERMS = {Axis.REGRESSION: "(terms + 2)", Axis.FEATURES: "(terms + 1)"}

@@ -1,13 +1,14 @@
-"""What explains a policy, in text, as JSON and in the report: by its weights or as a tree."""
+"""What explains a policy, in text, as JSON and in the report: weights, curves or a tree."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedopl.policies.policy import Policy
 from fedopl.report.explain.curve_words import policy_as_json, policy_as_text
+from fedopl.report.explain.explain_network import network_as_json, network_as_text
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.parts import Heading, Part, Text
-from fedopl.report.sections.feature_weights import WEIGHTS_TITLE, weight_parts
+from fedopl.report.sections.feature_weights import WEIGHTS_TITLE, network_parts, weight_parts
 from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.results.record import Record
 
@@ -24,6 +25,7 @@ class Explainer(NamedTuple):
 _EXPLAINERS = {
     "weights": Explainer(policy_as_text, policy_as_json, weight_parts),
     "tree": Explainer(tree_as_text, tree_as_json, tree_parts),
+    "profiles": Explainer(network_as_text, network_as_json, network_parts),
 }
 
 

@@ -4,10 +4,12 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences
 from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
+from fedopl.report.explain.explain_network import explain_network, linear_alone
 from fedopl.report.explain.explain_weights import (
     Against,
     Explanation,
@@ -45,6 +47,16 @@ _CURVES = (
     "A feature need not act evenly: its curve shows what it adds wherever it lies, while all "
     "others are at their means, and 0 is what it adds on average."
 )
+_PROFILES = (
+    "Scores are those of a linear policy and of a network, which has no weights to read. A curve "
+    "is drawn from the policy itself: how a score moves with one feature while all others are at "
+    "their means, and 0 is the average along the curve."
+)
+_ADDS = "What each feature adds to a score, wherever it lies, less what it adds on average."
+_ALONG = (
+    "How scores move with each feature while all others are at their means, less the average along "
+    "the curve."
+)
 _MOST_CURVES, _MOST_PAIRS = 6, 5
 _NO_YES = ("no", "yes")
 _KEYS = (
@@ -70,6 +82,22 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
         Points(_few(sentences)),
         _chart(explanation),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
+        *choice_parts(record),
+    )
+
+
+def network_parts(record: Record, policy: NeuralPolicy) -> tuple[Part, ...]:
+    """The curves of a policy with a network, and that they do not say all."""
+    if (alone := linear_alone(policy)) is not None:
+        head, *others = weight_parts(record, policy.start)
+        return (head, Text(alone), *others)
+    found = explain_network(policy, record)
+    curves = found.curves
+    return (
+        Heading(WEIGHTS_TITLE),
+        Text(f"{_SCORES[curves.weights.against]} {_PROFILES}"),
+        Points(_few(found.sentences)),
+        _curves(curves, found.sentences, _ALONG),
         *choice_parts(record),
     )
 
@@ -123,7 +151,7 @@ def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     )
 
 
-def _curves(found: CurveExplanation, sentences: list[str]) -> Picture:
+def _curves(found: CurveExplanation, sentences: list[str], caption: str = _ADDS) -> Picture:
     drawn = found.curves[:_MOST_CURVES]
     strength = np.max([curve.strength for curve in found.curves], axis=0)
     scores = np.sort(np.argsort(-strength, kind="stable")[:_MOST_PANELS])
@@ -136,7 +164,6 @@ def _curves(found: CurveExplanation, sentences: list[str]) -> Picture:
         )
         for curve in drawn
     ]
-    caption = "What each feature adds to a score, wherever it lies, less what it adds on average."
     if len(drawn) < len(found.curves) or len(scores) < len(found.weights.names):
         caption += (
             f" Drawn are the {len(drawn)} of {len(found.curves)} features and the {len(scores)} of "

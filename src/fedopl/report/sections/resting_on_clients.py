@@ -39,6 +39,12 @@ def _how_valued(record: Record, found: Reliance) -> str:
             "learn without it was not valued (a dash), as only what is learned without each fold "
             "in turn is."
         )
+    if record.study.hidden:
+        return (
+            "Nobody was asked again: the gain is that on the others' held-out rows. What the "
+            "others would learn without it is not known (a dash): a network would have to be "
+            "trained again."
+        )
     dash = " A dash is what was not valued, as a query has room for few policies."
     return (
         "Nobody was asked again: what the others would have learned follows from their sums, and "

@@ -2,7 +2,10 @@
 
 from itertools import groupby
 
+import numpy as np
+
 from fedopl.messages.vocabulary import QUERY_NAMED
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.figures.over_steps import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, plural, size
@@ -19,6 +22,16 @@ _ORACLES = {
     "wap": "The policy was solved at once from the clients' sums, for every pair of actions.",
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
+}
+_NETWORK = (
+    "The exact linear policy was solved from the clients' sums. A network beside it was trained in "
+    "rounds on what that policy leaves of the scores: each client takes steps on its own rows, and "
+    "the server averages what comes back, weighed by the mixture."
+)
+_KEPT = {
+    True: "The network of the round with the least loss on rows kept back was kept.",
+    False: "In no round did a network beat the linear policy by more than a standard error on rows "
+    "kept back, so the linear policy was kept as it is.",
 }
 _TREES = {
     "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
@@ -45,6 +58,8 @@ def _how(record: Record) -> str:
     kind = record.study.policy.kind
     if kind == "finite":
         return "Nothing was trained: the best of the named candidates was picked on training rows."
+    if kind == "neural":
+        return f"{_NETWORK} {_KEPT[_kept_round(record) is not None]}"
     if kind == "linear":
         oracle = record.study.linear.oracle
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
@@ -52,6 +67,15 @@ def _how(record: Record) -> str:
         return _TREES["observed"]
     found = "refined" if record.tree.closer else "exact"
     return _TREES[found if record.tree.is_exact else "ahead"]
+
+
+def _kept_round(record: Record) -> int | None:
+    """The round whose network was kept, counted from one; None where the linear policy was."""
+    policy = record.policy
+    if not isinstance(policy, NeuralPolicy) or policy.is_linear:
+        return None
+    losses = [latest.loss for latest in record.own_rounds if latest.loss is not None]
+    return 2 + int(np.argmin(losses[1:]))  # the first network says nothing yet
 
 
 def _curve(record: Record) -> tuple[Part, ...]:
@@ -62,6 +86,13 @@ def _curve(record: Record) -> tuple[Part, ...]:
         f"Loss after each of {len(losses)} rounds, from {decimal(losses[0])} to "
         f"{decimal(losses[-1])}. Where the curve is flat, more rounds would not help."
     )
+    if record.study.hidden:
+        kept = _kept_round(record)
+        caption = (
+            f"Loss of the network on rows kept back, before each of {len(losses)} rounds, less "
+            "that of the linear policy alone: below 0 the network helps."
+            + ("" if kept is None else f" Kept was what round {count(kept)} began with.")
+        )
     return (
         Picture(
             name="curve", drawing=curve("curve", losses, "loss"), label=caption, caption=caption

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
@@ -62,6 +63,11 @@ def label(study: Study, name: str) -> str:
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: _OWN}
     known |= {arm_name(action): f"everybody gets '{action}'" for action in study.actions}
     return known.get(name, f"'{name}'")
+
+
+def has_network(record: Record) -> bool:
+    """Whether the learned policy is more than the linear ones that clients learn alone."""
+    return isinstance(record.policy, NeuralPolicy) and not record.policy.is_linear
 
 
 def opened(text: str) -> str:

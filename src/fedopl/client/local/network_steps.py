@@ -1,0 +1,266 @@
+"""Local steps of a network on what the linear policy leaves of scores, and its loss on other rows.
+
+In every round each row is in one batch, and a batch has one step: what a row does to the network it
+does there. So noise on each step, as large as a few rows' pulls, hides a row from whoever sees
+where the steps led, whatever network the server began with.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.messages.learning.trained_network import TrainNetwork
+from fedopl.messages.message import RowSplit
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.network import Layer, Network, network_numbers, network_of, passed
+from fedopl.study.study import Study
+
+# Where there is noise, no row's pull on the network is longer than this, in units of the spread.
+LONGEST_PULL = 4.0
+# Adam's steps are about as long as the rate; those along slopes themselves need be longer.
+PLAIN_RATE = 100.0
+_FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.999
+# Rows that a step takes at least; with fewer rows there are fewer steps.
+LEAST_BATCH = 16
+# Rows whose loss is worked out at a time.
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NetworkRows:
+    """Rows as the network sees them: everything in the units that the federation agreed on."""
+
+    contexts: FloatArray  # (n_rows, n_features)
+    scores: FloatArray  # (n_rows, n_actions), zero where unknown
+    linear: FloatArray  # (n_rows, n_actions), what the linear part says; zero where unknown
+    known: BoolArray  # (n_rows, n_actions)
+    weights: FloatArray | None  # (n_rows,), of mean one
+
+    def taken(self, rows: IntArray | slice) -> "NetworkRows":
+        """Some of them."""
+        return NetworkRows(
+            contexts=self.contexts[rows],
+            scores=self.scores[rows],
+            linear=self.linear[rows],
+            known=self.known[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+
+def network_rows(
+    whole: ScoredChunk, split: RowSplit, query: TrainNetwork, study: Study
+) -> NetworkRows:
+    """The rows of a split that have any score."""
+    rows = whole.rows(split)
+    own = np.isfinite(whole.scores[rows]).any(axis=1)
+    contexts, scores = whole.data.contexts[rows][own], whole.scores[rows][own]
+    linear = LinearPolicy.from_numbers(query.linear, study).scores(contexts)
+    known, weights = np.isfinite(scores), whole.weights(rows)
+    if weights is not None:
+        weights = weights[own] / weights[own].mean()
+    return NetworkRows(
+        contexts=(contexts - query.centre[:-1]) / query.scale[:-1],
+        scores=np.where(known, scores, 0.0) / query.spread,
+        linear=np.where(known, linear, 0.0) / query.spread,
+        known=known,
+        weights=weights,
+    )
+
+
+class NetworkTraining:
+    """The rows of a client's steps on a network, standardised once for all rounds."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._kept: tuple[ScoredChunk, bytes, tuple[NetworkRows, NetworkRows]] | None = None
+
+    def rows(self, whole: ScoredChunk, query: TrainNetwork) -> tuple[NetworkRows, NetworkRows]:
+        """The rows that steps take, and the first fold, which tells the loss."""
+        agreed = (query.linear, query.centre, query.scale, np.array([query.spread]))
+        key = b"".join(array.tobytes() for array in agreed)
+        if self._kept is None or self._kept[0] is not whole or self._kept[1] != key:
+            fitting, kept_back = (
+                network_rows(whole, split, query, self._study)
+                for split in (RowSplit.FITTING, RowSplit.VALIDATION)
+            )
+            self._kept = (whole, key, (fitting, kept_back))
+        return self._kept[2]
+
+
+# --- what is to be made small ---------------------------------------------------------------------
+
+
+class Regression:
+    """Σ_a ½(Γ̂(a) − φᵀθ_a − f_a)²: the network is to say what the linear part misses."""
+
+    def pulls(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """The slope of each row's loss, by output."""
+        missed: FloatArray = outputs - (rows.scores - rows.linear)
+        return missed * rows.known
+
+    def lessened(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows,)
+        """Each row's loss, less its loss without the network."""
+        missed = rows.scores - rows.linear
+        change: FloatArray = (rows.known * outputs * (outputs / 2 - missed)).sum(axis=1)
+        return change
+
+    def usual(self, rows: NetworkRows) -> float:
+        """What a usual row's loss is without the network."""
+        missed = rows.known * (rows.scores - rows.linear)
+        return float((missed**2).sum(axis=1).mean()) / 2
+
+
+class Softmax:
+    """−Σ_a q_a Γ̂(a), where q is the softmax of φᵀθ + f: the value of a softened policy."""
+
+    def pulls(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """The slope of each row's loss, by output."""
+        chances = _chances(rows, outputs)
+        value = (chances * rows.scores).sum(axis=1, keepdims=True)
+        slopes: FloatArray = chances * (value - rows.scores)
+        return slopes
+
+    def lessened(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows,)
+        """Each row's loss, less its loss without the network."""
+        decided = np.where(rows.known, rows.linear, -np.inf).argmax(axis=1)[:, None]
+        without = np.take_along_axis(rows.scores, decided, axis=1)[:, 0]
+        change: FloatArray = without - (_chances(rows, outputs) * rows.scores).sum(axis=1)
+        return change
+
+    def usual(self, rows: NetworkRows) -> float:
+        """How far a usual row's scores lie apart."""
+        high = np.where(rows.known, rows.scores, -np.inf).max(axis=1)
+        low = np.where(rows.known, rows.scores, np.inf).min(axis=1)
+        return float(np.sqrt(((high - low) ** 2).mean()))
+
+
+def _chances(rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+    """Softmax over the actions that a row has a score for."""
+    logits = np.where(rows.known, rows.linear + outputs, -np.inf)
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chances: FloatArray = raised / raised.sum(axis=1, keepdims=True)
+    return chances
+
+
+LOSSES: dict[str, Regression | Softmax] = {"regression": Regression(), "softmax": Softmax()}
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Steps:
+    """How a round's steps are taken."""
+
+    loss: Regression | Softmax
+    rate: float
+    batches: list[IntArray]  # the rows of each step; no row is in two
+    noise: float  # on each step, in longest pulls
+    rng: Generator  # of the noise
+
+
+def dealt(n_rows: int, n_steps: int, rng: Generator) -> list[IntArray]:
+    """All rows, shuffled and dealt into batches, one for each step."""
+    n_batches = max(1, min(n_steps, n_rows // LEAST_BATCH))
+    return np.array_split(rng.permutation(n_rows), n_batches)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # the server's network may be anything
+def trained(network: Network, rows: NetworkRows, steps: Steps) -> Network:
+    """The network after the round's steps, each against the mean of its rows' pulls."""
+    numbers, widths = network_numbers(network), [len(network[0].weights)]
+    widths += [len(layer.biases) for layer in network]
+    moments = Adam(numbers.shape)
+    for own in steps.batches:
+        slope = network_numbers(_slopes(network, rows.taken(own), steps))
+        # Adam divides by how large slopes are, and with noise on them that is the noise.
+        step = PLAIN_RATE * slope if steps.noise else moments.step(slope)
+        numbers = numbers - steps.rate * step
+        network = network_of(numbers, widths)
+    return network
+
+
+class Adam:
+    """Steps of about the same length for every number (Kingma & Ba 2015)."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._mean, self._square, self._n_steps = np.zeros(shape), np.zeros(shape), 0
+
+    def step(self, slope: FloatArray) -> FloatArray:  # shaped as slope
+        """The mean of recent slopes, in units of their size."""
+        self._n_steps += 1
+        self._mean += (1 - _FORGET_MEAN) * (slope - self._mean)
+        self._square += (1 - _FORGET_SQUARE) * (slope**2 - self._square)
+        mean = self._mean / (1 - _FORGET_MEAN**self._n_steps)
+        size = np.sqrt(self._square / (1 - _FORGET_SQUARE**self._n_steps))
+        return mean / (size + 1e-8)
+
+
+def _slopes(network: Network, rows: NetworkRows, steps: Steps) -> Network:
+    """The mean pull of these rows on every layer; with noise, none is longer than the longest."""
+    values = passed(network, rows.contexts)
+    pulls = _pulls_by_layer(network, values, steps.loss.pulls(rows, values[-1]), rows.weights)
+    if steps.noise:
+        values, pulls = _bounded(values, pulls)
+    n_rows = len(rows.contexts)
+    slopes = tuple(
+        Layer(value.T @ pull / n_rows, pull.sum(axis=0) / n_rows)
+        for value, pull in zip(values, pulls, strict=False)
+    )
+    if not steps.noise:
+        return slopes
+    one_row = steps.noise * LONGEST_PULL / n_rows
+    return tuple(
+        Layer(*(part + one_row * steps.rng.standard_normal(part.shape) for part in slope))
+        for slope in slopes
+    )
+
+
+def _bounded(
+    values: list[FloatArray], pulls: list[FloatArray]
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """The same with no row's pull on all numbers together longer than the longest.
+
+    The slope by a layer's weights is an outer product, so its length needs no slope itself. A row
+    whose pull is beyond numbers pulls at nothing: an answer that fails would tell that it is there.
+    """
+    squares = np.zeros(len(values[0]))
+    for value, pull in zip(values, pulls, strict=False):
+        squares += (pull**2).sum(axis=1) * (1 + (value**2).sum(axis=1))
+    is_number = np.isfinite(squares)[:, None]
+    shrunk = np.minimum(1.0, LONGEST_PULL / np.sqrt(np.maximum(squares, 1e-300)))[:, None]
+    return (
+        [np.where(is_number, value, 0.0) for value in values],
+        [np.where(is_number, pull * shrunk, 0.0) for pull in pulls],
+    )
+
+
+def _pulls_by_layer(
+    network: Network, values: list[FloatArray], last: FloatArray, weights: FloatArray | None
+) -> list[FloatArray]:
+    """Each row's slope by what comes out of each layer, before it is rectified."""
+    pulls = [last if weights is None else last * weights[:, None]]
+    for place in range(len(network) - 1, 0, -1):
+        below = pulls[0] @ network[place].weights.T
+        pulls.insert(0, below * (values[place] > 0))
+    return pulls
+
+
+# --- loss on rows that no step takes --------------------------------------------------------------
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def losses(
+    network: Network, rows: NetworkRows, loss: Regression | Softmax
+) -> FloatArray:  # (n_rows,)
+    """Each row's loss less its loss without the network; infinite where it is beyond numbers."""
+    found = np.empty(len(rows.contexts))
+    for first in range(0, len(found), _ROWS_AT_ONCE):
+        own = slice(first, first + _ROWS_AT_ONCE)
+        some = rows.taken(own)
+        found[own] = loss.lessened(some, passed(network, some.contexts)[-1])
+    found[np.isnan(found)] = np.inf
+    return found if rows.weights is None else found * rows.weights

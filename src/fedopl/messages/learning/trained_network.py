@@ -1,0 +1,72 @@
+"""A network after local steps, with what it is worth on rows that no step takes."""
+
+from typing import Annotated
+
+from fedopl.base.arrays import largest_size
+from fedopl.messages.combining import PerClient, WeightedMean
+from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, Query, message
+from fedopl.policies.linear import NEVER
+from fedopl.study.study import Study
+
+# Of a network that honest rounds led to, no number is larger: so steps cannot lead beyond a cap.
+LARGEST_WEIGHT = 1e6
+
+
+@message
+class TrainedNetwork(Message, code=94):
+    """The network's numbers after the steps of a round; its loss, before them, on other rows.
+
+    The loss is less that of the linear part alone, so below zero where the network helps.
+    """
+
+    network: Annotated[Array, (Axis.NETWORK_NUMBERS,), WeightedMean]
+    loss: Annotated[float, WeightedMean]
+    loss_variance: Annotated[float, PerClient]  # of this mean, noise included
+
+
+@message
+class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
+    """Take the steps of one round from this network, on what the linear part leaves of scores."""
+
+    title = "Steps on the network"
+    content = "the network's numbers after steps on own rows, and its loss on others, with noise"
+    round: int
+    network: Annotated[Array, (Axis.NETWORK_NUMBERS,)]
+    linear: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+    centre: Annotated[Array, (Axis.PARAMETERS,)]
+    scale: Annotated[Array, (Axis.PARAMETERS,)]
+    spread: float
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Of neural policies."""
+        return bool(study.hidden)
+
+    @classmethod
+    def most(cls, study: Study) -> int:
+        """One for each round."""
+        return study.neural.rounds
+
+    def is_plausible(self, study: Study) -> bool:
+        """Nothing can overflow; an action that nobody has scores for is never taken."""
+        taken = self.linear[self.linear[:, -1] != NEVER]
+        rest = (self.centre, self.scale, taken)
+        return (
+            0 <= self.round < study.neural.rounds
+            and largest_size(self.network) <= LARGEST_WEIGHT
+            and all(largest_size(array) <= LARGEST_ASKED for array in rest)
+            and bool((self.scale >= 1 / LARGEST_ASKED).all())
+            and 1 / LARGEST_ASKED <= self.spread <= LARGEST_ASKED
+        )
+
+    def fault_in(self, answer: TrainedNetwork, _study: Study, _n_rows: int) -> str | None:
+        """A variance is not negative, and nobody may be asked with what this would lead to."""
+        if answer.loss_variance < 0:
+            return "the variance of its loss is negative"
+        if largest_size(answer.network) > LARGEST_WEIGHT:
+            return f"a number of its network is beyond {LARGEST_WEIGHT:g}"
+        return None
+
+    def step(self, answer: TrainedNetwork) -> Array:
+        """From where the round began."""
+        return answer.network - self.network

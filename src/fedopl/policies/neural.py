@@ -1,0 +1,165 @@
+"""Neural policies: an exact linear policy, and a network for what that leaves."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.schema import Encoding
+from fedopl.policies.export.target import Target, Term
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.network import (
+    Layer,
+    Network,
+    network_numbers,
+    network_of,
+    network_size,
+    passed,
+)
+from fedopl.policies.policy import Domain, Policy, checked_contexts
+from fedopl.policies.terms import Terms
+
+# Layers of more contexts at once would not stay in a core's cache.
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeuralPolicy(Policy):
+    """π(x) = argmax_a φ(x)ᵀθ_a + f_a(x): a linear policy's scores, and a network's beside them.
+
+    Ties go to the lowest code. A network whose last layer is zero leaves the linear policy as it
+    is. Everything is numpy: nothing else is needed to decide.
+    """
+
+    kind: ClassVar[str] = "neural"
+    message_field: ClassVar[str] = "neural"
+    message_axes: ClassVar[tuple[str, ...]] = ("neural policies", "neural numbers")
+    explained_by: ClassVar[str] = "profiles"
+    reads_columns: ClassVar[bool] = False
+
+    parameters: FloatArray  # (n_actions, n_terms + 1), of the linear part
+    network: Network  # from features to a number for each action
+    action_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    encoding: Encoding | None = None  # how a table becomes features, where the study reads tables
+    terms: Terms | None = None  # what the linear part is linear in, if not the features themselves
+
+    @property
+    def start(self) -> LinearPolicy:
+        """The linear part, which the network began with."""
+        return LinearPolicy(
+            self.parameters, self.action_names, self.feature_names, self.encoding, self.terms
+        )
+
+    @classmethod
+    def beside(cls, start: LinearPolicy, network: Network) -> Self:
+        """A network beside this linear policy."""
+        names = (start.action_names, start.feature_names)
+        return cls(start.parameters, network, *names, start.encoding, start.terms)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """How many units each hidden layer has."""
+        return tuple(len(layer.biases) for layer in self.network[:-1])
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the network adds nothing, so that the linear policy decides alone."""
+        return not any(part.any() for part in self.network[-1])
+
+    def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """The score of each action; the largest is taken."""
+        rows = checked_contexts(contexts, self.feature_names)
+        found = self.start.scores(rows)
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            found[some] += passed(self.network, rows[some])[-1]
+        return found
+
+    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action to take in each context."""
+        codes: IntArray = np.argmax(self.scores(contexts), axis=1)
+        return codes
+
+    def written_in(self, target: Target[Term]) -> Term:
+        """The action with the largest score, in another language."""
+        columns = list(zip(self.feature_names, target.features(), strict=True))
+        units = columns
+        for place, layer in enumerate(self.network[:-1]):
+            names = [f"unit {n} of layer {place + 1}" for n in range(1, len(layer.biases) + 1)]
+            sums = target.rectified_sums(place + 1, units, np.vstack([*layer]).T)
+            units = list(zip(names, sums, strict=True))
+        start, last = self.start, self.network[-1]
+        if start.terms is not None:
+            columns = start.terms.written_in(target, start.n_used)
+        linear = start.coefficients[:, : len(columns)]
+        both = np.column_stack([linear, last.weights.T, start.intercepts + last.biases])
+        scores = target.weighted_sums(self.action_names, [*columns, *units], both)
+        return target.largest(dict(enumerate(scores)))
+
+    # --- numbers and files ---------------------------------------------------------------------
+
+    def numbers(self) -> FloatArray:  # (n_numbers,)
+        """The policy as a message carries it: the linear part, then the layers."""
+        return np.concatenate([self.parameters.ravel(), network_numbers(self.network)])
+
+    def numbers_for(self, domain: Domain) -> FloatArray:  # (n_numbers,)
+        """The same where others are linear in further terms."""
+        linear = self.start.numbers_for(domain)
+        return np.concatenate([linear.ravel(), network_numbers(self.network)])
+
+    @classmethod
+    def numbers_shape(cls, domain: Domain) -> tuple[int]:
+        """How many numbers a message has for one policy; none where the study has no network."""
+        if not domain.hidden:
+            return (0,)
+        n_linear = int(np.prod(LinearPolicy.numbers_shape(domain)))
+        return (n_linear + network_size(widths_in(domain)),)
+
+    @classmethod
+    def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
+        """The policy that a message carried; a ValueError if the numbers are none."""
+        if not domain.hidden:
+            raise ValueError("a study without a network has no neural policies")
+        shape = LinearPolicy.numbers_shape(domain)
+        n_linear = int(np.prod(shape))
+        start = LinearPolicy.from_numbers(numbers[:n_linear].reshape(shape), domain)
+        return cls.beside(start, network_of(numbers[n_linear:], widths_in(domain)))
+
+    def content(self) -> dict[str, Any]:
+        """What is saved of it beside actions and features."""
+        layers = [
+            {"weights": layer.weights.T.tolist(), "biases": layer.biases.tolist()}
+            for layer in self.network
+        ]
+        return {**self.start.content(), "layers": layers}
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
+        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        layers = tuple(
+            Layer(np.array(one["weights"], np.float64).T, np.array(one["biases"], np.float64))
+            for one in content["layers"]
+        )
+        n_inputs = len(domain.features)
+        for weights, biases in layers:
+            if weights.shape != (n_inputs, len(biases)) or biases.ndim != 1:
+                raise ValueError("a layer has the wrong size")
+            if not (np.isfinite(weights).all() and np.isfinite(biases).all()):
+                raise ValueError("a number is not finite")
+            n_inputs = len(biases)
+        if len(layers) < 2 or n_inputs != len(domain.actions):
+            raise ValueError("the layers do not lead from features to actions")
+        return cls.beside(LinearPolicy.from_content(content, domain), layers)
+
+    def __repr__(self) -> str:
+        layers = "-".join(map(str, self.hidden))
+        sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
+        return f"NeuralPolicy({sizes}, layers {layers})"
+
+
+def widths_in(domain: Domain) -> tuple[int, ...]:
+    """How wide networks are there, from their inputs to their outputs."""
+    return (len(domain.features), *domain.hidden, len(domain.actions))
