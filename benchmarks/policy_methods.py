@@ -48,6 +48,8 @@ OURS: dict[str, Callable[[ModuleType], dict[str, Any]]] = {
         "nuisances": f.NuisancePlan(kind="federated", outcome="ridge", clip=None),
     },
     "fedopl, basis": lambda _: {"basis": "auto"},
+    "fedopl, neural": lambda _: {"policy": "neural"},
+    "fedopl, neural on a basis": lambda _: {"policy": "neural", "basis": "auto"},
     "fedopl, tree of depth two": lambda f: {"policy": f.Tree(depth=2)},
     "fedopl, precision by client": lambda f: {"policy": f.Linear(precision="clients")},
     "fedopl, clip .05": lambda f: {"nuisances": f.NuisancePlan(clip=0.05)},
