@@ -153,7 +153,7 @@ def test_check_names_models_that_are_too_simple_with_losses_beside():
     assert "the models are too simple" in text
     assert "propensities do not balance" in text
     assert "values rest on models that are too simple" in text
-    assert set(found.losses) == {"outcome", "propensity"}
+    assert set(found.losses) == {"outcome", "richer outcome", "propensity"}
     assert "a flexible one fitted for comparison" in found.table()
 
 

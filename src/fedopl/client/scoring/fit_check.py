@@ -8,7 +8,7 @@ import numpy as np
 from fedopl.base.tables import text_table
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.fit_numbers import FitNumbers, FittedRows, fit_numbers
-from fedopl.client.scoring.flexible_losses import Losses, flexible_losses
+from fedopl.client.scoring.flexible_losses import BASIS, Losses, flexible_losses
 from fedopl.client.table.logged_data import LoggedData
 
 MOST_CHECKED = 20_000  # rows
@@ -16,6 +16,7 @@ N_BINS = 10  # of propensities, equally full
 # Standard errors by which something must be off: there are many numbers to look at.
 SURELY_OFF = 4.5
 LARGE_SHARE, LARGE_PULL = 0.06, 0.5
+MUCH_LEFT = 0.05  # of the loss, what a basis leaves to a flexible model
 WHAT_TO_DO = (
     "give the features that decided what was done, also as squares, steps or products, or known "
     "propensities"
@@ -54,11 +55,12 @@ class FitCheck:
         ]
         known = [a for a, rows in enumerate(self.numbers.of("effective_rows")) if rows > 0]
         lines = [text_table(headers, [self._cells(action) for action in known])]
-        for name, loss in self.losses.items():
-            lines.append(
-                f"{name} models, out-of-fold loss: {loss.used:.4g}; a flexible one fitted for "
-                f"comparison: {loss.flexible:.4g}"
-            )
+        lines += [
+            f"{name} models, out-of-fold loss: {loss.used:.4g}; a flexible one fitted for "
+            f"comparison: {loss.flexible:.4g}"
+            for name, loss in self.losses.items()
+            if name != BASIS  # no scores use these
+        ]
         return "\n".join(lines)
 
     def _cells(self, action: int) -> list[str]:
@@ -96,14 +98,23 @@ class FitCheck:
         for action, name in enumerate(self.action_names):
             if self.numbers.of("effective_rows")[action] > 0:
                 found += self._cautions_about(action, name)
-        beaten = [name for name, loss in self.losses.items() if loss.is_beaten]
+        beaten = [name for name in ("outcome", "propensity") if self._beaten(name)]
         # One of both is enough for values to be right.
         if beaten == ["outcome", "propensity"]:
             found.append(
                 "a flexible model is surely better than outcome models, and another than "
                 f"propensities: values rest on models that are too simple; {WHAT_TO_DO}"
             )
+        if self._beaten(BASIS) and self.losses[BASIS].left_over > MUCH_LEFT:
+            found.append(
+                "a flexible model of outcomes is surely better than hinges and products of two: "
+                "features act three at a time, or in steps. A basis will not find that; policies "
+                'of kind = "tree" or "neural" may'
+            )
         return tuple(found)
+
+    def _beaten(self, name: str) -> bool:
+        return name in self.losses and self.losses[name].is_beaten
 
     def _cautions_about(self, action: int, name: str) -> list[str]:
         found, numbers = [], self.numbers

@@ -128,7 +128,7 @@ def fit_numbers(rows: FittedRows) -> FitNumbers:
     """How well the models fit these rows, action by action."""
     n_actions = rows.means.shape[1]
     standard = _standardised(rows)
-    richer = _richer(rows, _basis(standard))  # (n_rows, n_actions)
+    richer = richer_rest(rows)
     numbers = np.full((n_actions, len(FIT_NUMBERS)), np.nan)
     imbalance = np.full((2, n_actions, standard.shape[1] + 1), np.nan)
     for action in range(n_actions):
@@ -234,6 +234,11 @@ def _is_binary(columns: FloatArray) -> BoolArray:  # (n_columns,)
 
 
 # --- the richer model ------------------------------------------------------------------------
+
+
+def richer_rest(rows: FittedRows) -> FloatArray:  # (n_rows, n_actions)
+    """What hinges and products of two find in what models leave, out of fold."""
+    return _richer(rows, _basis(_standardised(rows)))
 
 
 def _basis(standard: FloatArray) -> FloatArray:  # (n_rows, n_columns)

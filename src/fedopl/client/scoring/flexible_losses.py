@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.scoring.fit_numbers import FittedRows
+from fedopl.client.scoring.fit_numbers import FittedRows, richer_rest
 
 # Fewer rows tell nothing by trees, more cost time and tell the same.
 FEWEST_ROWS, MOST_ROWS = 300, 4_000
 MOST_CLASSES = 10  # a flexible classifier has as many trees a step as there are actions
+BASIS = "richer outcome"  # with hinges and products of two
 SURELY_BETTER = 3.0  # standard errors of the difference, on the same rows
 LEAST_CHANCE = 1e-3  # a log loss of a few sure and wrong rows would be all there is
 OPTIONS = {
@@ -32,6 +33,11 @@ class Losses:
     difference_error: float  # standard error of used − flexible
 
     @property
+    def left_over(self) -> float:
+        """The share of the loss that the flexible model does without."""
+        return 1 - self.flexible / self.used if self.used else 0.0
+
+    @property
     def is_beaten(self) -> bool:
         """Whether the flexible model is surely better."""
         return self.used - self.flexible > SURELY_BETTER * self.difference_error
@@ -42,7 +48,7 @@ def flexible_losses(rows: FittedRows) -> dict[str, Losses]:
     rows = rows.spread(MOST_ROWS)
     if len(rows.actions) < FEWEST_ROWS:
         return {}
-    found = {"outcome": _outcome(rows)}
+    found = dict(zip(("outcome", BASIS), _outcome(rows), strict=True))
     taken = rows.propensities[np.arange(len(rows.actions)), rows.actions]
     has_chances = bool(np.isfinite(rows.propensities).all() and (taken > 0).all())
     if has_chances and rows.propensities.shape[1] <= MOST_CLASSES:
@@ -50,16 +56,22 @@ def flexible_losses(rows: FittedRows) -> dict[str, Losses]:
     return {name: losses for name, losses in found.items() if losses is not None}
 
 
-def _outcome(rows: FittedRows) -> Losses | None:
+def _outcome(rows: FittedRows) -> tuple[Losses | None, Losses | None]:
+    """Of the models that scores use, and of these with hinges and products of two beside them."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    taken = rows.means[np.arange(len(rows.actions)), rows.actions]
+    own = np.arange(len(rows.actions)), rows.actions
+    taken = rows.means[own]
     known = np.isfinite(taken)
     features = np.column_stack([rows.contexts, rows.actions])
     model = HistGradientBoostingRegressor(**OPTIONS)
     predicted = _out_of_fold(model, features, rows.rewards, rows)
-    used, flexible = ((rows.rewards - one) ** 2 for one in (taken, predicted))
-    return _losses(used[known], flexible[known], rows.weights[known])
+    bent = taken + richer_rest(rows)[own]
+    used, richer, flexible = ((rows.rewards - one) ** 2 for one in (taken, bent, predicted))
+    return (
+        _losses(used[known], flexible[known], rows.weights[known]),
+        _losses(richer[known], flexible[known], rows.weights[known]),
+    )
 
 
 def _propensity(rows: FittedRows, taken: FloatArray) -> Losses | None:
