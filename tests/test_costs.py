@@ -514,7 +514,8 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     assert not run.refusals
     conditions = conditions if rows.get("grouped") else conditions | {"dealt"}
     policy = given.get("policy")
-    letters = {"l": max(1, getattr(policy, "depth", 2) - 1)}
+    depth = getattr(policy, "depth", 2)
+    letters = {"l": max(1, depth - 1), "r": int(depth <= 2)}
     expected = {
         query: [costs.passes(query, letters, frozenset(conditions))] * len(found)
         for query, found in reads.by_query.items()
