@@ -52,6 +52,11 @@ OURS: dict[str, Callable[[ModuleType], dict[str, Any]]] = {
     "fedopl, neural on a basis": lambda _: {"policy": "neural", "basis": "auto"},
     "fedopl, tree of depth two": lambda f: {"policy": f.Tree(depth=2)},
     "fedopl, precision by client": lambda f: {"policy": f.Linear(precision="clients")},
+    "fedopl, precision auto": lambda f: {"policy": f.Linear(precision="auto")},
+    "fedopl, basis, precision auto": lambda f: {
+        "policy": f.Linear(precision="auto"),
+        "basis": "auto",
+    },
     "fedopl, clip .05": lambda f: {"nuisances": f.NuisancePlan(clip=0.05)},
 }
 

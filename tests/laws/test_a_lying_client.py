@@ -100,6 +100,7 @@ def test_the_truth_is_not_rejected():
 POLICIES = (
     fedopl.Linear(),
     fedopl.Linear(precision="clients"),
+    fedopl.Linear(precision="auto"),
     fedopl.Linear(oracle="wap"),
     fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=2)),
     fedopl.Linear(oracle="direct"),

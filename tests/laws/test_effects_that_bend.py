@@ -78,9 +78,9 @@ def test_a_run_is_saved_and_solved_again(bent, tmp_path):
 def test_values_across_folds_choose_terms_without_the_fold(monkeypatch):
     chosen = []
 
-    def spy(study, by_fold, weights, folds=None):
+    def spy(study, by_fold, weights, folds=None, by_noise=None):
         chosen.append(folds)
-        return choose_terms(study, by_fold, weights, folds)
+        return choose_terms(study, by_fold, weights, folds, by_noise)
 
     monkeypatch.setattr("fedopl.server.learn_by_fold.choose_terms", spy)
     run = fedopl.learn(clients(0), basis="auto", evaluation="cross-fitted")

@@ -22,6 +22,7 @@ OPTIONS: list[dict[str, object]] = [
     {"policy": fedopl.Linear(oracle="direct")},
     {"nuisances": "local"},
     {"policy": fedopl.Linear(precision="clients")},
+    {"policy": fedopl.Linear(precision="auto")},
     {"policy": fedopl.Tree(depth=2)},
     {"policy": fedopl.Tree(depth=3)},
     {"mixture": "minimax"},

@@ -24,8 +24,8 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
     for sentence in _moved_by_split(finished):
         typer.echo(f"\n{sentence}")
     typer.echo(_refusals(finished))
-    if limited := _limited(finished):
-        typer.echo(f"{limited}\n")
+    for sentence in _how_learned(finished):
+        typer.echo(f"{sentence}\n")
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
     table = finished.study.table
@@ -58,10 +58,12 @@ def _moved_by_split(finished: "Record") -> list[str]:
     return moved_in_words(finished)
 
 
-def _limited(finished: "Record") -> str:
+def _how_learned(finished: "Record") -> list[str]:
+    """Which rows and clients count otherwise for learning than for values."""
     from fedopl.report.explain.limited_words import limited_words
+    from fedopl.report.explain.noise_words import noise_words
 
-    return limited_words(finished)
+    return [words for words in (limited_words(finished), noise_words(finished)) if words]
 
 
 def _refusals(finished: "Record") -> str:
@@ -78,6 +80,7 @@ def _refusals(finished: "Record") -> str:
 def _as_json(finished: "Record") -> dict[str, Any]:
     """A run for programs: the verdict, every value and gain, and how it went."""
     from fedopl.analysis.limited_weights import limited_weights
+    from fedopl.report.explain.noise_words import noise_as_json
 
     limited = limited_weights(finished)
     return {
@@ -97,6 +100,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "splits": _splits(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "limited_for_learning": limited and limited._asdict(),
+        **noise_as_json(finished),
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [

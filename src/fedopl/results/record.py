@@ -1,6 +1,6 @@
 """A finished run in memory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 from fedopl.base.errors import OptionError
@@ -114,7 +114,8 @@ class Record:
                 "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
                 "1 and 2 on a grid"
             )
-        return self.statistics.solve(weights)
+        study = self.study.model_copy(update={"mixture": wanted})
+        return replace(self.statistics, study=study).solve(weights)
 
     @property
     def in_doubt(self) -> str | None:

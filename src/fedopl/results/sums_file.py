@@ -58,7 +58,8 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = _answers(arrays, "sums", ScoreSums, study, clients)
             choice = _choice(arrays, study)
-            found["statistics"] = ScoreStatistics(study=study, sums=sums, choice=choice)
+            rows = {name: summary["rows"][name] for name in clients}
+            found["statistics"] = ScoreStatistics(study=study, sums=sums, rows=rows, choice=choice)
             if described is not None:
                 by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)

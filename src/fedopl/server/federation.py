@@ -137,7 +137,8 @@ def _prepare(conversation: Conversation) -> Setting:
     statistics, by_fold, cells = _score(conversation, counted.rows, query)
     weights = weights_for(study.mixture, statistics, counted)
     if study.chooses_terms:
-        choice = choose_terms(study, by_fold or {}, weights)
+        by_noise = statistics.noise_weights(weights)
+        choice = choose_terms(study, by_fold or {}, weights, by_noise=by_noise)
         statistics = replace(statistics, choice=choice)
     if np.isnan(statistics.arm_values(weights)).all():
         raise FederationError("no client has a score for any action")
@@ -258,5 +259,6 @@ def _score(
         along["cells"] = tree_search.asking_for_cells(grid)
     answers, *others = conversation.together(rows, query, *along.values())
     found = dict(zip(along, others, strict=True))
-    statistics = ScoreStatistics(study=study, sums=conversation.require_quorum(answers))
+    sums = conversation.require_quorum(answers)
+    statistics = ScoreStatistics(study=study, sums=sums, rows={name: rows[name] for name in sums})
     return statistics, found.get("by fold"), found.get("cells")

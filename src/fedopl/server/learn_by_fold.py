@@ -1,6 +1,7 @@
 """The policy that would have been learned without each fold, from sums that clients reported."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.policy import Policy
@@ -19,6 +20,9 @@ def learn_by_fold(setting: Setting) -> list[Policy]:
     for fold in range(study.nuisances.folds):
         others = [other for other in range(study.nuisances.folds) if other != fold]
         sums = {name: own.of_folds(others) for name, own in by_fold.items()}
-        choice = choose_terms(study, by_fold, weights, others)
-        policies.append(ScoreStatistics(study=study, sums=sums, choice=choice).solve(weights))
+        rows = {n: setting.rows[n] * float(own.weights[others].sum()) for n, own in by_fold.items()}
+        statistics = ScoreStatistics(study=study, sums=sums, rows=rows)
+        by_noise = statistics.noise_weights(weights)
+        choice = choose_terms(study, by_fold, weights, others, by_noise)
+        policies.append(replace(statistics, choice=choice).solve(weights))
     return policies

@@ -173,9 +173,14 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
         most_in_query(study),
         study.reward_sign,
     )
+    n_folds = study.nuisances.folds
+    rows = {name: setting.rows[name] * (n_folds - 1) / n_folds for name in sums}
+    fitting = ScoreStatistics(study=study, sums=sums, rows=rows)
     # What is tried on the first fold must not have been chosen by it.
-    choice = choose_terms(study, setting.by_fold or {}, weights, range(1, study.nuisances.folds))
-    fitting = ScoreStatistics(study=study, sums=sums, choice=choice)
+    choice = choose_terms(
+        study, setting.by_fold or {}, weights, range(1, n_folds), fitting.noise_weights(weights)
+    )
+    fitting = replace(fitting, choice=choice)
     return _follow_path(replace(setting, weights=weights), plan, fitting, values)
 
 

@@ -93,6 +93,17 @@ def ridge_and_errors(
     return _models(basis, loadings, penalties), errors
 
 
+def ridge_errors(
+    grams: FloatArray, products: FloatArray, squares: FloatArray, effective_rows: FloatArray
+) -> FloatArray:  # (...)
+    """Only the errors, from means: what a row's reward varies by about a model of other rows.
+
+    Rewards that share their rows may share one Gram matrix.
+    """
+    basis = _standardise(grams, products, squares)
+    return _best_penalties(basis, effective_rows, joint=False)[1]
+
+
 def ridge_along(
     grams: FloatArray, products: FloatArray, penalties: FloatArray
 ) -> FloatArray:  # (n_penalties, n_models, n_columns)

@@ -140,8 +140,9 @@ class Linear(KindOfPlan):
         default="shared", description="all features for each action, or equal blocks of them"
     )
     oracle: OracleName = Field(default="csoaa-exact", description="how the policy is found")
-    precision: Literal["rows", "clients"] = Field(
-        default="rows", description="clients: those with noisy scores count less"
+    precision: Literal["rows", "clients", "auto"] = Field(
+        default="rows",
+        description="clients: those with noisy scores count less; auto: as far as they are alike",
     )
     training: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
 
@@ -149,7 +150,7 @@ class Linear(KindOfPlan):
     def _has_a_fitting_oracle(self) -> Self:
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
-        if self.precision == "clients" and self.oracle not in ("csoaa-exact", "direct"):
+        if self.precision != "rows" and self.oracle not in ("csoaa-exact", "direct"):
             raise PlacedError("precision", "only csoaa-exact and direct can weigh clients by it")
         return self
 

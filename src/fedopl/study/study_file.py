@@ -62,7 +62,7 @@ class PolicySection(Checked):
     )
     features: Literal["shared", "blocks"] = same_as(Linear, "features")
     oracle: OracleName = same_as(Linear, "oracle")
-    precision: Literal["rows", "clients"] = same_as(Linear, "precision")
+    precision: Literal["rows", "clients", "auto"] = same_as(Linear, "precision")
     candidates: dict[str, str] = Field(
         default_factory=dict, description="finite: saved policies by name, relative to this file"
     )

@@ -115,7 +115,7 @@ def many(n_clients):
     sums["c000007"] = replace(odd, products=10 * odd.products, squares=100 * odd.squares)
     rows = dict.fromkeys(sums, 100)
     weights = dict.fromkeys(sums, 1 / n_clients)
-    statistics = ScoreStatistics(study=study, sums=sums)
+    statistics = ScoreStatistics(study=study, sums=sums, rows=rows)
     return Setting(study=study, rows=rows, weights=weights, statistics=statistics)
 
 

@@ -62,6 +62,7 @@ def local_policies_by_fold(
         statistics = ScoreStatistics(
             study=study,
             sums={"own": sums.of_folds(others)},
+            rows=ALONE,  # how many there are plays no part where there is no other client
             choice=choose_terms(study, {"own": sums}, ALONE, others),
         )
         policies.append(statistics.solve(ALONE))

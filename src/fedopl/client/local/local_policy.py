@@ -50,7 +50,10 @@ class LocalTask:
         """The sums that a server would have of this client."""
         means = means_of(self.parts, self.rows, self.blocks, complete=True)
         return ScoreStatistics(
-            study=self.study, sums={"own": ScoreSums(**vars(means))}, choice=self._choice
+            study=self.study,
+            sums={"own": ScoreSums(**vars(means))},
+            rows=ALONE,
+            choice=self._choice,
         )
 
     @property

@@ -18,6 +18,7 @@ from fedopl.report.explain.explain_weights import (
     weights_as_json,
     weights_as_text,
 )
+from fedopl.report.explain.noise_words import noise_as_json, noise_words
 from fedopl.report.parts import as_text
 from fedopl.report.words.numbers import plain
 from fedopl.results.record import Record
@@ -36,7 +37,9 @@ def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str
         words = _curves_as_text(explain_curves(policy, record), top)
     else:
         words = weights_as_text(policy, record, top)
-    return "\n\n".join(text for text in (words, as_text(choice_parts(record))) if text)
+    by_noise = noise_words(record) if record else ""
+    said = (words, as_text(choice_parts(record)), by_noise)
+    return "\n\n".join(text for text in said if text)
 
 
 def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any
     found = weights_as_json(policy, record)
     if policy.bends:
         found |= curves_as_json(explain_curves(policy, record))
-    return found | choice_as_json(record)
+    return found | choice_as_json(record) | noise_as_json(record)
 
 
 def curve_sentences(found: CurveExplanation) -> list[str]:

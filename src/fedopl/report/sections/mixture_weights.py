@@ -1,5 +1,6 @@
 """The mixture: how much each client counts, how that was found, and what it costs."""
 
+from fedopl.report.explain.noise_words import noise_words, weights_by_noise
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.sections.weights_found import weights_found
 from fedopl.report.words.numbers import count, decimal, listed, percent
@@ -31,6 +32,7 @@ def mixture_weights(record: Record) -> Section:
         Text(_counted(record)),
         *_robust(record),
         Text(_meaning(skewness(record.mixture, record.rows), total)),
+        *(Text(words) for words in [noise_words(record)] if words),
         _table(record, total),
         *weights_found(record),
     )
@@ -87,6 +89,9 @@ def _table(record: Record, total: int) -> Part:
     if record.study.mixture.robust:
         agreed = _agreed(record)
         columns = {"Agreed weight": agreed, "Robust weight (λ)": weights}
+    if by_noise := weights_by_noise(record):
+        zero = dict.fromkeys(weights, 0.0)
+        columns["Weight in learning"] = zero | by_noise.weights
     told = {"Weight of its rows": record.row_weights} if record.row_weights else {}
     table = Table(
         caption="Share of rows and weight of each client",

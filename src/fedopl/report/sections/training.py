@@ -33,6 +33,10 @@ _KEPT = {
     False: "In no round did a network beat the linear policy by more than a standard error on rows "
     "kept back, so the linear policy was kept as it is.",
 }
+_WEIGHED = (
+    "The policy was solved at once from the clients' sums: no rounds of training were needed. "
+    "Clients with noisier scores count less in it than in the mixture."
+)
 _TREES = {
     "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
     "tree was searched for in the mixture of these sums, exactly: no rounds of training were "
@@ -62,6 +66,8 @@ def _how(record: Record) -> str:
         return f"{_NETWORK} {_KEPT[_kept_round(record) is not None]}"
     if kind == "linear":
         oracle = record.study.linear.oracle
+        if oracle == "csoaa-exact" and record.study.linear.precision != "rows":
+            return _WEIGHED
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:
         return _TREES["observed"]

@@ -10,8 +10,15 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.noise_weights import ClientNoise, NoiseWeights
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
-from fedopl.results.sums.term_choice import Pooled, TermChoice, plain_terms, pooled_means
+from fedopl.results.sums.term_choice import (
+    Pooled,
+    TermChoice,
+    means_by_noise,
+    plain_terms,
+    pooled_means,
+)
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
 from fedopl.solvers.nested_ridge import shrunk_solution
@@ -28,7 +35,10 @@ class ScoreStatistics:
 
     study: Study
     sums: Mapping[str, ScoreSums]
+    rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
+    # By clients, as many mixtures are solved for; it goes along to statistics of fewer of them.
+    _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -45,6 +55,8 @@ class ScoreStatistics:
         parameters = self._solved(self._means(weights))
         if self.study.linear.precision == "clients":
             parameters = self._solved(self._by_precision(weights, parameters))
+        elif by_noise := self.noise_weights(weights):
+            parameters = self._solved_by_noise(weights, parameters, by_noise)
         wide = least_squares.widen(parameters, self.blocks, self.study.n_terms)
         return LinearPolicy(wide, self.study.actions, self.study.features, terms=self.study.terms)
 
@@ -56,6 +68,29 @@ class ScoreStatistics:
         choice = self.choice or plain_terms(self.study)
         solved = shrunk_solution(grams, products, choice.n_terms, choice.penalties)
         return never_taken(solved, shares <= 0)
+
+    def noise_weights(self, weights: Weights) -> NoiseWeights | None:
+        """What clients count for in learning; None where they count as the mixture says."""
+        if self.study.linear.precision != "auto":
+            return None
+        weights = renormalised(weights, self.sums.keys())
+        own = {name: self.sums[name] for name, weight in weights.items() if weight > 0}
+        if (counting := tuple(own)) not in self._noise:
+            blocks = self.blocks is not None
+            self._noise[counting] = ClientNoise.of(own, self.rows, blocks=blocks)
+        found = self._noise[counting]
+        return found.weights_for(weights, self.study.mixture.largest_share) if found else None
+
+    def _solved_by_noise(
+        self, weights: Weights, parameters: FloatArray, by_noise: NoiseWeights
+    ) -> FloatArray:  # (n_actions, n_columns)
+        """What tells actions apart by noise; what they have in common as the mixture has it."""
+        means = means_by_noise(self.sums, weights, by_noise)
+        solved = self._solved(means)
+        if by_noise.compared is None:
+            return solved
+        common = parameters[by_noise.compared].mean(axis=0)
+        return np.where(by_noise.compared[:, None], solved + common, solved)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> LinearPolicy:
         """The policy for signed weights, by least squares as in CSOAA."""

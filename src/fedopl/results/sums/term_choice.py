@@ -9,6 +9,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.results.sums.noise_weights import NoiseWeights
 from fedopl.solvers.least_squares import PENALTIES
 from fedopl.solvers.nested_ridge import held_out_losses
 from fedopl.study.mixture import Weights, renormalised
@@ -42,10 +43,12 @@ def choose_terms(
     by_fold: Mapping[str, ScoreSumsByFold],
     weights: Weights,
     folds: Collection[int] | None = None,
+    by_noise: NoiseWeights | None = None,
 ) -> TermChoice:
     """The terms and penalties of the least loss in the mixture, each fold left out in turn.
 
     Only the clients that reported sums by fold have a say; of their folds only these, if said.
+    Where clients count by noise for what is learned, they do so for what it is learned from.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
@@ -56,9 +59,11 @@ def choose_terms(
     parts = []
     for left_out in used:
         others = [fold for fold in used if fold != left_out]
-        fitted = pooled_means({name: sums.of_folds(others) for name, sums in by_fold.items()}, own)
-        held_out = pooled_means(
-            {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own
+        fitted = _pooled(
+            {name: sums.of_folds(others) for name, sums in by_fold.items()}, own, by_noise
+        )
+        held_out = _pooled(
+            {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own, by_noise
         )
         parts.append((_contrasts(fitted), _contrasts(held_out), held_out[3]))
     found = {}
@@ -80,6 +85,15 @@ def choose_terms(
     )
 
 
+def _pooled(
+    sums: Mapping[str, ScoreSums], weights: Weights, by_noise: NoiseWeights | None
+) -> Pooled:
+    """Means by the mixture, or of what decides and by noise."""
+    return (
+        pooled_means(sums, weights) if by_noise is None else means_by_noise(sums, weights, by_noise)
+    )
+
+
 def _contrasts(means: Pooled) -> tuple[FloatArray, FloatArray]:
     """Squares and products of scores less the mean score of the row, which is all that decides.
 
@@ -90,6 +104,14 @@ def _contrasts(means: Pooled) -> tuple[FloatArray, FloatArray]:
     if len(grams) > 1 or not known.any():
         return grams, products
     return grams, np.where(known[:, None], products - products[known].mean(axis=0), 0.0)
+
+
+def means_by_noise(
+    sums: Mapping[str, ScoreSums], weights: Weights, by_noise: NoiseWeights
+) -> Pooled:
+    """Means of what decides, in which clients count by noise."""
+    counting = {name: by_noise.of(own) for name, own in sums.items() if name in by_noise.emphasis}
+    return pooled_means(counting, renormalised(weights, counting.keys()), by_noise.emphasis)
 
 
 def pooled_means(

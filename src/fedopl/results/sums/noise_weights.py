@@ -1,0 +1,196 @@
+"""Weights by noise, as far as clients are alike: how `precision = "auto"` learns for a mixture.
+
+A client's regression of scores on features tells its own coefficients θ_c with an error that its
+rows and their noise decide. Where all clients have the same, every one of them tells of the others,
+and the least error is had by counting each by its precision. Where they differ, only a client
+itself tells what is right there, and it has to count by its weight λ_c in the mixture. So with
+
+    s_c  the noise of the client's scores (the error that generalised cross-validation finds for its
+         own ridge regression, so that misfit of a shared one is not taken for noise), by its rows,
+    τ²   the variance of θ_c between clients, beyond what noise explains,
+    k_c = τ² / (τ² + s_c)
+
+a share k_c of λ_c stays with the client, and what all give up is shared by 1 / (τ² + s_c):
+the best linear prediction of Σ_c λ_c θ_c, if clients have features alike, and standardised. With
+more and more rows s_c goes to 0. Then k_c goes to 1, and the weights to λ, unless τ² is 0: but
+then all weights have the same solution. The target stays that of the mixture.
+
+Only differences between actions decide, so noise and τ² are those of scores less the mean score of
+their row: a client whose rewards are higher or steeper for all actions alike differs in nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.solvers.client_differences import standard_frames, variance_between
+from fedopl.solvers.least_squares import ridge_errors
+from fedopl.study.mixture import Weights, capped
+
+# As many rows speak for the noise that all clients have in the mean.
+ROWS_FOR_EQUAL_NOISE = 20.0
+# Shares of rows are sums of weights, in any order.
+_ALL_ROWS = 1 - 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoiseWeights:
+    """What clients count for in learning, instead of their weight in the mixture."""
+
+    emphasis: Mapping[str, FloatArray]  # (n_actions,), times λ_c
+    weights: Weights  # what clients count for, in the mean over actions
+    # (n_actions,), those with the same rows and features; None where actions have others.
+    compared: BoolArray | None
+
+    def of(self, sums: ScoreSums) -> ScoreSums:
+        """The sums of what decides: scores less the mean score of their row, where all have it."""
+        if self.compared is None:
+            return sums
+        common = sums.products[self.compared].mean(axis=0)
+        return replace(sums, products=sums.products - self.compared[:, None] * common)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClientNoise:
+    """How noisy the scores of some clients are, and how much their effects differ."""
+
+    names: tuple[str, ...]  # sorted
+    shares: FloatArray  # (n_clients, n_actions), of rows with a score
+    noise: FloatArray  # (n_clients, n_known), s_c of actions that somebody has scores of
+    between: float  # τ²
+    is_compared: bool  # whether all these actions have the same features and the same rows
+
+    @classmethod
+    def of(
+        cls, sums: Mapping[str, ScoreSums], rows: Mapping[str, float], *, blocks: bool
+    ) -> Self | None:
+        """From the clients' sums and how many rows they rest on; None if there is no telling.
+
+        With blocks, every action has features of its own, and no intercept.
+        """
+        names = tuple(sorted(sums))
+        shares = np.stack([sums[name].shares for name in names])
+        known = _known(shares)
+        if len(names) < 2 or known.sum() < 2:
+            return None
+        n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
+        is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
+        regressions = _Regressions.of([sums[name] for name in names], known, n_rows)
+        if is_compared:
+            regressions = regressions.of_contrasts()
+        return cls(
+            names=names,
+            shares=shares,
+            noise=regressions.noise,
+            between=regressions.between(intercept=not blocks),
+            is_compared=is_compared,
+        )
+
+    def weights_for(self, mixture: Weights, largest: float | None = None) -> NoiseWeights:
+        """What these clients count for, no one for more than the largest share, if there is one."""
+        known = _known(self.shares)
+        agreed = np.array([[mixture[name]] for name in self.names]) * self.shares[:, known]
+        agreed /= agreed.sum(axis=0)
+        shared = _shared_out(agreed, self.noise, self.between)
+        if largest is not None:
+            shared = _cut(shared, largest)
+        emphasis = np.ones(self.shares.shape)
+        emphasis[:, known] = np.divide(shared, agreed, out=np.zeros_like(shared), where=agreed > 0)
+        return NoiseWeights(
+            emphasis=dict(zip(self.names, emphasis, strict=True)),
+            weights=dict(zip(self.names, shared.mean(axis=1).tolist(), strict=True)),
+            compared=known if self.is_compared else None,
+        )
+
+
+def _known(shares: FloatArray) -> BoolArray:  # (n_actions,)
+    """The actions that somebody has scores of."""
+    return np.asarray((shares > 0).any(axis=0))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Regressions:
+    """Every client's own regressions of scores on features, for the actions that have scores."""
+
+    grams: FloatArray  # (n_clients, 1 or n_actions, n_columns, n_columns)
+    products: FloatArray  # (n_clients, n_actions, n_columns)
+    variances: FloatArray  # (n_clients, n_actions), of scores about the client's own model
+    n_rows: FloatArray  # (n_clients, n_actions), with a score
+
+    @classmethod
+    def of(cls, sums: Sequence[ScoreSums], known: BoolArray, n_rows: FloatArray) -> Self:
+        """Of few rows the variance is uncertain, and drawn to the mean of all clients'."""
+        n_grams = max(len(own.grams) for own in sums)
+        wide = [np.broadcast_to(own.grams, (n_grams, *own.grams.shape[1:])) for own in sums]
+        grams = np.stack(wide)[:, known] if n_grams > 1 else np.stack(wide)
+        products = np.stack([own.products[known] for own in sums])
+        squares = np.stack([own.squares[known] for own in sums])
+        errors = ridge_errors(grams, products, squares, n_rows)
+        mean = (n_rows * errors).sum(axis=0) / n_rows.sum(axis=0)
+        variances = n_rows * errors + ROWS_FOR_EQUAL_NOISE * mean
+        variances /= n_rows + ROWS_FOR_EQUAL_NOISE
+        # Scores without any noise would have an infinite weight.
+        least = np.maximum(1e-12 * squares.max(axis=0), 1e-300)
+        return cls(
+            grams=grams, products=products, variances=np.maximum(variances, least), n_rows=n_rows
+        )
+
+    def of_contrasts(self) -> Self:
+        """The same of scores less the mean score of their row, which all actions have.
+
+        A row's residual corrects the score of one action alone, so the noise of two actions' scores
+        is not correlated.
+        """
+        n_actions = self.products.shape[1]
+        means = self.variances.mean(axis=1, keepdims=True)
+        return replace(
+            self,
+            grams=self.grams[:, :1],
+            products=self.products - self.products.mean(axis=1, keepdims=True),
+            variances=(1 - 2 / n_actions) * self.variances + means / n_actions,
+        )
+
+    @property
+    def noise(self) -> FloatArray:  # (n_clients, n_actions)
+        """s_c(a), the variance of a mean score about the client's own model."""
+        noise: FloatArray = np.divide(
+            self.variances,
+            self.n_rows,
+            out=np.full(self.n_rows.shape, np.inf),
+            where=self.n_rows > 0,
+        )
+        return noise
+
+    def between(self, *, intercept: bool) -> float:
+        """τ², the variance of coefficients between clients, of standardised features."""
+        n_grams = self.grams.shape[1]
+        frames = standard_frames(self.grams, self.n_rows[:, :n_grams], intercept=intercept)
+        turned = frames @ self.grams @ np.swapaxes(frames, -1, -2)
+        products = (frames @ self.products[..., None])[..., 0]
+        return variance_between(turned, products, self.noise)
+
+
+def _shared_out(agreed: FloatArray, noise: FloatArray, between: float) -> FloatArray:
+    """λ_c·k_c + Σ_d λ_d·(1 − k_d)·p_c, with p_c ∝ 1 / (τ² + s_c), by client and action."""
+    if not np.isfinite(between):
+        return agreed
+    spread = between + noise
+    kept = agreed * (between / spread)
+    precision = 1 / spread
+    left = 1 - kept.sum(axis=0)
+    shared: FloatArray = kept + left * precision / precision.sum(axis=0)
+    return shared
+
+
+def _cut(shared: FloatArray, largest: float) -> FloatArray:  # (n_clients, n_actions)
+    """No client with more than the largest share, action by action, as far as that can be."""
+    cut = np.empty_like(shared)
+    for action, own in enumerate(shared.T):
+        by_place = {f"{place:09}": weight for place, weight in enumerate(own.tolist())}
+        most = max(largest, 1 / np.count_nonzero(own))
+        cut[:, action] = list(capped(by_place, most).values())
+    return cut
