@@ -31,9 +31,9 @@ format: $(STAMP)-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Files of tests share the cores, so each gets by with one thread of linear algebra.
+# Files of tests share the cores, so each gets by with one thread of linear algebra and of boosting.
 test: check
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # What continuous integration runs: all tests, with a browser to look at reports in.
 ci:
@@ -41,7 +41,7 @@ ci:
 
 # Lines and branches that the tests reach, by room; it fails where a room that guards rows has gaps.
 coverage: $(STAMP)-coverage
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --cov --cov-report json
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --cov --cov-report json
 	$(BIN)/python experiments/coverage_by_room.py
 
 # The oldest dependencies pyproject.toml admits, in an environment of their own.
