@@ -58,6 +58,7 @@ def learned(clients: dict[str, Rows], oracle: str) -> object:
     }
     return fedopl.learn(
         data,
+        basis="linear",
         policy=fedopl.Linear(
             oracle=oracle,
             training=fedopl.TrainingPlan(rounds=ROUNDS, local_steps=STEPS, batch_size=BATCH),

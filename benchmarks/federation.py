@@ -117,7 +117,7 @@ def overhead(n_clients: int, turns: int) -> Row:
 def traffic(name: str, **given: object) -> Row:
     """Exchanges and bytes of one method, per client."""
     clients = {f"client {i}": logged(i, 600, 40) for i in range(3)}
-    run = fedopl.learn(clients, **{"nuisances": "local", **given})
+    run = fedopl.learn(clients, basis="linear", **{"nuisances": "local", **given})
     received = sum(latest.bytes_received for latest in run.rounds) / len(clients)
     sent = sum(latest.bytes_sent for latest in run.rounds) / len(clients)
     return {

@@ -107,6 +107,7 @@ def learned(clients: dict[str, fedopl.LoggedData], limits: str, **options: objec
     """A tree that these clients learn with propensities that are known."""
     return fedopl.learn(
         clients,
+        basis="linear",
         policy=fedopl.Tree(**options),
         nuisances=fedopl.NuisancePlan(kind="local", propensity="known"),
         evaluation=0,

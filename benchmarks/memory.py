@@ -89,7 +89,8 @@ def learned(data: object) -> object:
     """From rows to a policy and its value."""
     import fedopl
 
-    return fedopl.learn({"all": data}, nuisances=fedopl.NuisancePlan(propensity="marginal"))
+    plan = fedopl.NuisancePlan(propensity="marginal")
+    return fedopl.learn({"all": data}, basis="linear", nuisances=plan)
 
 
 def schema() -> object:

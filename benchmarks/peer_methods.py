@@ -38,8 +38,7 @@ def fedopl_learn(rows: Rows, **options: object) -> Decide:
     """Learn as one party, and decide by code."""
     import fedopl
 
-    run = fedopl.learn({"all": fedopl.LoggedData(*rows)}, **options)
-    return lambda contexts: _codes(run.policy.parameters, contexts)
+    return fedopl.learn({"all": fedopl.LoggedData(*rows)}, **options).policy.decide
 
 
 def _codes(parameters: np.ndarray, contexts: np.ndarray) -> np.ndarray:
@@ -47,7 +46,7 @@ def _codes(parameters: np.ndarray, contexts: np.ndarray) -> np.ndarray:
 
 
 def fedopl_default(rows: Rows) -> Decide:
-    """One call with its defaults: propensities chosen, a quarter of the rows held out to value."""
+    """One call with its defaults: terms and propensities chosen, a quarter of the rows held out."""
     return fedopl_learn(rows)
 
 
@@ -57,7 +56,7 @@ def fedopl_lean(rows: Rows, **options: object) -> Decide:
 
     plan = fedopl.NuisancePlan(kind="local", propensity="marginal")
     evaluation = fedopl.EvaluationPlan(share=0, describe=False)
-    return fedopl_learn(rows, nuisances=plan, evaluation=evaluation, **options)
+    return fedopl_learn(rows, basis="linear", nuisances=plan, evaluation=evaluation, **options)
 
 
 def fedopl_blocks(rows: Rows) -> Decide:
@@ -73,7 +72,7 @@ def fedopl_evaluated(rows: Rows) -> Decide:
 
     plan = fedopl.NuisancePlan(kind="local", propensity="marginal")
     evaluation = fedopl.EvaluationPlan(describe=False)
-    return fedopl_learn(rows, nuisances=plan, evaluation=evaluation)
+    return fedopl_learn(rows, basis="linear", nuisances=plan, evaluation=evaluation)
 
 
 # --- plain numpy ----------------------------------------------------------------------------------

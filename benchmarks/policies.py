@@ -11,8 +11,9 @@ draws; "beyond fedopl's" is the difference to the default on the same draws, wit
 the best" compares means with that of the best method in the same world at the same size.
 
 "fedopl" is `fedopl.learn(clients, evaluation=0)`; like the peers, it learns from all rows and
-claims no value. "A quarter held out" is the call without `evaluation`; "linear" stays what it is
-whatever the defaults are. Peers have all rows in one table, and nobody is told propensities. The
+claims no value. "A quarter held out" is the call without `evaluation`; "linear" has linear models
+of outcomes, logistic ones of logging and weights as they are, whatever the defaults are. Peers have
+all rows in one table, and nobody is told propensities. The
 T-learner is scikit-learn's histogram boosting for each action, with trees of four leaves and early
 stopping: of seven settings, tried in three of these worlds at two sizes, the best in five cells of
 six, on draws that are measured here, too; where three features act together, 31 leaves are better.

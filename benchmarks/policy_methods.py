@@ -39,24 +39,22 @@ class Logs(NamedTuple):
 
 # --- fedopl ---------------------------------------------------------------------------------------
 
-# What `fedopl.learn` is told, given the package itself. "linear" says what its name promises
-# whatever the defaults are.
+# What `fedopl.learn` is told, given the package itself. "linear" is linear in all its models, with
+# weights as they are, whatever the defaults are.
 OURS: dict[str, Callable[[ModuleType], dict[str, Any]]] = {
     "fedopl": lambda _: {},
     "fedopl, linear": lambda f: {
+        "basis": "linear",
         "policy": f.Linear(oracle="csoaa-exact", precision="rows"),
-        "nuisances": f.NuisancePlan(kind="federated", outcome="ridge", clip=None),
+        "nuisances": f.NuisancePlan(
+            kind="federated", outcome="ridge", propensity="logistic", clip=None, learning_clip=0
+        ),
     },
-    "fedopl, basis": lambda _: {"basis": "auto"},
     "fedopl, neural": lambda _: {"policy": "neural"},
-    "fedopl, neural on a basis": lambda _: {"policy": "neural", "basis": "auto"},
+    "fedopl, neural, linear": lambda _: {"policy": "neural", "basis": "linear"},
     "fedopl, tree of depth two": lambda f: {"policy": f.Tree(depth=2)},
     "fedopl, precision by client": lambda f: {"policy": f.Linear(precision="clients")},
     "fedopl, precision auto": lambda f: {"policy": f.Linear(precision="auto")},
-    "fedopl, basis, precision auto": lambda f: {
-        "policy": f.Linear(precision="auto"),
-        "basis": "auto",
-    },
     "fedopl, clip .05": lambda f: {"nuisances": f.NuisancePlan(clip=0.05)},
 }
 

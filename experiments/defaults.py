@@ -43,7 +43,7 @@ def regret(name: str, without: str, reading: str, n_rows: int, seed: int) -> flo
     rows = world.all_logged(n_rows)
     weights = fedopl.mixture.empirical().weights({c: data.n_rows for c, data in rows.items()})
     rows.pop(without, None)
-    run = fedopl.learn(rows, evaluation=0, quorum=0.01, **options)
+    run = fedopl.learn(rows, basis="linear", evaluation=0, quorum=0.01, **options)
     return world.regret(run.policy, weights, world.reference_policy())
 
 

@@ -20,6 +20,7 @@ from fedopl.report.recommending import recommend
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
 N_COVERED = 40  # data sets whose intervals are counted
+SEEDS = range(8)
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -129,7 +130,7 @@ def few_rows_and_seeds() -> Line:
     for kind in (0.25, "cross-fitted"):
         gains = [
             fedopl.learn(clients, evaluation=kind, seed=seed).gains.over("logging policy").value
-            for seed in range(8)
+            for seed in SEEDS
         ]
         found[kind] = np.std(gains)
     return Line(
@@ -143,7 +144,7 @@ def few_rows_and_splits() -> Line:
     """The same rows by eight seeds, under five splits each: the median, and each split alone."""
     clients = {name: logged(trial(seed, 150, 0.15)) for seed, name in enumerate("vwxyz")}
     plan = EvaluationPlan(kind="cross-fitted", splits=5, describe=False)
-    runs = [fedopl.learn(clients, evaluation=plan, seed=seed) for seed in range(8)]
+    runs = [fedopl.learn(clients, evaluation=plan, seed=seed) for seed in SEEDS]
     together = [run.gains.over("logging policy") for run in runs]
     alone = [split.gains.over("logging policy") for run in runs for split in run.splits]
     moved = [np.std([gain.value for gain in gains]) for gains in (alone, together)]
@@ -199,7 +200,8 @@ def models_too_simple() -> Line:
         actions = (rng.random(400) < np.where(bent, 0.85, 0.15)).astype(int)
         rewards = 2.0 * bent + 0.2 * actions + rng.standard_normal(400)
         clients[name] = fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b"])
-    run = fedopl.learn(clients, nuisances=NuisancePlan(propensity="logistic"))
+    plan = NuisancePlan(propensity="logistic")
+    run = fedopl.learn(clients, basis="linear", nuisances=plan)
     return Line(
         told(run, "too simple", "balance"),
         "b is 0.2 better for everybody; who got it was better off",

@@ -75,7 +75,7 @@ def main() -> None:
         settings = {"nuisances": QUICK, **lie.options}
         key = str(lie.options)
         if key not in true_runs:
-            true_runs[key] = fedopl.learn(clients, limits="guarded", **settings)
+            true_runs[key] = fedopl.learn(clients, basis="linear", limits="guarded", **settings)
         record = lies.run_with(lie, clients, world.clients[0], nuisances=QUICK)
         rows.append(row_of(name, world, record, true_runs[key]))
     print(text_table(HEADERS, rows))

@@ -97,7 +97,7 @@ def regrets(world: World, draw: int, clips: tuple[float, ...]) -> list[float]:
     lost = []
     for clip in clips:
         plan = NuisancePlan(learning_clip=clip)
-        policy = fedopl.learn(clients, nuisances=plan, evaluation=0).policy
+        policy = fedopl.learn(clients, basis="linear", nuisances=plan, evaluation=0).policy
         chosen = means[np.arange(N_TRIED), policy.decide(x)]
         lost.append(float(np.mean(means.max(axis=1) - chosen)))
     return lost

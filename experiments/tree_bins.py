@@ -45,6 +45,7 @@ def draw(n_rows: int, bins: int, seed: int) -> tuple[float, float, float]:
     best = worth.max(axis=1).mean()
     run = fedopl.learn(
         clients,
+        basis="linear",
         policy=fedopl.Tree(bins=bins),
         limits="guarded",
         evaluation=fedopl.EvaluationPlan(describe=False),

@@ -32,17 +32,17 @@ def test_cross_fitted_values_hang_less_on_the_seed():
     assert crossed < 0.6 * held_out
 
 
-def test_medians_over_splits_hang_less_on_the_seed():
+def test_medians_over_splits_hang_less_on_the_seed(monkeypatch):
+    monkeypatch.setattr(edges, "SEEDS", range(4))
     said = edges.few_rows_and_splits().said
     alone, together = (float(part.split()[0]) for part in said.split(" by ")[1:3])
     assert together < 0.8 * alone
 
 
 def test_intervals_under_splits_cover(monkeypatch):
-    monkeypatch.setattr(edges, "N_COVERED", 10)
+    monkeypatch.setattr(edges, "N_COVERED", 3)
     said = edges.coverage_under_splits().said
-    shares = [int(part.split()[-1][:-1]) for part in said.split(": ")[1].split(", ")]
-    assert min(shares) >= 80
+    assert [part.split()[-1] for part in said.split(": ")[1].split(", ")] == ["100%", "100%"]
 
 
 def test_all_situations_are_tried():

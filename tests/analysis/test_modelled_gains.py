@@ -34,7 +34,7 @@ def run():
     world = outcome_shift(alike_world(n_features=3), 1.0)
     world = replace(world, known_propensities=True)
     data = {n: world.logged(n, s) for n, s in zip(world.clients, (700, 400, 300), strict=True)}
-    return fedopl.learn(data, diagnose=True, mixture="uniform")
+    return fedopl.learn(data, basis="linear", diagnose=True, mixture="uniform")
 
 
 @pytest.mark.parametrize("constant", [0.3, 1.0])
@@ -142,7 +142,9 @@ def test_alike_clients_have_no_sure_source_and_others_have():
         world = replace(alike_world(n_features=3, seed=draw), known_propensities=True)
         for shifted in (world, covariate_shift(world, 0.6)):
             data = {n: shifted.logged(n, 400, draw) for n in shifted.clients}
-            found = shifts_of(fedopl.learn(data, evaluation=fedopl.EvaluationPlan(describe=False)))
+            found = shifts_of(
+                fedopl.learn(data, basis="linear", evaluation=fedopl.EvaluationPlan(describe=False))
+            )
             named.append([one.largest for one in found.values()])
     assert sum(source is None for alike in named[::2] for source in alike) >= 16
     assert {source for apart in named[1::2] for source in apart} == {"covariates"}

@@ -22,19 +22,19 @@ MISTAKES = {
         "clip: expected a propensity",
     ),
     "threads as text": (
-        lambda d: fedopl.learn({"a": d}, running=fedopl.Running(threads="two")),
+        lambda d: fedopl.learn({"a": d}, basis="linear", running=fedopl.Running(threads="two")),
         "threads: expected 1 to",
     ),
     "no threads": (
-        lambda d: fedopl.learn({"a": d}, running=fedopl.Running(threads=0)),
+        lambda d: fedopl.learn({"a": d}, basis="linear", running=fedopl.Running(threads=0)),
         "threads: expected 1 to",
     ),
     "a table's missing cell": (
-        lambda d: fedopl.learn({"a": d}).values.of("best"),
+        lambda d: fedopl.learn({"a": d}, basis="linear").values.of("best"),
         "no estimate of 'best' at 'global'; there are",
     ),
     "a missing gain": (
-        lambda d: fedopl.learn({"a": d}).gains.over("logging policy", "b"),
+        lambda d: fedopl.learn({"a": d}, basis="linear").gains.over("logging policy", "b"),
         "no estimate of 'logging policy' at 'b'",
     ),
 }
@@ -53,4 +53,4 @@ def test_numpy_numbers_are_numbers(data):
 def test_one_row_alone_is_refused_without_a_warning():
     alone = fedopl.LoggedData([[1.0]], ["x"], [1], action_names="xy")
     with pytest.raises(fedopl.FederationError, match=r"WITHHELD|TOO_FEW_ROWS"):
-        fedopl.learn({"alone": alone})
+        fedopl.learn({"alone": alone}, basis="linear")

@@ -20,12 +20,16 @@ def data():
 
 
 CALLS = {
-    "learn: seed": lambda data: fedopl.learn({"a": data}, seed=HUGE),
-    "learn: a seed below zero": lambda data: fedopl.learn({"a": data}, seed=-HUGE),
-    "learn: a seed just too large": lambda data: fedopl.learn({"a": data}, seed=MOST + 1),
-    "learn: evaluation": lambda data: fedopl.learn({"a": data}, evaluation=HUGE),
-    "learn: quorum": lambda data: fedopl.learn({"a": data}, quorum=HUGE),
-    "learn: threads": lambda data: fedopl.learn({"a": data}, running=fedopl.Running(threads=HUGE)),
+    "learn: seed": lambda data: fedopl.learn({"a": data}, basis="linear", seed=HUGE),
+    "learn: a seed below zero": lambda data: fedopl.learn({"a": data}, basis="linear", seed=-HUGE),
+    "learn: a seed just too large": lambda data: fedopl.learn(
+        {"a": data}, basis="linear", seed=MOST + 1
+    ),
+    "learn: evaluation": lambda data: fedopl.learn({"a": data}, basis="linear", evaluation=HUGE),
+    "learn: quorum": lambda data: fedopl.learn({"a": data}, basis="linear", quorum=HUGE),
+    "learn: threads": lambda data: fedopl.learn(
+        {"a": data}, basis="linear", running=fedopl.Running(threads=HUGE)
+    ),
     "cross_fit: seed": lambda data: fedopl.cross_fit(data, seed=HUGE),
     "cross_fit: folds": lambda data: fedopl.cross_fit(data, folds=HUGE),
     "a tree's depth": lambda _: fedopl.Tree(depth=HUGE),

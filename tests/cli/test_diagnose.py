@@ -15,7 +15,9 @@ def diagnosed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("diagnosed") / "run"
     world = outcome_shift(alike_world(3, n_features=3, seed=2), 1.5)
     names = dict(zip(world.clients, ("north", "south", "west"), strict=True))
-    learn({name: world.logged(of, 500) for of, name in names.items()}, diagnose=True).save(folder)
+    learn(
+        {name: world.logged(of, 500) for of, name in names.items()}, basis="linear", diagnose=True
+    ).save(folder)
     return folder
 
 

@@ -86,4 +86,4 @@ def test_rows_of_a_group_that_were_treated_together_are_no_contradiction():
 def test_a_study_refuses_them_and_says_what_to_do():
     data = {"north": trial((0.3, 0.3, 0.4), always(0.9))}
     with pytest.raises(fedopl.FederationError, match=r"WRONG_PROPENSITIES.*not that of treatment"):
-        fedopl.learn(data)
+        fedopl.learn(data, basis="linear")

@@ -139,7 +139,7 @@ def test_numbers_of_a_trial_that_was_another_are_found_out():
     table = trial()
     table["arm"][:380] = "drug"
     with pytest.raises(fedopl.FederationError, match="WRONG_PROPENSITIES"):
-        fedopl.learn({"north": read(table, propensity=0.5)})
+        fedopl.learn({"north": read(table, propensity=0.5)}, basis="linear")
 
 
 def test_the_estimator_takes_them():

@@ -90,7 +90,12 @@ def test_the_floor_is_what_the_study_says(plan, n_actions, floor):
 def test_nothing_changes_where_no_propensity_is_small():
     data = rare(least=0.06)
     runs = [
-        fedopl.learn({"a": data}, nuisances=NuisancePlan(learning_clip=least), evaluation=kind)
+        fedopl.learn(
+            {"a": data},
+            basis="linear",
+            nuisances=NuisancePlan(learning_clip=least),
+            evaluation=kind,
+        )
         for least in (0.05, 0)
         for kind in (0.25,)
     ]
@@ -105,7 +110,8 @@ def test_a_run_values_without_limits_what_it_learns_with_them():
     """The values of given policies do not move, and what is learned does."""
     data = {"a": rare(0), "b": rare(1)}
     limited, free = (
-        fedopl.learn(data, nuisances=NuisancePlan(learning_clip=least)) for least in (0.05, 0)
+        fedopl.learn(data, basis="linear", nuisances=NuisancePlan(learning_clip=least))
+        for least in (0.05, 0)
     )
     assert (limited.policy.parameters != free.policy.parameters).any()
     for arm in ("everybody gets usual", "everybody gets rare"):
@@ -117,7 +123,10 @@ def test_cross_fitted_values_are_of_unlimited_scores():
     data = {"a": rare(0), "b": rare(1)}
     values = [
         fedopl.learn(
-            data, nuisances=NuisancePlan(learning_clip=least), evaluation="cross-fitted"
+            data,
+            basis="linear",
+            nuisances=NuisancePlan(learning_clip=least),
+            evaluation="cross-fitted",
         ).improvements.by("everybody gets rare")
         for least in (0.05, 0)
     ]
@@ -139,7 +148,7 @@ def test_limited_weights_lose_less_where_an_action_is_rare(seed):
     for least in (0.05, 0):
         data = {name: rare(10 * seed + place, least=0.001) for place, name in enumerate("abc")}
         policy = fedopl.learn(
-            data, nuisances=NuisancePlan(learning_clip=least), evaluation=0
+            data, basis="linear", nuisances=NuisancePlan(learning_clip=least), evaluation=0
         ).policy
         gains = np.where(policy.decide(x) == 1, x[:, 2], 0.0)
         lost[least] = np.maximum(x[:, 2], 0).mean() - gains.mean()
@@ -147,7 +156,7 @@ def test_limited_weights_lose_less_where_an_action_is_rare(seed):
 
 
 def test_a_run_says_in_how_many_rows_weights_were_limited():
-    run = fedopl.learn({"a": rare(0), "b": rare(1)})
+    run = fedopl.learn({"a": rare(0), "b": rare(1)}, basis="linear")
     found = limited_weights(run)
     counted = sum(
         int((rows.propensities[rows.contexts[:, 0] > 0, 1] < 0.05).sum())
@@ -159,6 +168,6 @@ def test_a_run_says_in_how_many_rows_weights_were_limited():
     said = f"'rare' in about {found.rows['rare']}."
     assert said in limited_words(run)
     assert said in unescape(render(run))
-    free = fedopl.learn({"a": rare(0)}, nuisances=NuisancePlan(learning_clip=0))
+    free = fedopl.learn({"a": rare(0)}, basis="linear", nuisances=NuisancePlan(learning_clip=0))
     assert limited_weights(free) is None
     assert not limited_words(free)

@@ -27,6 +27,7 @@ def test_one_client_alone_gains_nothing_over_itself(oracle, clip):
         pytest.importorskip("vowpalwabbit")
     run = fedopl.learn(
         {"alone": hospital()},
+        basis="linear",
         policy=fedopl.Linear(oracle=oracle),
         nuisances=fedopl.NuisancePlan(kind="local", clip=clip),
     )
@@ -37,6 +38,7 @@ def test_one_client_alone_gains_nothing_over_itself(oracle, clip):
 def test_one_client_alone_with_blocks_gains_nothing_over_itself():
     run = fedopl.learn(
         {"alone": hospital()},
+        basis="linear",
         policy=fedopl.Linear(oracle="direct", features="blocks"),
         nuisances=fedopl.NuisancePlan(kind="local", clip=0.05),
     )
@@ -47,5 +49,7 @@ def test_a_client_that_masks_an_action_does_not_choose_it_alone_either():
     both, one = hospital(), hospital(seed=4)
     actions = np.zeros_like(one.actions)
     never = fedopl.LoggedData(one.contexts, actions, one.rewards, action_names=one.action_names)
-    run = fedopl.learn({"both": both, "never": never}, nuisances=fedopl.NuisancePlan(unseen="mask"))
+    run = fedopl.learn(
+        {"both": both, "never": never}, basis="linear", nuisances=fedopl.NuisancePlan(unseen="mask")
+    )
     assert not np.isnan(run.values.of(LOCAL, "both").value)

@@ -70,7 +70,9 @@ def test_local_steps_stay_within_the_blocks_of_each_action(draw):
     data = draw(300, n_features=6, n_actions=3)
     plan = fedopl.TrainingPlan(rounds=3, local_steps=2, batch_size=64)
     policy = fedopl.Linear(oracle="csoaa-sgd", features="blocks", training=plan)
-    learned = fedopl.learn({"only": data}, policy=policy, evaluation=0).policy.parameters
+    learned = fedopl.learn(
+        {"only": data}, basis="linear", policy=policy, evaluation=0
+    ).policy.parameters
     outside = np.ones((3, 6), bool)
     for action in range(3):
         outside[action, 2 * action : 2 * action + 2] = False

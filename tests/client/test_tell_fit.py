@@ -32,7 +32,7 @@ def numbers_of(data, **options):
 
 def told(data, **options):
     plan = fedopl.NuisancePlan(propensity="marginal")
-    run = fedopl.learn({"only": data}, nuisances=plan, **options)
+    run = fedopl.learn({"only": data}, basis="linear", nuisances=plan, **options)
     return run.fitted["only"]
 
 
@@ -110,7 +110,7 @@ def test_held_out_rows_change_nothing():
     plan = fedopl.NuisancePlan(propensity="marginal")
     runs = []
     for shift in (0.0, 1_000.0):
-        run = fedopl.learn({"only": data}, nuisances=plan)
+        run = fedopl.learn({"only": data}, basis="linear", nuisances=plan)
         runs.append(run.fitted["only"].of("moved"))
         held_out = run.values.of("logging policy", "only").n_rows
         assert held_out == 150

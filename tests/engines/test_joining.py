@@ -31,7 +31,7 @@ def apart():
 
 @pytest.fixture(scope="module")
 def diagnosed(apart):
-    return fedopl.learn(apart, diagnose=True)
+    return fedopl.learn(apart, basis="linear", diagnose=True)
 
 
 # --- mixtures found from data --------------------------------------------------------------------
@@ -52,7 +52,7 @@ each = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 @each
 def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, options):
-    found = fedopl.learn(apart, mixture="minimax", **options)
+    found = fedopl.learn(apart, basis="linear", mixture="minimax", **options)
     assert sum(found.mixture.values()) == pytest.approx(1)
     assert found.search.trace[0].largest >= found.search.largest
     assert found.mixture == pytest.approx(found.search.weights)
@@ -61,14 +61,14 @@ def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, opti
     if found.tree:  # another mixture may agree on another grid
         assert found.policy.root == found.tree.solve(found.mixture).root
         return
-    same = fedopl.learn(apart, mixture=found.mixture, **options)
+    same = fedopl.learn(apart, basis="linear", mixture=found.mixture, **options)
     assert found.chosen == same.chosen
     if isinstance(found.policy, LinearPolicy):
         np.testing.assert_allclose(found.policy.parameters, same.policy.parameters, rtol=1e-9)
 
 
 def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
-    found = fedopl.learn(apart, mixture=mixture.minimax(steps=4), limits="open")
+    found = fedopl.learn(apart, basis="linear", mixture=mixture.minimax(steps=4), limits="open")
     assert 1 <= len(found.search.trace) <= 4
     queries = [latest.query for latest in found.rounds]
     # Everybody's own policy, the steps, their average, and held-out values at the end.
@@ -79,13 +79,15 @@ def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
 @pytest.mark.parametrize("kind", ["linear", "finite"])
 def test_a_path_ends_at_the_alpha_that_helps_its_target(apart, kind):
     options = OPTIONS[kind]
-    found = fedopl.learn(apart, mixture=mixture.path("client 3"), **options)
+    found = fedopl.learn(apart, basis="linear", mixture=mixture.path("client 3"), **options)
     chosen = found.search.chosen
     assert found.search.target == "client 3"
     assert [point.alpha for point in found.search.points] == [0, 0.1, 0.25, 0.5, 0.75, 1]
     rows = {name: found.rows[name] for name in sorted(found.rows)}
     assert found.mixture == pytest.approx(mixture.skewed("client 3", chosen.alpha).weights(rows))
-    same = fedopl.learn(apart, mixture=mixture.skewed("client 3", chosen.alpha), **options)
+    same = fedopl.learn(
+        apart, basis="linear", mixture=mixture.skewed("client 3", chosen.alpha), **options
+    )
     assert found.chosen == same.chosen
     if found.chosen == "learned":
         assert chosen.alpha > 0  # its own best actions are others
@@ -96,13 +98,13 @@ def test_weight_that_does_not_show_to_help_stays_where_the_rows_are():
     stayed = 0
     for draw in range(8):
         data = logged(alike_world(n_features=3, seed=draw), draw=draw)
-        found = fedopl.learn(data, mixture=mixture.path("client 3"))
+        found = fedopl.learn(data, basis="linear", mixture=mixture.path("client 3"))
         stayed += found.search.chosen.alpha == 0
     assert stayed >= 6
 
 
 def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
-    found = fedopl.learn(apart, mixture=mixture.path("client 3"), evaluation=0)
+    found = fedopl.learn(apart, basis="linear", mixture=mixture.path("client 3"), evaluation=0)
     folds = found.study.nuisances.folds
     for point in found.search.points:
         assert point.at_target.n_rows == pytest.approx(found.rows["client 3"] / folds, abs=1)
@@ -120,7 +122,7 @@ def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
 )
 def test_what_cannot_be_found_is_refused_before_anything_runs(apart, options, message):
     with pytest.raises(OptionError, match=message):
-        fedopl.learn(apart, **options)
+        fedopl.learn(apart, basis="linear", **options)
 
 
 def test_a_mixture_that_is_found_cannot_be_resolved_without_asking(diagnosed):
@@ -131,7 +133,7 @@ def test_a_mixture_that_is_found_cannot_be_resolved_without_asking(diagnosed):
 
 def test_one_client_alone_has_nobody_to_weigh_against(apart):
     one = {"client 1": apart["client 1"]}
-    found = fedopl.learn(one, mixture="minimax", diagnose=True)
+    found = fedopl.learn(one, basis="linear", mixture="minimax", diagnose=True)
     assert found.mixture == {"client 1": 1.0}
     assert found.search is None
     assert "nobody to join" in found.diagnosis.unknown["everything"]
@@ -140,7 +142,7 @@ def test_one_client_alone_has_nobody_to_weigh_against(apart):
 def test_minimax_needs_everybodys_values(apart):
     shy = Limits.open().model_copy(update={"values": False})
     with pytest.raises(FederationError, match="values"):
-        fedopl.learn(apart, mixture="minimax", limits=shy)
+        fedopl.learn(apart, basis="linear", mixture="minimax", limits=shy)
 
 
 # --- the diagnosis -------------------------------------------------------------------------------
@@ -158,13 +160,15 @@ def test_everything_is_told_where_nobody_minds(diagnosed):
 
 @each
 def test_every_kind_of_policy_can_be_diagnosed(apart, options):
-    found = fedopl.learn(apart, diagnose=True, **options).diagnosis
+    found = fedopl.learn(apart, basis="linear", diagnose=True, **options).diagnosis
     assert found.unknown == {}
     assert len(found.coalitions.compared) == 4
 
 
 def test_trees_that_grow_by_asking_say_what_cannot_be_told(apart):
-    found = fedopl.learn(apart, policy=fedopl.Tree(depth=3), diagnose=True).diagnosis
+    found = fedopl.learn(
+        apart, basis="linear", policy=fedopl.Tree(depth=3), diagnose=True
+    ).diagnosis
     assert "depth 1 and 2" in found.unknown["coalitions"]
     assert "depth 1 and 2" in found.unknown["paths"]
     assert found.models is not None
@@ -178,7 +182,7 @@ def test_the_grand_coalition_gains_what_the_run_says(diagnosed):
 
 
 def test_with_other_weights_paths_still_begin_at_the_rows(apart):
-    found = fedopl.learn(apart, diagnose=True, mixture="uniform")
+    found = fedopl.learn(apart, basis="linear", diagnose=True, mixture="uniform")
     rows = {name: found.rows[name] for name in sorted(found.rows)}
     diagnosis = found.diagnosis
     assert diagnosis.paths["client 1"].points[0].weights == pytest.approx(
@@ -188,13 +192,13 @@ def test_with_other_weights_paths_still_begin_at_the_rows(apart):
 
 
 def test_guarded_clients_tell_it_too(apart):
-    found = fedopl.learn(apart, diagnose=True, limits="guarded").diagnosis
+    found = fedopl.learn(apart, basis="linear", diagnose=True, limits="guarded").diagnosis
     assert {"paths", "coalitions", "discrepancies"}.isdisjoint(found.unknown)
 
 
 def test_what_a_client_forbids_is_left_out_and_said(apart):
     limits = Limits.open().model_copy(update={"model_queries": 0, "classifier_queries": 0})
-    run = fedopl.learn(apart, diagnose=True, limits=limits)
+    run = fedopl.learn(apart, basis="linear", diagnose=True, limits=limits)
     assert run.diagnosis.models is None
     assert "models" in run.diagnosis.unknown
     assert run.diagnosis.coalitions is not None
@@ -205,7 +209,7 @@ def test_it_is_saved_and_loaded(diagnosed, apart, tmp_path):
     again = fedopl.load_run(tmp_path / "run")
     assert diagnosis_json(again.diagnosis) == diagnosis_json(diagnosed.diagnosis)
     for name, wanted in (("ascent", "minimax"), ("path", mixture.path("client 2"))):
-        run = fedopl.learn(apart, mixture=wanted)
+        run = fedopl.learn(apart, basis="linear", mixture=wanted)
         run.save(tmp_path / name)
         assert search_json(fedopl.load_run(tmp_path / name).search) == search_json(run.search)
 
@@ -215,5 +219,5 @@ def test_it_is_saved_and_loaded(diagnosed, apart, tmp_path):
 def test_exchanges_are_at_most_those_expected(n_clients, mixed):
     world = covariate_shift(alike_world(n_clients, n_features=2))
     data = logged(world, [600] * n_clients)  # held-out rows for 64 policies and more in a query
-    run = fedopl.learn(data, diagnose=True, mixture=mixed)
+    run = fedopl.learn(data, basis="linear", diagnose=True, mixture=mixed)
     assert len(run.rounds) <= expected_exchanges(run.study, n_clients)

@@ -6,6 +6,7 @@ import pytest
 
 import fedopl
 from fedopl.client.apply_policy import decide_table
+from fedopl.engines.learn import _drafted_basis
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
@@ -64,7 +65,7 @@ def test_sgd_stays_close_to_the_exact_solver_at_any_scale(draw):
 
 def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clients):
     direct = fedopl.learn(clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK)
-    exact = fedopl.learn(clients, nuisances=QUICK)
+    exact = fedopl.learn(clients, basis="linear", nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
     assert asked[-3:] == ["EstimateValues", "Describe", "TellFit"]
@@ -153,12 +154,12 @@ def test_no_better_than_the_best_arm_is_said_plainly():
 
 
 @pytest.mark.parametrize(("describe", "last"), [(True, ["Describe", "TellFit"]), (False, [])])
-def test_exchanges_are_four_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
+def test_exchanges_are_five_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
-    assert asked == ["Enrol", "SumOutcomes", "SumScores", "EstimateValues", *last]
+    assert asked == ["Enrol", "SumOutcomes", "SumScores", "SumByFold", "EstimateValues", *last]
 
 
 def trips_of(run):
@@ -170,20 +171,21 @@ def trips_of(run):
     return list(asked.values())
 
 
-ENROL, SCORE = ["Enrol", "SumOutcomes"], ["SumScores"]
+ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 END = ["EstimateValues", "Describe", "TellFit"]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 TRIPS = {
-    "exact": ({}, [ENROL, SCORE, END]),
-    "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], SCORE, END]),
-    "exact without values": ({"evaluation": 0}, [ENROL, SCORE, END[1:]]),
+    "exact": ({}, [ENROL, CHOOSE, END]),
+    "exact and linear": ({"basis": "linear"}, [ENROL, SCORE, END]),
+    "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], CHOOSE, END]),
+    "exact without values": ({"evaluation": 0}, [ENROL, CHOOSE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(describe=False)},
-        [ENROL, SCORE, ["EstimateValues"]],
+        [ENROL, CHOOSE, ["EstimateValues"]],
     ),
     "exact without either": (
         {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
-        [ENROL, SCORE],
+        [ENROL, CHOOSE],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
     "finite": ({"policy": "finite"}, [ENROL, SCORE, ["EstimateValues"], END]),
@@ -298,7 +300,7 @@ def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, running=fedopl.Running(progress=seen.append))
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
-    assert [told.exchange for told in seen] == [0, 1, 2, 3, 4, 5, 3]  # what a value came to is told
+    assert [told.exchange for told in seen] == [*range(7), 4]  # what a value came to is told
 
 
 BAD = {
@@ -474,8 +476,50 @@ def test_learn_has_at_most_thirteen_arguments_and_the_defaults_of_the_plans(clie
     first = clients["north"]
     study = fedopl.learn(clients).study
     names = {"actions": first.action_names, "features": first.feature_names}
-    assert study == fedopl.Study(**names)
+    assert study == fedopl.Study(**names, basis=study.basis)
     assert study.policy == fedopl.Linear()
+    assert set(study.basis.knots) == set(first.feature_names)
+
+
+def numbers(n_rows, n_features, seed):
+    rng = np.random.default_rng(seed)
+    contexts, actions = rng.standard_normal((n_rows, n_features)), np.arange(n_rows) % 2
+    return fedopl.LoggedData(
+        contexts, actions, rng.standard_normal(n_rows), action_names=("a", "b")
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": fedopl.Linear(oracle="csoaa-sgd")},
+        {"policy": fedopl.Linear(features="blocks"), "nuisances": LOCAL},
+        {"basis": "linear"},
+        {"basis": None},
+    ],
+)
+def test_what_cannot_bend_or_must_not_has_no_basis(options):
+    data = numbers(300, 6, seed=0)
+    assert fedopl.learn({"north": data}, **{"nuisances": QUICK, **options}).study.basis is None
+    with pytest.raises(fedopl.FedoplError, match="only csoaa-exact"):
+        fedopl.learn({"north": data}, policy=fedopl.Linear(oracle="wap"), basis="splines")
+
+
+def test_knots_do_not_depend_on_the_order_of_many_clients_and_are_read_from_all_over_a_table():
+    names = [f"c{place:03}" for place in range(250)]
+    few = {name: numbers(20, 2, seed=place) for place, name in enumerate(names)}
+    study = fedopl.Study(actions=("a", "b"), features=("x0", "x1"))
+    drafted = [
+        _drafted_basis(clients, "auto", study, fedopl.Limits.open())
+        for clients in (few, dict(reversed(few.items())))
+    ]
+    assert drafted[0] == drafted[1]
+    # In order of time the number rises: its first rows would not do.
+    rising = np.linspace(0, 100, 50_000)[:, None] * [1, 2]
+    actions, rewards = np.arange(50_000) % 2, np.zeros(50_000)
+    data = fedopl.LoggedData(rising, actions, rewards, action_names=("a", "b"))
+    knots = _drafted_basis({"only": data}, "auto", study, fedopl.Limits.open()).knots
+    assert knots == {"x0": (16, 50, 84), "x1": (32, 100, 168)}
 
 
 def test_a_name_or_a_number_stands_for_a_plan(clients):

@@ -33,12 +33,12 @@ def data():
 
 @pytest.fixture(scope="module")
 def run(data):
-    return fedopl.learn(data, diagnose=True)
+    return fedopl.learn(data, basis="linear", diagnose=True)
 
 
 @pytest.fixture(scope="module")
 def tree_run(data):
-    return fedopl.learn(data, policy="tree")
+    return fedopl.learn(data, basis="linear", policy="tree")
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_a_figure_shows_the_numbers_of_the_table(run):
 
 
 def test_where_there_is_nothing_to_draw_the_report_says_why(data):
-    run = fedopl.learn(data, evaluation=0)
+    run = fedopl.learn(data, basis="linear", evaluation=0)
     with pytest.raises(fedopl.OptionError, match=r"plot_values: .* No rows were held out"):
         run.plot_values()
 
@@ -159,8 +159,8 @@ def test_every_result_shows_itself_in_a_notebook(run, tree_run, data):
         *(tree_run, tree_run.leaves, tree_run.policy, run.values.rows[0].estimate),
         compare_runs({"a": run, "b": tree_run}),
         fedopl.overlap(data["south"], fedopl.cross_fit(data["south"])),
-        fedopl.learn(data, mixture="minimax").search,
-        fedopl.learn(data, mixture=fedopl.mixture.path("south")).search,
+        fedopl.learn(data, basis="linear", mixture="minimax").search,
+        fedopl.learn(data, basis="linear", mixture=fedopl.mixture.path("south")).search,
     ]
     for result in results:
         seen = Tags(result._repr_html_()).seen

@@ -95,7 +95,7 @@ ROWS = {"plain": {}, "weighed": {"weight": "weight"}, "grouped": {"group": "pers
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, more):
     options = {"nuisances": MARGINAL, **options}
-    in_memory, on_disk = (fedopl.learn(data, **options) for data in both(**more))
+    in_memory, on_disk = (fedopl.learn(data, basis="linear", **options) for data in both(**more))
     assert on_disk.refusals == in_memory.refusals
     assert on_disk.rows == in_memory.rows
     assert on_disk.chosen == in_memory.chosen
@@ -127,12 +127,12 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
 def test_what_needs_rows_in_memory_says_so(both, options):
     _, on_disk = both()
     with pytest.raises(fedopl.FederationError, match="rows are on disk"):
-        fedopl.learn(on_disk, **options)
+        fedopl.learn(on_disk, basis="linear", **options)
 
 
 def test_a_diagnosis_leaves_out_what_needs_rows_in_memory(both):
     _, on_disk = both()
-    found = fedopl.learn(on_disk, diagnose=True).diagnosis
+    found = fedopl.learn(on_disk, basis="linear", diagnose=True).diagnosis
     assert "models" in found.unknown
     assert found.coalitions is not None
     assert found.discrepancies
@@ -146,7 +146,9 @@ def test_half_the_digits_give_nearly_the_same(both, tmp_path):
         )
         for name in in_memory
     }
-    long, half = (fedopl.learn(data, nuisances=MARGINAL) for data in (in_memory, short))
+    long, half = (
+        fedopl.learn(data, basis="linear", nuisances=MARGINAL) for data in (in_memory, short)
+    )
     # Rows have other keys then, and go to other folds.
     np.testing.assert_allclose(
         half.values.of("learned").value, long.values.of("learned").value, atol=0.3
@@ -155,9 +157,13 @@ def test_half_the_digits_give_nearly_the_same(both, tmp_path):
 
 def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypatch):
     _, on_disk = both()
-    once = fedopl.learn(on_disk, running=fedopl.Running(journal=tmp_path / "journal"))
+    once = fedopl.learn(
+        on_disk, basis="linear", running=fedopl.Running(journal=tmp_path / "journal")
+    )
     monkeypatch.setattr("fedopl.client.scoring.study_scores.aipw_scores", None)
-    again = fedopl.learn(on_disk, running=fedopl.Running(journal=tmp_path / "journal"))
+    again = fedopl.learn(
+        on_disk, basis="linear", running=fedopl.Running(journal=tmp_path / "journal")
+    )
     assert str(again) == str(once)
 
 

@@ -74,7 +74,9 @@ def test_a_loaded_run_solves_other_mixtures_as_before(saved, folder, mixture):
 
 def test_what_learn_returned_is_loaded_too(draw, tmp_path):
     run = fedopl.learn(
-        {"a": draw(150), "b": draw(150, seed=1)}, evaluation=fedopl.EvaluationPlan(describe=False)
+        {"a": draw(150), "b": draw(150, seed=1)},
+        basis="linear",
+        evaluation=fedopl.EvaluationPlan(describe=False),
     )
     run.save(tmp_path)
     loaded = fedopl.load_run(tmp_path)

@@ -58,6 +58,7 @@ def finished(how, oracle, folder):
     if how == "learn":
         return fedopl.learn(
             clients,
+            basis="linear",
             policy=fedopl.Linear(oracle=oracle, training=PLAN),
             nuisances=NUISANCES,
             running=fedopl.Running(journal=journal),

@@ -654,7 +654,11 @@ def test_without_an_answer_on_values_no_value_is_claimed(doors, tamper):
 def test_learn_reports_refusals_by_name(draw):
     clients = {"large": draw(400), "small": draw(40), "other": draw(400, seed=1)}
     run = fedopl.learn(
-        clients, limits="guarded", nuisances=NuisancePlan(propensity="marginal"), seed=3
+        clients,
+        basis="linear",
+        limits="guarded",
+        nuisances=NuisancePlan(propensity="marginal"),
+        seed=3,
     )
     assert run.refusals == ((0, "small", "TOO_FEW_ROWS"), (1, "small", "TOO_FEW_ROWS"))
     assert set(run.mixture) == {"large", "other"}

@@ -7,7 +7,7 @@ import fedopl
 N_RUNS = 500
 SIZES = {"large": 160, "middle": 100, "small": 60}
 SLOPES = np.array([[1.0, 0.0], [0.0, 1.0]])
-N_TRUTH = 200_000
+N_TRUTH = 100_000
 
 
 def logged(rng, n_rows):
@@ -28,7 +28,7 @@ def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy():
     for seed in range(N_RUNS):
         rng = np.random.default_rng(seed)
         clients = {name: logged(rng, size) for name, size in SIZES.items()}
-        run = fedopl.learn(clients, evaluation=0.5, mixture="uniform", seed=seed)
+        run = fedopl.learn(clients, basis="linear", evaluation=0.5, mixture="uniform", seed=seed)
         value = means[np.arange(N_TRUTH), run.policy.decide(contexts)].mean()
         arm = means[:, "ab".index(run.best_arm)].mean()
         checks = {

@@ -14,7 +14,7 @@ from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-N_RUNS = 150
+N_RUNS = 100
 NUISANCES = NuisancePlan(propensity="marginal")
 PLAN = EvaluationPlan(kind="cross-fitted", describe=False)
 CONTEXTS = np.random.default_rng(99).standard_normal((20_000, 4))
@@ -44,7 +44,7 @@ def by_fold(monkeypatch):
 
     def spied(kind, learn):
         def spy(*given):
-            found = learn(*given)
+            found = learn(*given, basis="linear")
             seen[kind] += found
             return found
 
@@ -79,7 +79,7 @@ def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
         clients = {name: logged(rng, n_rows, effect, n_groups) for name in ("x", "y", "z")}
         by_fold["together"].clear()
         by_fold["alone"].clear()
-        run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES, seed=seed)
+        run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES, seed=seed)
         value = true_value(by_fold["together"], effect)
         truths = {
             "value": (run.values.of("learned"), value),
@@ -108,7 +108,7 @@ def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, m
         return cross_fitting.value_across_folds(space, query)
 
     monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
-    run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES)
+    run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
     for name, data in clients.items():
         space = spaces[data.n_rows]
         whole, values = space.whole, np.empty(data.n_rows)
@@ -138,8 +138,8 @@ def least_squares_without(fold, spaces):
 
 def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
     clients = {name: draw(200, seed=seed) for seed, name in enumerate("ab")}
-    held_out = fedopl.learn(clients)
-    crossed = fedopl.learn(clients, evaluation="cross-fitted")
+    held_out = fedopl.learn(clients, basis="linear")
+    crossed = fedopl.learn(clients, basis="linear", evaluation="cross-fitted")
     assert crossed.rounds[-1].trip == held_out.rounds[-1].trip
     assert crossed.values.of("learned").n_rows == 400
     for run, is_crossed in ((crossed, True), (held_out, False)):
@@ -149,7 +149,9 @@ def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
 
 def test_default_limits_guard_sums_by_fold(draw):
     clients = {"few": draw(55, seed=1), "many": draw(400, seed=2)}
-    run = fedopl.learn(clients, evaluation="cross-fitted", limits=Limits(), quorum=0.5)
+    run = fedopl.learn(
+        clients, basis="linear", evaluation="cross-fitted", limits=Limits(), quorum=0.5
+    )
     refused = {r.query: r.refused for r in run.rounds}
     assert refused["SumByFold"] == {"few": "TOO_FEW_ROWS"}
     assert run.values.of("learned").n_rows == 400  # nothing is claimed of who was not learned from
@@ -158,7 +160,7 @@ def test_default_limits_guard_sums_by_fold(draw):
 def test_a_client_of_one_group_has_nothing_to_be_valued_by():
     rng = np.random.default_rng(0)
     clients = {"one group": logged(rng, 120, 1.0, 1), "twelve": logged(rng, 120, 1.0, 12)}
-    run = fedopl.learn(clients, evaluation=PLAN, nuisances=NUISANCES, quorum=0.5)
+    run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES, quorum=0.5)
     assert {r.query: r.refused for r in run.rounds}["SumByFold"] == {"one group": "TOO_FEW_ROWS"}
     assert run.values.of("learned").n_rows == 120
 
@@ -175,4 +177,4 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
 )
 def test_what_cannot_be_learned_without_each_fold_is_refused(draw, options, said):
     with pytest.raises(fedopl.OptionError, match=said):
-        fedopl.learn({"a": draw(100)}, **{"evaluation": "cross-fitted", **options})
+        fedopl.learn({"a": draw(100)}, basis="linear", **{"evaluation": "cross-fitted", **options})

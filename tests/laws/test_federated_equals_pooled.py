@@ -188,8 +188,8 @@ def test_federated_nuisances_give_the_scores_of_pooled_rows(federation, outcome,
 def test_resolving_for_another_mixture_is_learning_with_it(draw):
     clients = {name: draw(200, seed=seed) for seed, name in enumerate(SIZES)}
     skewed = fedopl.mixture.skewed(toward="west", alpha=0.3)
-    run = fedopl.learn(clients)
-    again = fedopl.learn(clients, mixture=skewed)
+    run = fedopl.learn(clients, basis="linear")
+    again = fedopl.learn(clients, basis="linear", mixture=skewed)
     n_rounds = len(run.rounds)
     np.testing.assert_array_equal(run.resolve(skewed).numbers(), again.policy.numbers())
     assert len(run.rounds) == n_rounds
@@ -198,7 +198,7 @@ def test_resolving_for_another_mixture_is_learning_with_it(draw):
 
 def test_one_client_is_ordinary_policy_learning(draw):
     data = draw(300, known=True)
-    run = fedopl.learn({"all": data}, evaluation=0, nuisances="local")
+    run = fedopl.learn({"all": data}, basis="linear", evaluation=0, nuisances="local")
     space = Door("all", data, run.study, secret=SEED_ALONE)._space
     means = space.score_means(space.scored_with(np.empty((0, 3, 6))))
     expected = solve_scores(

@@ -41,6 +41,7 @@ def test_two_groups_at_least_are_held_out_and_two_stay(n_groups, share):
 def joined(request):
     return fedopl.learn(
         {"few": client(request.param, 1, chance=0.2), "many": client(40, 2), "more": client(40, 3)},
+        basis="linear",
         diagnose=True,
     )
 
@@ -88,7 +89,7 @@ def test_groups_stand_beside_rows_wherever_an_interval_is(joined, tmp_path):
 
 def test_without_groups_none_are_shown():
     world = alike_world(2)
-    run = fedopl.learn({name: world.logged(name, 200) for name in world.clients})
+    run = fedopl.learn({name: world.logged(name, 200) for name in world.clients}, basis="linear")
     assert run.values.groups() == {}
     assert "groups" not in str(run)
     assert "Held-out groups" not in render(run)

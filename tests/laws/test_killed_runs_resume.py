@@ -202,11 +202,11 @@ def test_a_call_that_lost_its_quorum_goes_on_with_other_limits(draw, tmp_path):
         "running": fedopl.Running(journal=tmp_path),
     }
     with pytest.raises(FederationError, match="SumScores: 0 of 3 clients"):
-        fedopl.learn(clients, limits=Limits(score_queries=0), **options)
+        fedopl.learn(clients, basis="linear", limits=Limits(score_queries=0), **options)
     assert list(content_of(tmp_path)) == trip_files(1)
-    run = fedopl.learn(clients, limits=Limits(score_queries=1), **options)
+    run = fedopl.learn(clients, basis="linear", limits=Limits(score_queries=1), **options)
     assert run.refusals == ()
-    plain = fedopl.learn(clients, limits=Limits(), nuisances=options["nuisances"])
+    plain = fedopl.learn(clients, basis="linear", limits=Limits(), nuisances=options["nuisances"])
     assert everything(run) == everything(plain)
 
 

@@ -35,7 +35,9 @@ def shops():
 
 
 def guarded(clients, policy="linear", **more):
-    return fedopl.learn(clients, policy=policy, limits="guarded", nuisances=AT_RANDOM, **more)
+    return fedopl.learn(
+        clients, basis="linear", policy=policy, limits="guarded", nuisances=AT_RANDOM, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_values_rest_on_all_rows_held_out(shops, run, policy):
 
 
 def test_scores_of_rare_actions_are_as_good_as_with_open_limits(shops, run):
-    open_run = fedopl.learn(shops, limits="open", nuisances=AT_RANDOM)
+    open_run = fedopl.learn(shops, basis="linear", limits="open", nuisances=AT_RANDOM)
     both = [one.statistics.arm_values(one.mixture) for one in (run, open_run)]
     truth = 1 + 0.5 * np.cos(np.arange(N_ACTIONS))
     errors = [float(np.sqrt(np.mean((found - truth) ** 2))) for found in both]
@@ -106,7 +108,9 @@ def partial():
         return fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b", "c"])
 
     plan = fedopl.NuisancePlan(kind="local", unseen="mask", propensity="marginal")
-    return fedopl.learn({"best": client(1, 3), "lacks": client(2, 2)}, nuisances=plan)
+    return fedopl.learn(
+        {"best": client(1, 3), "lacks": client(2, 2)}, basis="linear", nuisances=plan
+    )
 
 
 def test_rows_used_are_shown_beside_the_rows_that_there_are(run, shops):

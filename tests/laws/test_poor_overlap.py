@@ -29,7 +29,9 @@ def covered(chance, n_rows=800, **settings):
         plan = fedopl.EvaluationPlan(describe=False, **settings)
         policy = "linear" if plan.is_cross_fitted else "finite"
         data = trial(chance, seed, n_rows)
-        run = fedopl.learn({"only": data}, policy=policy, evaluation=plan, seed=seed)
+        run = fedopl.learn(
+            {"only": data}, basis="linear", policy=policy, evaluation=plan, seed=seed
+        )
         low, high = run.values.of(arm_name("new")).interval(0.95)
         hits.append(low <= 0.75 <= high)
     return float(np.mean(hits))
@@ -46,7 +48,7 @@ def test_intervals_of_cross_fitted_values_cover_there_too():
 
 def test_nothing_is_added_where_no_action_was_unlikely():
     data = trial(0.5, 0)
-    plain = fedopl.learn({"only": data}, policy="finite")
+    plain = fedopl.learn({"only": data}, basis="linear", policy="finite")
     scores = fedopl.aipw_scores(data, fedopl.cross_fit(data)).values
     error = plain.values.of(arm_name("new")).standard_error
     assert error == pytest.approx(scores[:, 1].std() / np.sqrt(200), rel=0.2)

@@ -242,7 +242,9 @@ def logged(name, n_rows, seed=0):
 
 def learned(rows, precision, **options):
     return fedopl.learn(
-        rows, **{"evaluation": 0, "policy": fedopl.Linear(precision=precision)} | options
+        rows,
+        basis="linear",
+        **{"evaluation": 0, "policy": fedopl.Linear(precision=precision)} | options,
     )
 
 

@@ -47,12 +47,12 @@ def everything(run):
 @pytest.mark.parametrize("kind", ["held-out", "cross-fitted"])
 def test_one_split_is_what_it_was_and_the_first_of_several(kind):
     clients = clients_of(0, 120, 0.5, "xyz")
-    once = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind))
-    said = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind, splits=1))
+    once = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind))
+    said = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind, splits=1))
     assert said.study.digest == once.study.digest
     assert everything(said) == everything(once)
     assert once.splits == ()
-    several = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind, splits=3))
+    several = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind, splits=3))
     assert policy_json(several.policy) == policy_json(once.policy)
     assert several.own_rounds == tuple(once.rounds)
     first, second, third = several.splits
@@ -62,9 +62,11 @@ def test_one_split_is_what_it_was_and_the_first_of_several(kind):
 
 def test_it_is_the_same_whatever_the_order_of_clients_and_threads():
     clients = clients_of(1, 100, 0.5, "xyz")
-    found = fedopl.learn(clients, evaluation=plan(3))
+    found = fedopl.learn(clients, basis="linear", evaluation=plan(3))
     turned = dict(reversed(clients.items()))
-    again = fedopl.learn(turned, evaluation=plan(3), running=fedopl.Running(threads=3))
+    again = fedopl.learn(
+        turned, basis="linear", evaluation=plan(3), running=fedopl.Running(threads=3)
+    )
     assert everything(again) == everything(found)
 
 
@@ -117,7 +119,7 @@ def eight_seeds():
     """Five clients of 150 rows, valued by eight seeds under five splits each."""
     clients = clients_of(2, 150, 0.2)
     return [
-        fedopl.learn(clients, evaluation=plan(5), nuisances=NUISANCES, seed=seed)
+        fedopl.learn(clients, basis="linear", evaluation=plan(5), nuisances=NUISANCES, seed=seed)
         for seed in range(8)
     ]
 
@@ -156,6 +158,7 @@ def test_intervals_cover_under_several_splits(kind):
     for seed in range(n_runs):
         run = fedopl.learn(
             clients_of(seed, 100, effect, "xy"),
+            basis="linear",
             evaluation=plan(3, kind),
             nuisances=NUISANCES,
             seed=seed,
@@ -177,12 +180,12 @@ def door(study, data, secret="only x knows", **limits):
 
 def test_every_split_is_counted_as_a_study_and_one_more_than_allowed_is_refused():
     clients = clients_of(3, 200, 0.5, "xy")
-    run = fedopl.learn(clients, evaluation=plan(5), limits="guarded")
+    run = fedopl.learn(clients, basis="linear", evaluation=plan(5), limits="guarded")
     studies = {one.digest.hex() for one in split_studies(run.study)}
     assert all({entry.study for entry in own} == studies for own in run.ledger.values())
     assert len({entry.study_name for entry in run.ledger["x"]}) == 5
     with pytest.raises(fedopl.FederationError, match=r"split 6 of 6: Enrol.*\n.*BUDGET_SPENT.*"):
-        fedopl.learn(clients, evaluation=plan(6), limits="guarded")
+        fedopl.learn(clients, basis="linear", evaluation=plan(6), limits="guarded")
 
 
 def test_a_secret_splits_rows_in_another_way_each_time_and_nobody_else_can():
@@ -237,14 +240,18 @@ def test_a_door_answers_for_its_own_split_alone():
 )
 def test_splits_that_are_not_of_the_same_thing_are_refused(draw, options, said):
     with pytest.raises(fedopl.OptionError, match=rf"splits.*{said}"):
-        fedopl.learn({"a": draw(100)}, **{"evaluation": EvaluationPlan(splits=2), **options})
+        fedopl.learn(
+            {"a": draw(100)}, basis="linear", **{"evaluation": EvaluationPlan(splits=2), **options}
+        )
 
 
 def test_a_tree_is_repeated_and_handed_out_as_the_first_split_has_it(draw):
     clients = {"a": draw(200, n_features=2), "b": draw(200, seed=1, n_features=2)}
     tree = fedopl.Tree(depth=2, bins=4)
-    once = fedopl.learn(clients, policy=tree)
-    several = fedopl.learn(clients, policy=tree, evaluation=EvaluationPlan(splits=3))
+    once = fedopl.learn(clients, basis="linear", policy=tree)
+    several = fedopl.learn(
+        clients, basis="linear", policy=tree, evaluation=EvaluationPlan(splits=3)
+    )
     assert policy_json(several.policy) == policy_json(once.policy)
     assert several.leaves == once.leaves
     gains = [one.gains.over("logging policy").value for one in several.splits]

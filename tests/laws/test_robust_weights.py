@@ -45,7 +45,9 @@ def test_two_liars_of_ten_are_both_trimmed():
     rows = clients()
     for name in ("client 03", "client 08"):
         rows[name] = lies.flipped(rows[name])
-    run = fedopl.learn(rows, mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK)
+    run = fedopl.learn(
+        rows, basis="linear", mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK
+    )
     assert [name for name, weight in run.mixture.items() if not weight] == [
         "client 03",
         "client 08",
@@ -56,8 +58,8 @@ def test_two_liars_of_ten_are_both_trimmed():
 def test_the_order_of_clients_changes_nothing(how):
     rows = clients(200)
     mixture = fedopl.mixture.uniform(robust=how)
-    one = fedopl.learn(rows, mixture=mixture, **QUICK)
-    other = fedopl.learn(dict(reversed(rows.items())), mixture=mixture, **QUICK)
+    one = fedopl.learn(rows, basis="linear", mixture=mixture, **QUICK)
+    other = fedopl.learn(dict(reversed(rows.items())), basis="linear", mixture=mixture, **QUICK)
     assert one.mixture == other.mixture
     assert np.array_equal(one.policy.parameters, other.policy.parameters)
 
@@ -78,14 +80,16 @@ def test_small_honest_clients_are_not_left_out_for_their_noise_alone(how):
     world = outcome_shift(alike_world(10, seed=1), 0.3)
     sizes = [100] * 5 + [2000] * 5
     rows = {n: world.logged(n, size) for n, size in zip(world.clients, sizes, strict=True)}
-    run = fedopl.learn(rows, mixture=fedopl.mixture.empirical(robust=how), **QUICK)
+    run = fedopl.learn(rows, basis="linear", mixture=fedopl.mixture.empirical(robust=how), **QUICK)
     small = sorted(run.mixture)[:5]
     assert sum(run.mixture[name] > 0 for name in small) >= 3
 
 
 def test_a_run_can_be_solved_again_with_robust_weights():
-    run = fedopl.learn(clients(200), **QUICK)
-    robust = fedopl.learn(clients(200), mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK)
+    run = fedopl.learn(clients(200), basis="linear", **QUICK)
+    robust = fedopl.learn(
+        clients(200), basis="linear", mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK
+    )
     again = run.resolve(fedopl.mixture.empirical(robust="trimmed"))
     assert np.array_equal(again.numbers(), robust.policy.numbers())
 
@@ -93,7 +97,9 @@ def test_a_run_can_be_solved_again_with_robust_weights():
 def test_with_too_few_clients_the_error_says_how_many_it_takes():
     few = {name: rows for name, rows in clients(200).items() if name < "client 05"}
     with pytest.raises(fedopl.FederationError, match=r"needs 5 clients with weight .* came 4"):
-        fedopl.learn(few, mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK)
+        fedopl.learn(
+            few, basis="linear", mixture=fedopl.mixture.empirical(robust="trimmed"), **QUICK
+        )
 
 
 NAMES = {"actions": ("a", "b"), "features": ("x",)}

@@ -85,8 +85,8 @@ def test_an_arm_that_is_worse_than_the_past_is_recommended_in_no_more_than_one_o
 
 
 def test_where_the_past_was_well_personalised_it_is_kept():
-    counts = said(well_personalised(seed) for seed in range(N_STUDIES // 2))
-    assert counts["logging policy"] == N_STUDIES // 2
+    counts = said(well_personalised(seed) for seed in range(6))
+    assert counts["logging policy"] == 6
 
 
 def test_where_nothing_has_an_effect_the_past_is_kept():
@@ -96,10 +96,10 @@ def test_where_nothing_has_an_effect_the_past_is_kept():
 
 
 def test_a_large_effect_is_found():
-    by_person = said(drawn_evenly(seed, lambda x: 1.5 * x[:, 0]) for seed in range(10))
-    assert by_person["learned"] >= 9
-    for_all = said(drawn_evenly(seed, lambda x: 1.0) for seed in range(10))
-    assert for_all["everybody gets b"] >= 9
+    by_person = said(drawn_evenly(seed, lambda x: 1.5 * x[:, 0]) for seed in range(5))
+    assert by_person["learned"] >= 4
+    for_all = said(drawn_evenly(seed, lambda x: 1.0) for seed in range(5))
+    assert for_all["everybody gets b"] >= 4
 
 
 def test_the_evidence_on_the_page_is_of_the_policy_that_is_recommended():

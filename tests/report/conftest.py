@@ -30,7 +30,7 @@ from report_runs import (
 @pytest.fixture(scope="session")
 def run():
     """Two hospitals, three actions."""
-    return fedopl.learn({"north": patients(1), "south": patients(2)})
+    return fedopl.learn({"north": patients(1), "south": patients(2)}, basis="linear")
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,9 @@ def lower():
 @pytest.fixture(scope="session")
 def finite():
     """The best of two arms, by name."""
-    return fedopl.learn({"north": patients(1)}, policy=fedopl.Finite(candidates={"severe": severe}))
+    return fedopl.learn(
+        {"north": patients(1)}, basis="linear", policy=fedopl.Finite(candidates={"severe": severe})
+    )
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +95,7 @@ def deep():
     clients = {
         name: patients(seed, 900, TREE_ACTIONS, TREE_FEATURES) for seed, name in enumerate(names)
     }
-    return fedopl.learn(clients, policy=fedopl.Tree(depth=4))
+    return fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=4))
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +106,7 @@ def hostile():
     names = ("<script>alert('c')</script>", "live http://x.example " + "W" * 90, "東京")
     return fedopl.learn(
         {name: patients(seed, 500, actions, features) for seed, name in enumerate(names)},
+        basis="linear",
         nuisances=fedopl.NuisancePlan(propensity="marginal", folds=2),
     )
 
@@ -113,6 +116,7 @@ def many():
     """Forty clients."""
     return fedopl.learn(
         {f"clinic {place}": patients(place, 80) for place in range(40)},
+        basis="linear",
         mixture="uniform",
         nuisances=fedopl.NuisancePlan(propensity="marginal", folds=2),
     )
@@ -123,7 +127,7 @@ def joined():
     """Three clients that are alike and have few rows to learn from: joining pays for each."""
     world = alike_world(3, n_features=20)
     clients = {name: world.logged(name, 300) for name in world.clients}
-    return fedopl.learn(clients, diagnose=True, evaluation=0.7)
+    return fedopl.learn(clients, basis="linear", diagnose=True, evaluation=0.7)
 
 
 @pytest.fixture(scope="session")
@@ -133,13 +137,15 @@ def apart():
     names = ("<script>alert('n')</script> north", "南 " + "W" * 60)
     rows = zip(world.clients, names, (900, 500), strict=True)
     clients = {name: world.logged(of, n_rows) for of, name, n_rows in rows}
-    return fedopl.learn(clients, diagnose=True, mixture="minimax")
+    return fedopl.learn(clients, basis="linear", diagnose=True, mixture="minimax")
 
 
 @pytest.fixture(scope="session")
 def large():
     """Fourteen actions with long names, an outcome in millions, large and tiny features."""
-    return fedopl.learn({"Saint Bartholomew's Hospital": shoppers(1), "south": shoppers(2)})
+    return fedopl.learn(
+        {"Saint Bartholomew's Hospital": shoppers(1), "south": shoppers(2)}, basis="linear"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -92,14 +92,14 @@ def test_an_action_that_many_took_and_none_may_score_is_not_called_untaken():
     quick = {"nuisances": fedopl.NuisancePlan(propensity="marginal", folds=2)}
     (found,) = [
         caution
-        for caution in cautions(fedopl.learn(rows, limits="guarded", **quick))
+        for caution in cautions(fedopl.learn(rows, basis="linear", limits="guarded", **quick))
         if "without" in caution.title
     ]
     assert found.title == "An action without a score"
     assert "for 'c', because each needs 25 / parameter_share rows" in found.what
     assert "Nobody" not in found.what
     assert "a higher parameter_share in client.toml" in found.advice
-    mended = fedopl.learn(rows, limits=fedopl.Limits(parameter_share=1.0), **quick)
+    mended = fedopl.learn(rows, basis="linear", limits=fedopl.Limits(parameter_share=1.0), **quick)
     assert not mended.statistics.unknown(mended.mixture).any()
     assert not any("without" in caution.title for caution in cautions(mended))
 
@@ -156,7 +156,7 @@ def uniform_trial(seed, n_actions, n_rows=3000):
 def test_no_action_of_a_uniform_trial_is_called_unlikely(n_actions, below):
     clients = {name: uniform_trial(seed, n_actions) for seed, name in enumerate(["one", "two"])}
     plan = fedopl.NuisancePlan(propensity="marginal", folds=2)
-    record = fedopl.learn(clients, nuisances=plan)
+    record = fedopl.learn(clients, basis="linear", nuisances=plan)
     assert "Unlikely actions" not in titles(record)
     (table,) = as_tables(action_overlap(record).parts)
     named = [header for header in table.headers if header.startswith("Chance below")]
@@ -181,6 +181,6 @@ def test_an_action_that_some_hardly_ever_get_is_called_unlikely():
         rewards = rng.standard_normal(n_rows)
         return fedopl.LoggedData(contexts, actions, rewards, known, action_names=["a", "b", "c"])
 
-    record = fedopl.learn({"north": client(1), "south": client(2)})
+    record = fedopl.learn({"north": client(1), "south": client(2)}, basis="linear")
     (found,) = [one for one in cautions(record) if one.title == "Unlikely actions"]
     assert found.what.startswith("Some actions had a chance below 5 %: at north 'c' (for 1")

@@ -20,7 +20,7 @@ UNTRUE = re.compile(r"h(?:eld|old)s?\b.{0,30}\bout\b|held-out", re.IGNORECASE)
 @pytest.fixture(scope="module")
 def crossed():
     clients = {"north": patients(1), "south": patients(2), "west": patients(3, 100)}
-    return fedopl.learn(clients, evaluation="cross-fitted")
+    return fedopl.learn(clients, basis="linear", evaluation="cross-fitted")
 
 
 def without_values(run):

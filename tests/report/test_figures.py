@@ -103,7 +103,7 @@ def counted():
 
 @pytest.fixture(scope="module")
 def counted_run(counted):
-    return fedopl.learn(counted)
+    return fedopl.learn(counted, basis="linear")
 
 
 def test_columns_of_whole_numbers_are_cut_at_whole_numbers_or_between_two(counted_run):
@@ -173,7 +173,7 @@ def test_for_programs_a_question_is_one_that_yes_and_no_answer(asked):
 
 
 def test_where_nothing_is_decided_the_section_is_a_paragraph(counted):
-    run = fedopl.learn(counted, diagnose=True)
+    run = fedopl.learn(counted, basis="linear", diagnose=True)
 
     def surely(gain):
         rows = [

@@ -136,7 +136,7 @@ def test_one_client_has_nobody_to_join(finite):
 def test_without_held_out_rows_nothing_is_claimed():
     world = alike_world(2, n_features=2)
     clients = {name: world.logged(name, 80) for name in world.clients}
-    (part,) = joining(fedopl.learn(clients, evaluation=0)).parts
+    (part,) = joining(fedopl.learn(clients, basis="linear", evaluation=0)).parts
     assert "nothing is claimed about joining" in part.text
 
 
@@ -286,7 +286,11 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     clients = {name: world.logged(name, 120) for name in world.clients}
     quick = fedopl.NuisancePlan(propensity="marginal", folds=2)
     run = fedopl.learn(
-        clients, diagnose=True, evaluation=fedopl.EvaluationPlan(describe=False), nuisances=quick
+        clients,
+        basis="linear",
+        diagnose=True,
+        evaluation=fedopl.EvaluationPlan(describe=False),
+        nuisances=quick,
     )
     parts = joining_parts(run)
     (folded,) = (p for p in parts if isinstance(p, Folded) and "member by member" in p.summary)

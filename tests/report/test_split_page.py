@@ -22,13 +22,15 @@ from report_runs import patients
 @pytest.fixture(scope="module")
 def several():
     clients = {"north": patients(1, 150), "south": patients(2, 150)}
-    return fedopl.learn(clients, evaluation=EvaluationPlan(splits=4))
+    return fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(splits=4))
 
 
 @pytest.fixture(scope="module")
 def crossed():
     clients = {"north": patients(1, 150), "south": patients(2, 150)}
-    return fedopl.learn(clients, evaluation=EvaluationPlan(kind="cross-fitted", splits=2))
+    return fedopl.learn(
+        clients, basis="linear", evaluation=EvaluationPlan(kind="cross-fitted", splits=2)
+    )
 
 
 def words(page):

@@ -30,7 +30,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         policy: object = "linear",
-        basis: object = None,
+        basis: object = "auto",
         nuisances: object = "federated",
         evaluation: object = 0.25,
         action_names: Sequence[object] | None = None,

@@ -34,6 +34,8 @@ from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.study import Study
 
+MOST_ASKED = 100  # clients whose rows knots are drafted from
+IN_A_ROW = 100  # rows that are read at once for that
 # Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
 _MOVED = {
     "depth": ("policy", "Tree", "depth"),
@@ -67,7 +69,7 @@ def learn(
     clients: Mapping[str, LoggedData],
     *,
     policy: str | Linear | Tree | Finite | Neural = "linear",
-    basis: str | Basis | None = None,
+    basis: str | Basis | None = "auto",
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
@@ -86,8 +88,9 @@ def learn(
         policy: "linear", "tree", "neural" or "finite", or more about it: `Linear(oracle=...)`,
             `Tree(depth=...)`, `Neural(hidden=...)`, or `Finite(candidates=...)` for the best of
             constant arms and of policies, or functions from contexts to action codes, by name.
-        basis: where effects may bend: "auto", "hinges", "splines" or "steps", with knots at
-            quantiles of these rows, or a `Basis` with knots of your own; all is linear without.
+        basis: where effects may bend: "auto" has terms chosen, with knots at quantiles of these
+            rows, if the policy is one that can bend; "linear" has none; or "hinges", "splines",
+            "steps", or a `Basis` with knots of your own.
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
@@ -106,42 +109,51 @@ def learn(
     """
     refuse_moved(moved, "learn()")
     _check_clients(clients)
-    study = _study_of(
-        clients,
-        basis=_basis_of(clients, basis, limits) if isinstance(basis, str) else basis,
-        policy=policy.by_name if isinstance(policy, KindOfPlan) else policy,
-        mixture=as_mixture(mixture),
-        nuisances=nuisances,
-        evaluation=evaluation,
-        joining=diagnose,
-        declared=declared or Declared(),
-        quorum=quorum,
-        seed=seed,
-    )
+    agreed = {
+        "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
+        "mixture": as_mixture(mixture),
+        "nuisances": nuisances,
+        "evaluation": evaluation,
+        "joining": diagnose,
+        "declared": declared or Declared(),
+        "quorum": quorum,
+        "seed": seed,
+    }
+    study = _study_of(clients, basis=None if isinstance(basis, str) else basis, **agreed)
+    own_limits = as_limits(limits)
+    if isinstance(basis, str) and (study.can_bend or basis != "auto"):
+        drafted = _drafted_basis(clients, basis, study, own_limits)
+        study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
-    return _run(study, clients, candidates, as_limits(limits), running or Running())
+    return _run(study, clients, candidates, own_limits, running or Running())
 
 
-def _basis_of(clients: Mapping[str, LoggedData], kind: str, limits: object) -> Basis | None:
-    """A basis for these rows; it is written into the study before anything is asked.
+def _drafted_basis(
+    clients: Mapping[str, LoggedData], kind: str, study: Study, limits: Limits
+) -> Basis | None:
+    """A basis for these rows, to be written into the study before anything is asked.
 
     Everybody's rarest action has to have rows enough, in every fold, for sums of all terms.
     """
-    fewest = min(int(data.rows_per_action.min()) for data in clients.values())
-    rows = fewest * (1 - EvaluationPlan().share) / NuisancePlan().folds
-    share = as_limits(limits).parameter_share
-    most_terms = rows * share - 1 if math.isfinite(share) else math.inf
-    first = next(iter(clients.values()))
-
-    def column(data: LoggedData, place: int) -> FloatArray:
-        parts = [data.contexts[rows][:, place] for rows in data.slices(MOST_SAMPLED)]
-        return np.concatenate(parts)
-
+    most_terms = math.inf
+    if math.isfinite(limits.parameter_share):
+        fewest = min(int(data.rows_per_action.min()) for data in clients.values())
+        rows = fewest * (1 - study.evaluation.share) / study.nuisances.folds
+        most_terms = rows * limits.parameter_share - 1
+    names = sorted(clients)
+    some = [_spread(clients[name]) for name in names[:: -(-len(names) // MOST_ASKED)]]
     columns = {
-        name: [column(data, place) for data in clients.values()]
-        for place, name in enumerate(first.feature_names)
+        name: [contexts[:, place] for contexts in some] for place, name in enumerate(study.features)
     }
     return drafted_basis(columns, kind, most_terms)
+
+
+def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)
+    """Rows from all over a table, some in a row as they lie on disk."""
+    if data.n_rows <= MOST_SAMPLED:
+        return data.contexts[:]
+    starts = np.linspace(0, data.n_rows - IN_A_ROW, MOST_SAMPLED // IN_A_ROW).astype(int)
+    return np.concatenate([data.contexts[start : start + IN_A_ROW] for start in starts.tolist()])
 
 
 def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:

@@ -165,6 +165,11 @@ class Linear(KindOfPlan):
         return self.oracle == "csoaa-exact"
 
     @property
+    def can_bend(self) -> bool:
+        """Whether it is learned from sums of a basis' terms just as from those of features."""
+        return self.can_be_resolved and self.features == "shared"
+
+    @property
     def linear(self) -> "Linear":
         """The plan itself."""
         return self

@@ -104,10 +104,14 @@ class Study(Checked):
         unknown = self.basis.unknown(self.features)
         if unknown:
             raise PlacedError("basis", unknown)
-        on_blocks = "blocks" in (self.linear.features, self.nuisances.features)
-        if on_blocks or self.linear.oracle != "csoaa-exact":
+        if not self.can_bend:
             message = "only csoaa-exact on shared features learns from sums of its terms"
             raise PlacedError("basis", message)
+
+    @property
+    def can_bend(self) -> bool:
+        """Whether it can have a basis: all is learned from sums, and on shared features."""
+        return self.nuisances.features == "shared" and self.linear.can_bend
 
     def _check_cross_fitted(self) -> None:
         """Refuse what cannot be learned without each fold from sums that are there."""

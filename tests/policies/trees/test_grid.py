@@ -28,7 +28,7 @@ def learned(columns, bins=8, n_clients=2, limits="open", **options):
     }
     assert n_rows == sum(data.n_rows for data in clients.values())
     plan = fedopl.Tree(bins=bins)
-    return fedopl.learn(clients, policy=plan, limits=limits, **options)
+    return fedopl.learn(clients, basis="linear", policy=plan, limits=limits, **options)
 
 
 SHAPES = {
@@ -92,7 +92,7 @@ def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
         "a": fedopl.LoggedData(columns, np.arange(600) % 2, RNG.normal(size=600)),
     }
     plan = fedopl.Tree(cuts={"x0": (-1, 0.25), "x1": (0,)})
-    run = fedopl.learn(clients, policy=plan)
+    run = fedopl.learn(clients, basis="linear", policy=plan)
     assert run.tree.grid.cuts == ((-1, 0.25), (0,))
     trips = {r.query: r.trip for r in run.rounds}
     assert "CountBins" not in trips
@@ -106,7 +106,7 @@ def test_columns_that_may_not_be_asked_about_are_not_cut():
     clients = {
         "a": fedopl.LoggedData(RNG.normal(size=(600, 3)), np.arange(600) % 2, RNG.random(600))
     }
-    only = fedopl.learn(clients, policy=fedopl.Tree(bins=8, columns=("x1",)))
+    only = fedopl.learn(clients, basis="linear", policy=fedopl.Tree(bins=8, columns=("x1",)))
     assert [len(cuts) for cuts in only.tree.grid.cuts] == [0, 7, 0]
 
 
@@ -117,7 +117,7 @@ def test_the_grid_does_not_depend_on_the_mixture():
         for name, part in (("a", columns[:500]), ("b", columns[500:]))
     }
     grids = [
-        fedopl.learn(clients, policy="tree", mixture=mixture).tree.grid.cuts
+        fedopl.learn(clients, basis="linear", policy="tree", mixture=mixture).tree.grid.cuts
         for mixture in ("empirical", {"a": 0.99, "b": 0.01})
     ]
     assert grids[0] == grids[1]

@@ -39,7 +39,13 @@ def clients():
 def learned(clients, mixture="empirical", limits="open", **plan):
     policy = Tree(**{"bins": 6, **plan})
     return fedopl.learn(
-        clients, policy=policy, mixture=mixture, limits=limits, nuisances=LOCAL, evaluation=0
+        clients,
+        basis="linear",
+        policy=policy,
+        mixture=mixture,
+        limits=limits,
+        nuisances=LOCAL,
+        evaluation=0,
     )
 
 

@@ -30,7 +30,11 @@ def compared(joined, **options):
 def learned_again(joined, members, **options):
     data = {name: joined.data[name] for name in members}
     return fedopl.learn(
-        data, nuisances="local", evaluation=fedopl.EvaluationPlan(describe=False), **options
+        data,
+        basis="linear",
+        nuisances="local",
+        evaluation=fedopl.EvaluationPlan(describe=False),
+        **options,
     )
 
 
@@ -149,6 +153,7 @@ def test_of_identical_clients_hardly_ever_is_a_leaver_named():
         rows = {name: world.logged(name, 150) for name in world.clients}
         run = fedopl.learn(
             rows,
+            basis="linear",
             diagnose=True,
             nuisances=fedopl.NuisancePlan(kind="local", propensity="marginal", folds=2),
             evaluation=fedopl.EvaluationPlan(share=0.3, describe=False),

@@ -26,7 +26,11 @@ def compared_and_again(join, kind, nuisances, sizes=SIZES):
     for members, coalition in found.found.items():
         data = {name: joined.data[name] for name in members}
         again = fedopl.learn(
-            data, nuisances=nuisances, evaluation=fedopl.EvaluationPlan(describe=False), **options
+            data,
+            basis="linear",
+            nuisances=nuisances,
+            evaluation=fedopl.EvaluationPlan(describe=False),
+            **options,
         )
         yield joined, coalition, again
 

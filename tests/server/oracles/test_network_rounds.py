@@ -45,7 +45,7 @@ def right(policy, *, deep):
 
 @pytest.fixture(scope="module")
 def deep():
-    return fedopl.learn(clients_with(deep=True), **OPTIONS)
+    return fedopl.learn(clients_with(deep=True), basis="linear", **OPTIONS)
 
 
 def test_it_learns_what_three_features_do_together(deep):
@@ -59,8 +59,8 @@ def test_it_learns_what_three_features_do_together(deep):
 
 def test_where_effects_are_linear_it_is_the_exact_linear_policy():
     clients = clients_with(deep=False, n_rows=400)
-    run = fedopl.learn(clients, **OPTIONS)
-    exact = fedopl.learn(clients, **{**OPTIONS, "policy": "linear"})
+    run = fedopl.learn(clients, basis="linear", **OPTIONS)
+    exact = fedopl.learn(clients, basis="linear", **{**OPTIONS, "policy": "linear"})
     assert run.policy.is_linear
     assert run.policy.start.parameters.tobytes() == exact.policy.parameters.tobytes()
     contexts = np.random.default_rng(8).standard_normal((500, 4))
@@ -73,9 +73,12 @@ def test_where_effects_are_linear_it_is_the_exact_linear_policy():
 def test_neither_the_order_of_clients_nor_threads_change_a_bit(loss):
     clients = clients_with(deep=True, n_rows=200)
     options = {**OPTIONS, "policy": fedopl.Neural(hidden=(5,), rounds=4, loss=loss)}
-    run = fedopl.learn(clients, **options)
+    run = fedopl.learn(clients, basis="linear", **options)
     other = fedopl.learn(
-        dict(reversed(clients.items())), running=fedopl.Running(threads=2), **options
+        dict(reversed(clients.items())),
+        basis="linear",
+        running=fedopl.Running(threads=2),
+        **options,
     )
     assert policy_json(run.policy) == policy_json(other.policy)
     assert str(run) == str(other)
@@ -84,7 +87,7 @@ def test_neither_the_order_of_clients_nor_threads_change_a_bit(loss):
 def test_a_run_that_was_stopped_goes_on_from_its_journal(tmp_path):
     clients = clients_with(deep=True, n_rows=200)
     options = {**OPTIONS, "policy": fedopl.Neural(hidden=(5,), rounds=5)}
-    whole = fedopl.learn(clients, **options)
+    whole = fedopl.learn(clients, basis="linear", **options)
 
     class StoppedError(Exception):
         pass
@@ -95,13 +98,17 @@ def test_a_run_that_was_stopped_goes_on_from_its_journal(tmp_path):
 
     running = fedopl.Running(journal=tmp_path, progress=stop)
     with pytest.raises(StoppedError):
-        fedopl.learn(clients, running=running, **options)
-    again = fedopl.learn(clients, running=fedopl.Running(journal=tmp_path), **options)
+        fedopl.learn(clients, basis="linear", running=running, **options)
+    again = fedopl.learn(
+        clients, basis="linear", running=fedopl.Running(journal=tmp_path), **options
+    )
     assert policy_json(again.policy) == policy_json(whole.policy)
 
 
 def test_guarded_clients_with_few_rows_leave_the_linear_policy():
-    run = fedopl.learn(clients_with(deep=True, n_rows=400), limits="guarded", **OPTIONS)
+    run = fedopl.learn(
+        clients_with(deep=True, n_rows=400), basis="linear", limits="guarded", **OPTIONS
+    )
     assert run.policy.is_linear
     assert not run.refusals
 
@@ -118,7 +125,7 @@ def test_guarded_clients_with_few_rows_leave_the_linear_policy():
 )
 def test_what_a_network_is_not_for_is_refused_in_words(options, said):
     with pytest.raises((OptionError, ValueError), match=said):
-        fedopl.learn(clients_with(deep=True, n_rows=100), **{**OPTIONS, **options})
+        fedopl.learn(clients_with(deep=True, n_rows=100), basis="linear", **{**OPTIONS, **options})
 
 
 STUDY = fedopl.Study(

@@ -38,6 +38,7 @@ def learned(clients, **options):
     plan = fedopl.TrainingPlan(**options)
     return fedopl.learn(
         clients,
+        basis="linear",
         policy=fedopl.Linear(oracle="csoaa-sgd", training=plan),
         nuisances=MARGINAL,
         evaluation=0,
@@ -69,7 +70,7 @@ def test_one_pass_loses_little_more_regret_than_the_exact_solver():
     for seed in range(3):
         clients = {"one": drawn(50_000, seed)}
         policies = {a: learned(clients, rounds=20, average=a).policy for a in ("steps", "rounds")}
-        exact = fedopl.learn(clients, nuisances=MARGINAL, evaluation=0)
+        exact = fedopl.learn(clients, basis="linear", nuisances=MARGINAL, evaluation=0)
         for name, policy in {**policies, "exact": exact.policy}.items():
             decided = policy.decide(contexts)
             lost[name] += (means.max(axis=1) - means[np.arange(len(means)), decided]).mean()

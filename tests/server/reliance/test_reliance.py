@@ -31,7 +31,7 @@ def rows_of(n_rows=400, odd=None):
 @pytest.fixture(scope="module")
 def odd():
     """Five clients, of which one has its rewards the wrong way round."""
-    return fedopl.learn(rows_of(odd="client 2"), **QUICK)
+    return fedopl.learn(rows_of(odd="client 2"), basis="linear", **QUICK)
 
 
 def test_the_client_that_moves_the_solution_most_is_left_out_first(odd):
@@ -47,8 +47,8 @@ def test_what_is_left_out_is_what_a_run_without_it_learns(odd):
     # The outcome models differ, as the odd client's sums are not in them; with local ones they do
     # not, and the run without it is the same.
     local = {"nuisances": fedopl.NuisancePlan(kind="local", propensity="marginal", folds=2)}
-    run = fedopl.learn(rows_of(odd="client 2"), **local)
-    alone = fedopl.learn(others, **local)
+    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", **local)
+    alone = fedopl.learn(others, basis="linear", **local)
     without = next(one for one in run.reliance.left_out if one.client == "client 2")
     gain = alone.gains.over(f"everybody gets {alone.best_arm}")
     assert without.best_arm == alone.best_arm
@@ -67,7 +67,7 @@ def test_values_and_gains_are_the_same_to_the_bit_with_policies_valued_beside_th
 
 @pytest.mark.parametrize("policy", [fedopl.Tree(depth=1, bins=4), fedopl.Finite()])
 def test_trees_and_candidates_are_left_out_too(policy):
-    run = fedopl.learn(rows_of(odd="client 2"), policy=policy, **QUICK)
+    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", policy=policy, **QUICK)
     first = run.reliance.left_out[0]
     assert first.client == "client 2"
     assert first.gain_without is not None or policy.compares_candidates
@@ -75,19 +75,21 @@ def test_trees_and_candidates_are_left_out_too(policy):
 
 def test_an_oracle_that_cannot_be_solved_again_is_judged_at_the_others_alone():
     plan = fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=2))
-    first, *_ = fedopl.learn(rows_of(odd="client 2"), policy=plan, **QUICK).reliance.left_out
+    first, *_ = fedopl.learn(
+        rows_of(odd="client 2"), basis="linear", policy=plan, **QUICK
+    ).reliance.left_out
     assert first.gain is not None
     assert first.gain_without is first.difference is None
 
 
 def test_one_client_rests_on_nobody():
-    run = fedopl.learn({"north": WORLD.logged("client 1", 300)}, **QUICK)
+    run = fedopl.learn({"north": WORLD.logged("client 1", 300)}, basis="linear", **QUICK)
     assert run.reliance is None
 
 
 def test_small_clients_are_not_asked_about_so_many_policies_that_they_refuse():
     few = {**rows_of(), "client 1": WORLD.logged("client 1", 72)}
-    run = fedopl.learn(few, limits="guarded", **QUICK)
+    run = fedopl.learn(few, basis="linear", limits="guarded", **QUICK)
     assert "client 1" in {row.client for row in run.values.rows}
 
 
