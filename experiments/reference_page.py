@@ -25,7 +25,7 @@ from fedopl.study.study_file import StudyFile
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}
-LISTED = {str: "names", float: "numbers"}
+LISTED = {str: "names", float: "numbers", int: "whole numbers"}
 BOUNDS = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
 
 # What the models do not say themselves.
@@ -108,7 +108,8 @@ def _words(annotation: Any) -> str:
     if origin is dict:
         return f"a table: name = {_words(parts[1])}"
     if origin is tuple:
-        return f"a list of {LISTED.get(parts[0], 'labels')}"
+        is_whole = getattr(parts[0], "__origin__", None) is int  # with bounds
+        return f"a list of {LISTED.get(int if is_whole else parts[0], 'labels')}"
     if isinstance(annotation, types.UnionType) or origin is typing.Union:
         return " or ".join(_words(part) for part in parts if part is not types.NoneType)
     return WORDS[annotation]
