@@ -123,7 +123,7 @@ def test_with_many_rows_in_every_cell_limits_change_nothing(draw):
 def test_of_two_columns_that_differ_in_a_few_rows_one_is_not_cut():
     """Otherwise the sums of one less those of the other are theirs."""
     cuts = {"x0": (0.0,), "x1": (0.0,)}
-    first = np.repeat([-1.0, 1.0], 100)
+    first = np.repeat([-1.0, 1.0], 100) * np.linspace(1, 2, 200)
     second = np.where(np.arange(200) < 4, 1.0, first)
     study = tree_study(cuts=cuts)
     every = sum_cells(scored(door_to(placed(first, second), study)), grid=cuts)

@@ -1,5 +1,7 @@
 """Law: with a basis, what is learned is what all rows together would teach, and it bends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
@@ -43,7 +45,7 @@ def bent():
 
 
 def test_what_bends_is_learned_and_what_does_not_stays_straight(bent):
-    straight = fedopl.learn(clients(0))
+    straight = fedopl.learn(clients(0), basis="linear")
     assert regret(bent.policy) < 0.15 * regret(straight.policy)
     assert bent.statistics.choice.family in ("splines", "steps", "hinges")
     linear = [
@@ -73,6 +75,20 @@ def test_a_run_is_saved_and_solved_again(bent, tmp_path):
     assert loaded.statistics.choice.losses == bent.statistics.choice.losses
     again = loaded.statistics.solve(loaded.mixture)
     assert np.array_equal(again.parameters, bent.policy.parameters)
+
+
+def test_what_actions_have_in_common_moves_no_decision(bent):
+    """Penalties are for what tells actions apart."""
+    common = np.random.default_rng(5).standard_normal(bent.study.n_terms + 1)
+    sums = {
+        name: replace(own, products=own.products + own.grams[0] @ common)
+        for name, own in bent.statistics.sums.items()
+    }
+    choice = replace(bent.statistics.choice, penalties=np.array([0.01, 1.0]))
+    plain = replace(bent.statistics, choice=choice)
+    policy, moved = (one.solve(bent.mixture) for one in (plain, replace(plain, sums=sums)))
+    assert not np.allclose(moved.parameters, policy.parameters)
+    assert np.mean(moved.decide(FRESH) == policy.decide(FRESH)) > 0.9999
 
 
 def test_values_across_folds_choose_terms_without_the_fold(monkeypatch):

@@ -241,11 +241,8 @@ def logged(name, n_rows, seed=0):
 
 
 def learned(rows, precision, **options):
-    return fedopl.learn(
-        rows,
-        basis="linear",
-        **{"evaluation": 0, "policy": fedopl.Linear(precision=precision)} | options,
-    )
+    plan = {"basis": "linear", "evaluation": 0, "policy": fedopl.Linear(precision=precision)}
+    return fedopl.learn(rows, **plan | options)
 
 
 @pytest.mark.parametrize("basis", [None, "auto"])

@@ -15,6 +15,7 @@ from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.term_choice import (
     Pooled,
     TermChoice,
+    contrasts_of,
     means_by_noise,
     plain_terms,
     pooled_means,
@@ -61,12 +62,21 @@ class ScoreStatistics:
         return LinearPolicy(wide, self.study.actions, self.study.features, terms=self.study.terms)
 
     def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
-        """By least squares, or by ridge on the terms that were chosen."""
+        """By least squares, or by ridge on the terms that were chosen.
+
+        Penalties were chosen for what tells actions apart, so they are for that alone.
+        """
         if self.study.terms is None:
             return solve_scores(*means, intercept=self.study.has_intercept)
         grams, products, _, shares = means
         choice = self.choice or plain_terms(self.study)
-        solved = shrunk_solution(grams, products, choice.n_terms, choice.penalties)
+        _, apart = contrasts_of(means)
+        solved = shrunk_solution(grams, apart, choice.n_terms, choice.penalties)
+        if len(grams) == 1:
+            common = (products - apart)[[np.argmax(shares)]]
+            solved += shrunk_solution(
+                grams, common, choice.n_terms, choice.penalties.min(keepdims=True)
+            )
         return never_taken(solved, shares <= 0)
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:

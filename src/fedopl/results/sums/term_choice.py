@@ -65,7 +65,7 @@ def choose_terms(
         held_out = _pooled(
             {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own, by_noise
         )
-        parts.append((_contrasts(fitted), _contrasts(held_out), held_out[3]))
+        parts.append((contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
     found = {}
     for family in terms.families:
         size = terms.sizes[family]
@@ -94,7 +94,7 @@ def _pooled(
     )
 
 
-def _contrasts(means: Pooled) -> tuple[FloatArray, FloatArray]:
+def contrasts_of(means: Pooled) -> tuple[FloatArray, FloatArray]:
     """Squares and products of scores less the mean score of the row, which is all that decides.
 
     Where actions have scores for different rows, there is no such mean, and scores stay whole.
