@@ -14,6 +14,10 @@ SAID = {
     "one client, local models, clip": ("gain over its own local policy: 0", "."),
     "identical clients": ("surely leave: nobody", "surely not"),
     "models too simple for outcomes and logging": ("too simple", "Give everybody"),
+    "outcome models that bend, logging that is not explained": (
+        "No recommendation: propensities do not explain what was done",
+        "Give everybody",
+    ),
     "an action that hardly anybody got": ("[", "Give everybody 'rare'"),
 }
 

@@ -177,5 +177,5 @@ def test_who_alone_is_in_doubt_gets_no_advice(bent):
     assert not doubted(mixed)
     advice = joining_facts(mixed).advice
     assert advice["site 1"].decision == "undecided"
-    assert "models are too simple for its rows" in advice["site 1"].reason
+    assert "Models do not fit its rows" in advice["site 1"].reason
     assert "too simple" not in advice["site 2"].reason

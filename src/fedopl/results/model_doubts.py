@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedopl.results.record import Record
 
 TOO_SIMPLE = "the models are too simple for these data"
+UNEXPLAINED = "propensities do not explain what was done"
 OF_A_PART = "values rest on a part of the rows that policies selected"
 
 # A value is doubted if richer models surely move it, and by a part of its stated standard error:
@@ -24,6 +25,8 @@ OF_A_PART = "values rest on a part of the rows that policies selected"
 SURELY, MATTERS = 4.0, 0.5
 # Takers are unbalanced where they surely differ from everybody by so many standard deviations.
 UNBALANCED, SURELY_UNBALANCED = 0.1, 5.0
+# By so many, values rest on outcome models alone, which few rows cannot show to be wrong.
+BADLY_UNBALANCED = 0.25
 # Released shares are powers of two, rounded up: more than a sixteenth, and more than a quarter.
 LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
 
@@ -55,6 +58,11 @@ class ActionFit:
     is_unbalanced: bool
     largest_weight: float  # the share of all weight that one row has, at the most
     largest_influence: float  # how far one row moves the value, in standard errors, at the most
+
+    @property
+    def is_badly_unbalanced(self) -> bool:
+        """Whether weights leave takers so different that values rest on outcome models alone."""
+        return self.is_unbalanced and abs(self.imbalance) > BADLY_UNBALANCED
 
 
 def action_fits(record: "Record") -> list[ActionFit]:
@@ -100,8 +108,16 @@ def why_in_doubt(record: "Record") -> str | None:
     """Why nothing is claimed of all clients together; None where something may be."""
     if doubted(record):
         return TOO_SIMPLE
+    if _looks_better(record) and any(one.is_badly_unbalanced for one in action_fits(record)):
+        return UNEXPLAINED
     together = [row.estimate for row in record.values.rows if row.client == GLOBAL]
     return OF_A_PART if any(one.is_of_a_part for one in together) else None
+
+
+def _looks_better(record: "Record") -> bool:
+    """Whether anything is said to be better than what was done, for all together."""
+    found = [row.interval for row in record.improvements.rows if row.client == GLOBAL]
+    return any(low > 0 for low, _ in found)
 
 
 def trimming_matters(record: "Record") -> list[ActionFit]:
