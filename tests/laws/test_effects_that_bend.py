@@ -13,7 +13,7 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.basis import Basis
-from fedopl.results.sums.term_choice import choose_terms
+from fedopl.results.sums.term_choice import choose_terms, plainest_as_good
 
 FRESH = np.random.default_rng(99).standard_normal((20_000, 3))
 
@@ -56,6 +56,15 @@ def test_what_bends_is_learned_and_what_does_not_stays_straight(bent):
     losses = [regret(run.policy, bends=False) for run in linear]
     assert [run.statistics.choice.family for run in linear[::2]] == ["linear"] * 3
     assert sum(losses[::2]) <= 1.2 * sum(losses[1::2])
+
+
+def test_a_richer_family_has_to_be_better_by_a_standard_error():
+    plain = np.array([1.0, 1.2, 0.9, 1.1, 1.0])
+    apart = np.array([0.1, -0.1, 0.2, -0.2, 0.1])  # .02 less on average, with an error of .07
+    assert plainest_as_good({"linear": plain, "hinges": plain - apart}) == "linear"
+    surely = {"linear": plain, "hinges": plain - apart, "splines": plain - 0.1 - apart / 10}
+    assert plainest_as_good(surely) == "splines"
+    assert plainest_as_good(surely | {"steps": surely["splines"] - apart}) == "splines"
 
 
 def test_outcome_models_that_bend_narrow_intervals():

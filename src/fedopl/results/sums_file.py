@@ -85,9 +85,14 @@ def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
     """Which terms the run used, where it had a basis to choose from."""
     if study.terms is None or "terms.used" not in arrays:
         return None
-    losses = zip(study.terms.families, arrays["terms.losses"].tolist(), strict=False)
+    n_terms = int(arrays["terms.used"])
+    losses = dict(zip(study.terms.families, arrays["terms.losses"].tolist(), strict=False))
+    taken = [family for family in losses if study.terms.sizes[family] == n_terms]
     return TermChoice(
-        n_terms=int(arrays["terms.used"]), penalties=arrays["terms.penalties"], losses=dict(losses)
+        n_terms=n_terms,
+        penalties=arrays["terms.penalties"],
+        losses=losses,
+        family=taken[0] if taken else None,
     )
 
 

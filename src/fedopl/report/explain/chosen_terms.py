@@ -27,9 +27,9 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
         return (head, Text(f"The study set the policy's terms, {taken}; {why}."))
     said = (
         f"{_WHAT_CHOSE[bool(record.study.hidden)]} could use {len(choice.losses)} sets of terms, "
-        f"and the one with the least loss was taken: {taken}. The loss is the squared error of "
-        "predicted scores with each fold of training rows left out in turn, and follows from the "
-        "clients' sums."
+        f"and took {taken}. A richer set is taken if its loss is less by more than a standard "
+        "error over folds. The loss is the squared error of predicted scores with each fold of "
+        "training rows left out in turn, and follows from the clients' sums."
     )
     return (head, Text(said), _table(record, choice))
 

@@ -1,5 +1,6 @@
 """Which terms of a basis a policy uses, and how much it shrinks them: by loss out of fold."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -26,11 +27,7 @@ class TermChoice:
     n_terms: int
     penalties: FloatArray  # (n_actions,)
     losses: Mapping[str, float]  # out of fold, by family; less is better, and nothing at all is 0
-
-    @property
-    def family(self) -> str | None:
-        """What it is called; None where nothing could be compared."""
-        return min(self.losses, key=lambda name: self.losses[name]) if self.losses else None
+    family: str | None = None  # what it is called; None where nothing could be compared
 
 
 def plain_terms(study: Study) -> TermChoice:
@@ -45,7 +42,7 @@ def choose_terms(
     folds: Collection[int] | None = None,
     by_noise: NoiseWeights | None = None,
 ) -> TermChoice:
-    """The terms and penalties of the least loss in the mixture, each fold left out in turn.
+    """The terms and penalties that the loss in the mixture speaks for, each fold left out in turn.
 
     Only the clients that reported sums by fold have a say; of their folds only these, if said.
     Where clients count by noise for what is learned, they do so for what it is learned from.
@@ -66,23 +63,39 @@ def choose_terms(
             {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own, by_noise
         )
         parts.append((contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
-    found = {}
+    penalties, losses = {}, {}
     for family in terms.families:
         size = terms.sizes[family]
-        by_fold_left_out = [
-            np.where(shares > 0, held_out_losses(fitted, held_out, size), 0.0)
-            for fitted, held_out, shares in parts
-        ]
-        losses = np.mean(by_fold_left_out, axis=0)  # (n_penalties, n_actions)
+        along = np.array(  # (n_folds, n_penalties, n_actions)
+            [
+                np.where(shares > 0, held_out_losses(fitted, held_out, size), 0.0)
+                for fitted, held_out, shares in parts
+            ]
+        )
         # Of penalties that do as well, the largest.
-        best = len(PENALTIES) - 1 - np.argmin(losses[::-1], axis=0)
-        found[family] = losses.min(axis=0).sum(), best
-    family = min(found, key=lambda name: found[name][0])
+        best = len(PENALTIES) - 1 - np.argmin(along.mean(axis=0)[::-1], axis=0)
+        penalties[family] = PENALTIES[best]
+        losses[family] = along[:, best, np.arange(len(best))].sum(axis=1)
+    taken = plainest_as_good(losses)
     return TermChoice(
-        n_terms=terms.sizes[family],
-        penalties=PENALTIES[found[family][1]],
-        losses={name: float(loss) for name, (loss, _) in found.items()},
+        n_terms=terms.sizes[taken],
+        penalties=penalties[taken],
+        losses={name: float(by_fold.mean()) for name, by_fold in losses.items()},
+        family=taken,
     )
+
+
+def plainest_as_good(losses: Mapping[str, FloatArray]) -> str:
+    """From the plainest on, what loses less than the one before by more than a standard error.
+
+    Losses are by fold, and so are differences.
+    """
+    taken, *richer = losses
+    for family in richer:
+        saved = losses[taken] - losses[family]
+        if saved.mean() > saved.std(ddof=1) / math.sqrt(len(saved)):
+            taken = family
+    return taken
 
 
 def _pooled(
