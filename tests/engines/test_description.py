@@ -24,7 +24,8 @@ def clients(draw):
 
 
 def learn(clients, **options):
-    return fedopl.learn(clients, basis="linear", **{"nuisances": QUICK, "evaluation": 0, **options})
+    plain = {"basis": "linear", "nuisances": QUICK, "evaluation": 0}
+    return fedopl.learn(clients, **plain | options)
 
 
 def split_of(clients, cuts, decide):
@@ -43,7 +44,7 @@ def split_of(clients, cuts, decide):
 
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
 def test_decisions_of_the_learned_policy_are_counted_over_all_clients(clients, oracle):
-    run = learn(clients, basis="linear", policy=fedopl.Linear(oracle=oracle))
+    run = learn(clients, policy=fedopl.Linear(oracle=oracle))
     told = run.described
     assert set(told.by_client) == set(NAMES)
     expected = split_of(clients, told.cuts, lambda data: run.policy.decide(data.contexts))
@@ -53,7 +54,7 @@ def test_decisions_of_the_learned_policy_are_counted_over_all_clients(clients, o
 
 
 def test_a_pairwise_policy_is_described(clients):
-    run = learn(clients, basis="linear", policy=fedopl.Linear(oracle="wap"))
+    run = learn(clients, policy=fedopl.Linear(oracle="wap"))
     assert isinstance(run.policy, fedopl.PairwisePolicy)
     assert run.described.decided().sum(axis=(1, 2)).tolist() == [900] * 6
 
@@ -65,9 +66,7 @@ def best_rule(contexts):
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_a_rule_in_code_is_described_where_it_wins(clients, limits):
-    run = learn(
-        clients, basis="linear", policy=fedopl.Finite(candidates={"best": best_rule}), limits=limits
-    )
+    run = learn(clients, policy=fedopl.Finite(candidates={"best": best_rule}), limits=limits)
     assert (run.chosen, run.policy) == ("best", None)
     expected = split_of(clients, run.described.cuts, lambda data: best_rule(data.contexts))
     off = np.sqrt(np.square(run.described.decided() - expected).mean())
@@ -83,11 +82,7 @@ def test_the_best_of_finite_policies_is_described_alone(clients):
     right = fedopl.LinearPolicy(
         np.column_stack([slopes, np.arange(3)]), first.action_names, first.feature_names
     )
-    run = learn(
-        clients,
-        basis="linear",
-        policy=fedopl.Finite(candidates={"right": right, "rule": best_rule}),
-    )
+    run = learn(clients, policy=fedopl.Finite(candidates={"right": right, "rule": best_rule}))
     assert run.chosen == "right"
     expected = split_of(clients, run.described.cuts, lambda data: right.decide(data.contexts))
     np.testing.assert_array_equal(run.described.decided(), expected)
@@ -95,7 +90,7 @@ def test_the_best_of_finite_policies_is_described_alone(clients):
 
 def test_nobody_is_asked_where_the_study_wants_no_description(clients):
     told, silent = (
-        learn(clients, basis="linear", evaluation=fedopl.EvaluationPlan(describe=describe))
+        learn(clients, evaluation=fedopl.EvaluationPlan(describe=describe))
         for describe in (True, False)
     )
     assert silent.described is None
@@ -109,13 +104,11 @@ TELLS_NO_DECISIONS = fedopl.Limits.open().model_copy(update={"descriptions": 0})
 @pytest.mark.parametrize("oracle", ["csoaa-exact", "csoaa-sgd", "wap", "direct"])
 def test_a_run_ends_with_a_policy_and_values_where_nobody_describes(clients, oracle):
     policy = fedopl.Linear(oracle=oracle)
-    run = learn(clients, basis="linear", limits=TELLS_NO_DECISIONS, policy=policy, evaluation=0.25)
+    run = learn(clients, limits=TELLS_NO_DECISIONS, policy=policy, evaluation=0.25)
     describing = len(run.rounds) - 2  # whether models fit is asked behind it
     assert run.described is None
     assert run.refusals == tuple((describing, name, "BUDGET_SPENT") for name in NAMES)
-    plain = learn(
-        clients, basis="linear", policy=policy, evaluation=fedopl.EvaluationPlan(describe=False)
-    )
+    plain = learn(clients, policy=policy, evaluation=fedopl.EvaluationPlan(describe=False))
     assert policy_json(run.policy) == policy_json(plain.policy)
     assert str(run.values) == str(plain.values)
     assert run.verdict == plain.verdict
@@ -189,7 +182,7 @@ def with_feature(clients, column):
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.97])
 def test_a_yes_or_no_is_cut_in_between_and_every_yes_is_above(clients, share):
     yes = with_feature(clients, lambda rng, n_rows: rng.random(n_rows) < share)
-    told = learn(yes, basis="linear").described
+    told = learn(yes).described
     assert told.cuts[0].tolist() == [-0.5, 0.5, 1.5]
     n_yes = sum(int(data.contexts[:, 0].sum()) for data in yes.values())
     assert told.taken()[0].sum(axis=1).tolist() == [0, 900 - n_yes, n_yes, 0]
@@ -198,7 +191,7 @@ def test_a_yes_or_no_is_cut_in_between_and_every_yes_is_above(clients, share):
 @pytest.mark.parametrize("mixture", ["empirical", {"north": 0.8, "south": 0.1, "west": 0.1}])
 def test_other_features_are_cut_at_round_numbers_near_the_quarters_of_a_normal(clients, mixture):
     ages = with_feature(clients, lambda rng, n_rows: rng.normal(62, 15, n_rows))
-    run = learn(ages, basis="linear", mixture=mixture)
+    run = learn(ages, mixture=mixture)
     weights = np.repeat([run.mixture[name] for name in NAMES], 300)
     column = np.concatenate([ages[name].contexts[:, 0] for name in NAMES])
     mean = np.average(column, weights=weights)
@@ -221,7 +214,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
 def test_cuts_rise_and_every_client_describes_whatever_a_feature_is_like(clients, column):
-    run = learn(with_feature(clients, column), basis="linear")
+    run = learn(with_feature(clients, column))
     assert (np.diff(run.described.cuts) > 0).all()
     assert run.refusals == ()
     assert set(run.described.by_client) == set(NAMES)
@@ -230,7 +223,7 @@ def test_cuts_rise_and_every_client_describes_whatever_a_feature_is_like(clients
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_blocks_of_features_are_described_too(draw, limits):
     clients = {name: draw(300, seed=turn, n_features=6) for turn, name in enumerate(NAMES)}
-    run = learn(clients, basis="linear", policy=fedopl.Linear(features="blocks"), limits=limits)
+    run = learn(clients, policy=fedopl.Linear(features="blocks"), limits=limits)
     assert (np.diff(run.described.cuts) > 0).all()
     assert run.described.decided().shape == (7, 4, 3)
 
@@ -239,8 +232,6 @@ def test_blocks_of_features_are_described_too(draw, limits):
 
 
 def test_a_description_is_replayed_from_the_journal(clients, tmp_path):
-    first, again = (
-        learn(clients, basis="linear", running=fedopl.Running(journal=tmp_path)) for _ in range(2)
-    )
+    first, again = (learn(clients, running=fedopl.Running(journal=tmp_path)) for _ in range(2))
     np.testing.assert_array_equal(first.described.decided(), again.described.decided())
     assert not any(again.ledger.values())

@@ -94,8 +94,10 @@ def look_twice(
     quorum reports.
     """
     policy, found = searched.policy, searched.statistics
+    if not SumNearThresholds.needed(setting.study):
+        return policy, found
     look = found.roomy(_close_to(policy.root, found, searched.counts))
-    if not SumNearThresholds.needed(setting.study) or not look.moving:
+    if not look.moving:
         return policy, found
     n_cuts, cuts = thresholds_of(look.grid)
     query = SumNearThresholds(tree=as_array(look.root), n_cuts=n_cuts, cuts=cuts, near=look.near)
