@@ -152,6 +152,8 @@ def test_knots_are_round_and_numbers_with_a_few_values_have_none():
     assert list(basis.knots) == ["age"]
     assert all(knot == round(knot) for knot in basis.knots["age"])
     assert drafted_basis({"grade": columns["grade"]}) is None
+    # Terms of a number that hardly differs from a large one would have the same name.
+    assert drafted_basis({"time": [1.7e12 + rng.standard_normal(500)]}) is None
     many = {f"x{place}": [rng.standard_normal(100)] for place in range(40)}
     assert drafted_basis(many).products == ()
     with pytest.raises(fedopl.FedoplError, match="basis: expected auto, linear"):

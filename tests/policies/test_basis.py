@@ -60,6 +60,8 @@ def test_a_family_without_terms_of_its_own_is_none():
         ({"knots": {"age": (2, 1)}}, "'age': expected two or more, rising"),
         ({"knots": {"age": (2,)}}, "'age': expected two or more, rising"),
         ({"knots": {"age": (2, 2 + 1e-9)}}, "differ in their first six digits"),
+        ({"knots": {"age": tuple(range(21))}}, "'age': expected at most 20, came 21"),
+        ({"knots": {"age": (-1e300, 1e300)}}, "'age': expected numbers of at most 1e"),
         ({"knots": {}}, "at least 1 item"),
         ({"knots": {"age": (1, 2)}, "products": ("age", "age")}, "named twice"),
         ({"knots": {"age": (1, 2)}, "kind": "cubic"}, "'auto', 'hinges', 'splines' or 'steps'"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.policies.basis import FAMILIES, Basis
+from fedopl.policies.basis import FAMILIES, Basis, lacking
 from fedopl.policies.terms import Terms
 
 # A standard deviation to either side of the middle, where a feature is normal.
@@ -53,7 +53,7 @@ def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:
     # To a tenth of the distance between knots, in powers of ten.
     digits = 1 - math.floor(math.log10(apart))
     found = sorted({round(float(knot), digits) + 0.0 for knot in (low, middle, high)})
-    return tuple(found) if len(found) > 1 else ()
+    return () if lacking(tuple(found)) else tuple(found)
 
 
 def _multiplied(names: tuple[str, ...], knots: Mapping[str, object]) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from fedopl.base.validation import Checked, PlacedError
 
 # From the plainest to the richest; each has the terms of those before it, and some more.
 FAMILIES = ("linear", "hinges", "splines", "steps")
+# Sums grow with the square of the number of terms, and beyond so large numbers they overflow.
+MOST_KNOTS, LARGEST_KNOT = 20, 1e15
 
 
 class Basis(Checked):
@@ -35,11 +37,8 @@ class Basis(Checked):
     @model_validator(mode="after")
     def _has_rising_knots(self) -> Self:
         for name, knots in self.knots.items():
-            if len(knots) < 2 or any(low >= high for low, high in pairwise(knots)):
-                raise PlacedError("knots", f"'{name}': expected two or more, rising", ("knots",))
-            if len({f"{knot:g}" for knot in knots}) < len(knots):
-                message = f"'{name}': expected knots that differ in their first six digits"
-                raise PlacedError("knots", message, ("knots",))
+            if expected := lacking(knots):
+                raise PlacedError("knots", f"'{name}': expected {expected}", ("knots",))
         if len(set(self.products)) < len(self.products):
             raise PlacedError("products", "a feature is named twice", ("products",))
         return self
@@ -53,3 +52,16 @@ class Basis(Checked):
         """What it names that is no feature, in words; None if nothing."""
         missing = [name for name in (*self.knots, *self.products) if name not in features]
         return f"{quoted(sorted(set(missing)))} is no feature" if missing else None
+
+
+def lacking(knots: tuple[float, ...]) -> str | None:
+    """What knots of a number ought to be and these are not; None if they are."""
+    if len(knots) < 2 or any(low >= high for low, high in pairwise(knots)):
+        return "two or more, rising"
+    if len(knots) > MOST_KNOTS:
+        return f"at most {MOST_KNOTS}, came {len(knots)}"
+    if max(map(abs, knots)) > LARGEST_KNOT:
+        return f"numbers of at most {LARGEST_KNOT:g}"
+    if len({f"{knot:g}" for knot in knots}) < len(knots):  # their terms would have the same name
+        return "knots that differ in their first six digits"
+    return None
