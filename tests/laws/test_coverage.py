@@ -1,13 +1,13 @@
-"""Law: nominal 95 % intervals cover the truth 93 to 97 % of the time."""
+"""Law: nominal 95 % intervals cover the truth 92 to 98 % of the time."""
 
 import numpy as np
 
 import fedopl
 
-N_RUNS = 500
+N_RUNS = 300
 SIZES = {"large": 160, "middle": 100, "small": 60}
 SLOPES = np.array([[1.0, 0.0], [0.0, 1.0]])
-N_TRUTH = 100_000
+N_TRUTH = 20_000
 
 
 def logged(rng, n_rows):
@@ -40,4 +40,4 @@ def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy():
             low, high = estimate.interval()
             covered[name] += low <= truth <= high
     for name, count in covered.items():
-        assert 0.93 <= count / N_RUNS <= 0.97, f"{name}: {count / N_RUNS:.3f}"
+        assert 0.92 <= count / N_RUNS <= 0.98, f"{name}: {count / N_RUNS:.3f}"

@@ -14,10 +14,10 @@ from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-N_RUNS = 100
+N_RUNS = 60
 NUISANCES = NuisancePlan(propensity="marginal")
 PLAN = EvaluationPlan(kind="cross-fitted", describe=False)
-CONTEXTS = np.random.default_rng(99).standard_normal((20_000, 4))
+CONTEXTS = np.random.default_rng(99).standard_normal((10_000, 4))
 
 
 def mean_rewards(contexts, actions, effect):
@@ -72,7 +72,7 @@ WORLDS = {
 @pytest.mark.parametrize("world", WORLDS)
 def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
     n_rows, effect, n_groups = WORLDS[world]
-    logging = np.mean([mean_rewards(CONTEXTS, np.full(20_000, a), effect).mean() for a in range(3)])
+    logging = np.mean([mean_rewards(CONTEXTS, np.full(len(CONTEXTS), a), effect).mean() for a in range(3)])
     covered = {"value": 0, "gain over logging": 0, "gain over local": 0}
     for seed in range(N_RUNS):
         rng = np.random.default_rng(seed)
@@ -93,8 +93,8 @@ def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
             low, high = estimate.interval()
             covered[name] += low <= truth <= high
     print(world, {name: count / N_RUNS for name, count in covered.items()})
-    # Of 150 runs that cover 95 %, at least 90 % do in all but one of a hundred such tests.
-    assert min(covered.values()) >= 0.90 * N_RUNS
+    # Of 60 runs that cover 95 %, at least 53 do in all but one of a hundred such tests.
+    assert min(covered.values()) >= 0.88 * N_RUNS
 
 
 def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -68,7 +69,8 @@ def test_models_that_are_too_simple_are_noticed_and_nothing_is_recommended(seed,
 @pytest.mark.parametrize("kind", ["linear", "randomised", "logistic"])
 @pytest.mark.parametrize("seed", range(3))
 def test_one_right_model_is_enough_for_there_to_be_no_doubt(kind, seed):
-    run = fedopl.learn(clients(kind, seed), basis="linear")
+    plan = fedopl.NuisancePlan(propensity="logistic")
+    run = fedopl.learn(clients(kind, seed), basis="linear", nuisances=plan)
     assert not doubted(run)
     assert "The models are too simple" not in [one.title for one in cautions(run)]
 
@@ -86,6 +88,7 @@ def test_boosted_propensities_put_right_what_logistic_ones_get_wrong():
     assert abs(by_default) < 0.5 * abs(by_logistic)
 
 
+@cache
 def many_rows(propensity):
     """A run on many rows, and what it gets wrong about giving everybody what is usual."""
     clients = {f"site {c}": world("both bend", c, n_rows=4_000) for c in range(2)}
@@ -97,15 +100,19 @@ def many_rows(propensity):
     return run, truth - run.statistics.arm_values(run.mixture)[0]
 
 
-def test_a_saved_run_tells_the_same(tmp_path):
-    run = fedopl.learn(clients("both bend", 0), basis="linear")
-    run.save(tmp_path / "run")
-    assert render(fedopl.load_run(tmp_path / "run")) == render(run)
-
-
 @pytest.fixture(scope="module")
 def bent():
     return fedopl.learn(clients("both bend", 0), basis="linear", diagnose=True)
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return fedopl.learn(clients("linear", 0), basis="linear")
+
+
+def test_a_saved_run_tells_the_same(bent, tmp_path):
+    bent.save(tmp_path / "run")
+    assert render(fedopl.load_run(tmp_path / "run")) == render(bent)
 
 
 def claims(text):
@@ -128,8 +135,7 @@ def test_no_word_of_terminal_or_programs_claims_what_models_belie(bent, capsys):
     assert told["verdict"] == bent.verdict
 
 
-def test_runs_are_compared_without_numbers_that_models_belie(bent):
-    sound = fedopl.learn(clients("linear", 0), basis="linear")
+def test_runs_are_compared_without_numbers_that_models_belie(bent, sound):
     found = compare_runs({"bent": bent, "sound": sound})
     bent_line, sound_line = str(found).splitlines()[2:4]
     assert bent_line.split()[:5] == ["bent", *["in", "doubt"] * 2]
@@ -159,9 +165,8 @@ def test_nothing_is_claimed_about_clients_or_joining_either(bent):
     assert "One client decides" not in [one.title for one in cautions(bent)]
 
 
-def test_who_alone_is_in_doubt_gets_no_advice(bent):
+def test_who_alone_is_in_doubt_gets_no_advice(bent, sound):
     """Where all together are in no doubt, one client may be."""
-    sound = fedopl.learn(clients("linear", 0), basis="linear")
     fitted = {**sound.fitted, "site 1": bent.fitted["site 1"]}
     stretched = fitted["site 1"].numbers.copy()
     stretched[:, TOLD_OF_FIT.index("moved")] = 0.5
