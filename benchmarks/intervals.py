@@ -27,7 +27,7 @@ from fedopl.simulation.named_worlds import SHAPED_WORLDS, shaped_world
 from fedopl.simulation.shaped_worlds import ShapedWorld
 
 FULL = Asked(tuple(SHAPED_WORLDS), (500, 2_000), ("fedopl",), draws=200)
-QUICK = Asked(("linear",), (200,), ("fedopl",), draws=5)
+QUICK = Asked(("linear",), (100,), ("fedopl",), draws=2)
 N_TEST = 300_000  # contexts, over all clients
 COLUMNS = (
     Column("world", "{world}", text=True),

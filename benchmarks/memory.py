@@ -22,9 +22,9 @@ from problem import N_ACTIONS, N_FEATURES, draw
 from process import cost, peak
 
 SIZES = (10_000, 100_000, 1_000_000, 2_000_000, 20_000_000)
-QUICK = (4_000,)
+QUICK = (1_000,)
 IN_MEMORY = 2_000_000  # rows; there is no room for more
-FEW = 2_000
+FEW = 500
 ALL_CORES = dict.fromkeys(ONE_THREAD, str(os.cpu_count()))
 CHUNK = 100_000  # rows of a file's row group
 COLUMNS = (
@@ -132,7 +132,7 @@ def write_here(folder: str, n_rows: str) -> int:
     return 0
 
 
-def measure(n_rows: int, turns: int) -> list[Row]:
+def measure(n_rows: int, turns: int, threads: dict[str, str]) -> list[Row]:
     """All ways on the same number of rows, in turns."""
     methods = [name for name in METHODS if n_rows <= IN_MEMORY or METHODS[name] is on_disk]
     found: dict[str, list[Row]] = {name: [] for name in methods}
@@ -140,7 +140,7 @@ def measure(n_rows: int, turns: int) -> list[Row]:
         in_child(__file__, "write", folder, str(n_rows))
         for _ in range(turns):
             for name, runs in found.items():
-                runs.append(in_child(__file__, "memory", name, folder, str(n_rows), **ALL_CORES))
+                runs.append(in_child(__file__, "memory", name, folder, str(n_rows), **threads))
     return [summary(name, n_rows, runs) for name, runs in found.items()]
 
 
@@ -168,7 +168,8 @@ def main(given: Options) -> None:
         print(json.dumps({"memory": measure_here, "write": write_here}[what](*arguments)))
         return
     sizes, turns = given.sizes(SIZES, QUICK), given.turns()
-    rows = [row for n_rows in sizes for row in measure(n_rows, turns)]
+    threads = ONE_THREAD if given.quick else ALL_CORES
+    rows = [row for n_rows in sizes for row in measure(n_rows, turns, threads)]
     write(__file__, given, Table(COLUMNS, rows))
 
 

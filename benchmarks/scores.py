@@ -19,7 +19,7 @@ and action within cache-sized blocks; a third into folds (a hash of every contex
 fifth into predictions; the rest into scores. The solves do not show.
 """
 
-SIZES, QUICK = (10_000, 100_000, 1_000_000), (2_000,)
+SIZES, QUICK = (10_000, 100_000, 1_000_000), (500,)
 N_FEATURES, N_ACTIONS, N_FOLDS = 40, 4, 5
 
 
