@@ -65,10 +65,17 @@ def strict_json(text):
 
 
 def fedopl(*arguments):
-    """The command in this process: quick, and the same code from `main` on."""
+    """The command in this process: quick, and the same code from `main` on.
+
+    Figures of its reports are left empty: they take longer than all else, and tests of the report
+    and of the installed command draw them.
+    """
+    from fedopl.report.figures.drawing import Drawing
+
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["fedopl", *map(str, arguments)])
+        patch.setattr(Drawing, "svg", "<svg></svg>")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 app.main()

@@ -8,7 +8,7 @@ import fedopl
 
 SLOPES = np.array([[2.0, 0.0], [-1.0, 1.0], [0.0, -2.0]])
 BASES = np.array([1.0, 0.0, -1.0])
-N_ROWS, N_DRAWS = 400, 150
+N_ROWS, N_DRAWS = 400, 100
 
 
 def confounded_draw(rng):

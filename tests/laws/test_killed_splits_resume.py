@@ -9,6 +9,11 @@ from fedopl.study.plans import EvaluationPlan
 from tiny_study import everything_in, write_tiny
 
 THREE = EvaluationPlan(splits=3)
+LEARN = {
+    "basis": "linear",
+    "evaluation": THREE,
+    "nuisances": fedopl.NuisancePlan(propensity="marginal"),
+}
 
 
 class Killed(BaseException):
@@ -33,18 +38,16 @@ def everything(run):
 
 def test_learn_goes_on_in_any_split(draw, tmp_path):
     clients = {"a": draw(90), "b": draw(110, seed=1)}
-    whole = fedopl.learn(clients, basis="linear", evaluation=THREE)
+    whole = fedopl.learn(clients, **LEARN)
     for stop in (1, 6, 8, 12):
         journal = tmp_path / f"{stop}"
         told, seen = stops_after(stop)
         running = fedopl.Running(journal=journal, progress=told)
         with pytest.raises(Killed):
-            fedopl.learn(clients, basis="linear", evaluation=THREE, running=running)
+            fedopl.learn(clients, running=running, **LEARN)
         assert sorted(set(seen)) == list(range(stop + 1))  # counted on from split to split
         trips = list(journal.rglob("*.bin"))
-        again = fedopl.learn(
-            clients, basis="linear", evaluation=THREE, running=fedopl.Running(journal=journal)
-        )
+        again = fedopl.learn(clients, running=fedopl.Running(journal=journal), **LEARN)
         assert everything(again) == everything(whole)
         assert set(trips) < set(journal.rglob("*.bin"))
         assert (journal / "split-3" / "trip-00000.bin").is_file()
@@ -99,7 +102,7 @@ def test_more_splits_ask_again_only_what_was_not_asked(tmp_path):
 
 
 def test_a_saved_run_is_read_as_it_was(tmp_path, draw):
-    run = fedopl.learn({"a": draw(90), "b": draw(110, seed=1)}, basis="linear", evaluation=THREE)
+    run = fedopl.learn({"a": draw(90), "b": draw(110, seed=1)}, **LEARN)
     run.save(tmp_path)
     found = fedopl.load_run(tmp_path)
     assert everything(found) == everything(run)

@@ -47,12 +47,13 @@ def everything(run):
 @pytest.mark.parametrize("kind", ["held-out", "cross-fitted"])
 def test_one_split_is_what_it_was_and_the_first_of_several(kind):
     clients = clients_of(0, 120, 0.5, "xyz")
-    once = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind))
-    said = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind, splits=1))
+    options = {"basis": "linear", "nuisances": NUISANCES}
+    once = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind), **options)
+    said = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind, splits=1), **options)
     assert said.study.digest == once.study.digest
     assert everything(said) == everything(once)
     assert once.splits == ()
-    several = fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(kind=kind, splits=3))
+    several = fedopl.learn(clients, evaluation=EvaluationPlan(kind=kind, splits=3), **options)
     assert policy_json(several.policy) == policy_json(once.policy)
     assert several.own_rounds == tuple(once.rounds)
     first, second, third = several.splits
@@ -185,7 +186,9 @@ def test_every_split_is_counted_as_a_study_and_one_more_than_allowed_is_refused(
     assert all({entry.study for entry in own} == studies for own in run.ledger.values())
     assert len({entry.study_name for entry in run.ledger["x"]}) == 5
     with pytest.raises(fedopl.FederationError, match=r"split 6 of 6: Enrol.*\n.*BUDGET_SPENT.*"):
-        fedopl.learn(clients, basis="linear", evaluation=plan(6), limits="guarded")
+        fedopl.learn(
+            clients, basis="linear", evaluation=plan(6), nuisances=NUISANCES, limits="guarded"
+        )
 
 
 def test_a_secret_splits_rows_in_another_way_each_time_and_nobody_else_can():
@@ -248,10 +251,9 @@ def test_splits_that_are_not_of_the_same_thing_are_refused(draw, options, said):
 def test_a_tree_is_repeated_and_handed_out_as_the_first_split_has_it(draw):
     clients = {"a": draw(200, n_features=2), "b": draw(200, seed=1, n_features=2)}
     tree = fedopl.Tree(depth=2, bins=4)
-    once = fedopl.learn(clients, basis="linear", policy=tree)
-    several = fedopl.learn(
-        clients, basis="linear", policy=tree, evaluation=EvaluationPlan(splits=3)
-    )
+    options = {"basis": "linear", "policy": tree, "nuisances": NUISANCES}
+    once = fedopl.learn(clients, **options)
+    several = fedopl.learn(clients, evaluation=EvaluationPlan(splits=3), **options)
     assert policy_json(several.policy) == policy_json(once.policy)
     assert several.leaves == once.leaves
     gains = [one.gains.over("logging policy").value for one in several.splits]

@@ -15,7 +15,10 @@ from fedopl.server.federation import run_study
 
 NAMES = ("north", "south", "west")
 PLAN = fedopl.TrainingPlan(rounds=6, local_steps=4, batch_size=32, clients_per_round=2)
+# What takes long to fit is tried once, with the defaults, and then with local models.
+QUICK = {"basis": "linear", "nuisances": fedopl.NuisancePlan(propensity="marginal")}
 OPTIONS: list[dict[str, object]] = [
+    {"basis": "auto", "nuisances": fedopl.NuisancePlan()},
     {"policy": fedopl.Linear(oracle="csoaa-exact")},
     {"policy": fedopl.Linear(oracle="csoaa-sgd", training=PLAN)},
     {"policy": fedopl.Linear(oracle="wap")},
@@ -45,6 +48,7 @@ def result(run):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
 def test_the_order_of_clients_and_threads_change_nothing(clients, options):
+    options = QUICK | options
     once = result(fedopl.learn(clients, **options))
     turned = dict(reversed(clients.items()))
     assert result(fedopl.learn(turned, **options)) == once
@@ -53,7 +57,7 @@ def test_the_order_of_clients_and_threads_change_nothing(clients, options):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
 def test_a_client_that_restarts_before_every_message_changes_nothing(clients, options, tmp_path):
-    once = fedopl.learn(clients, **options)
+    once = fedopl.learn(clients, **QUICK | options)
 
     class Restarting(InProcess):
         def exchange(self, queries):

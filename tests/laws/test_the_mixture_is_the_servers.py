@@ -134,6 +134,7 @@ def test_a_given_mixture_ignores_how_many_rows_there_are(run):
 
 
 HEAVY = {"north": 10.0, "south": 1.0}
+QUICK = {"basis": "linear", "nuisances": fedopl.NuisancePlan(propensity="marginal")}
 BY_WEIGHT = fedopl.mixture.empirical(count="weight")
 
 
@@ -157,7 +158,7 @@ def heavy_clients(n_rows=200, **weights):
 
 def test_the_empirical_mixture_counts_rows_and_not_their_weights():
     """Rows of weight 10 at one client, of weight 1 at another: as many rows, as much weight."""
-    run = fedopl.learn(heavy_clients(), basis="linear")
+    run = fedopl.learn(heavy_clients(), **QUICK)
     assert run.mixture == {"north": 0.5, "south": 0.5}
     assert "TellWeight" not in [one.query for one in run.rounds]  # nobody is asked what rows weigh
     said = mixture_weights(run).parts[0].text
@@ -183,7 +184,7 @@ def test_a_study_may_count_weight_instead_and_what_is_learned_follows(nuisances)
 
 def test_rows_without_weights_weigh_one():
     clients = heavy_clients(north=None)
-    assert fedopl.learn(clients, basis="linear", mixture=BY_WEIGHT).mixture == {
+    assert fedopl.learn(clients, mixture=BY_WEIGHT, **QUICK).mixture == {
         "north": 0.5,
         "south": 0.5,
     }
@@ -191,26 +192,24 @@ def test_rows_without_weights_weigh_one():
 
 def test_weights_that_differ_among_the_rows_of_a_client_are_added_up():
     weights = np.random.default_rng(5).uniform(0.5, 4, 200)
-    run = fedopl.learn(
-        heavy_clients(south=weights), basis="linear", mixture=BY_WEIGHT, evaluation=0
-    )
+    run = fedopl.learn(heavy_clients(south=weights), mixture=BY_WEIGHT, evaluation=0, **QUICK)
     assert run.mixture["south"] == pytest.approx(weights.sum() / (weights.sum() + 2000))
 
 
 def test_guarded_clients_count_by_their_weight_up_to_the_noise_of_two_rows():
-    run = fedopl.learn(heavy_clients(2000), basis="linear", mixture=BY_WEIGHT, limits="guarded")
+    run = fedopl.learn(heavy_clients(2000), mixture=BY_WEIGHT, limits="guarded", **QUICK)
     assert run.mixture["north"] == pytest.approx(10 / 11, rel=1e-3)
     assert run.mixture["north"] != pytest.approx(10 / 11, rel=1e-9)
 
 
 def test_a_run_that_counted_weight_is_saved_and_solved_again(tmp_path):
-    run = fedopl.learn(heavy_clients(), basis="linear", mixture=BY_WEIGHT)
+    run = fedopl.learn(heavy_clients(), mixture=BY_WEIGHT, **QUICK)
     run.save(tmp_path)
     again = fedopl.load_run(tmp_path)
     assert again.row_weights == run.row_weights
     same = again.resolve(BY_WEIGHT)
     np.testing.assert_array_equal(same.numbers(), run.policy.numbers())
-    by_rows = fedopl.learn(heavy_clients(), basis="linear")
+    by_rows = fedopl.learn(heavy_clients(), **QUICK)
     assert by_rows.row_weights is None
     with pytest.raises(fedopl.OptionError, match="were not asked what their rows weigh"):
         by_rows.resolve(BY_WEIGHT)

@@ -11,7 +11,7 @@ from fedopl.reproduction.run_cells import as_csv, run_cells
 
 @pytest.fixture(scope="module")
 def cell():
-    made = Cell.of("heterogeneous", "sd", "default", 400, 0)
+    made = Cell.of("heterogeneous", "sd", "default", 200, 0)
     return made, experiment_cells.compute(made)
 
 
@@ -60,7 +60,7 @@ def test_the_table_is_tidy(cell):
     text = as_csv(dict([cell]))
     header, first, *_ = text.splitlines()
     assert header == "kind,reading,pipeline,n_rows,seed,mixture,policy,where,against,regret"
-    assert first.startswith("heterogeneous,sd,default,400,0,")
+    assert first.startswith("heterogeneous,sd,default,200,0,")
 
 
 def invented(make):
