@@ -65,17 +65,10 @@ def strict_json(text):
 
 
 def fedopl(*arguments):
-    """The command in this process: quick, and the same code from `main` on.
-
-    Figures of its reports are left empty: they take longer than all else, and tests of the report
-    and of the installed command draw them.
-    """
-    from fedopl.report.figures.drawing import Drawing
-
+    """The command in this process: quick, and the same code from `main` on."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["fedopl", *map(str, arguments)])
-        patch.setattr(Drawing, "svg", "<svg></svg>")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 app.main()
@@ -161,6 +154,14 @@ class Tiny:
         return fedopl("check", self.study, "--clients", self.clients, *more)
 
     def run(self, *more):
+        """Run it, with empty figures in the report: to draw them takes longer than all else."""
+        from fedopl.report.figures.drawing import Drawing
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Drawing, "svg", "<svg></svg>")
+            return self.run_and_draw(*more)
+
+    def run_and_draw(self, *more):
         return fedopl("run", self.study, "--clients", self.clients, "--out", self.out, *more)
 
 

@@ -15,7 +15,7 @@ def tiny(tmp_path):
 def finished(tmp_path_factory):
     """A small study that was run; nobody may change it."""
     tiny = write_tiny(tmp_path_factory.mktemp("finished") / "tiny")
-    done = tiny.run("--json")
+    done = tiny.run_and_draw("--json")
     assert (done.code, done.err) == (0, "")
     (tiny.folder / "said.json").write_text(done.out)
     return tiny

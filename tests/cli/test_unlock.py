@@ -21,7 +21,7 @@ def locked(tiny):
     tiny.settings().write_text(
         f"{tiny.settings().read_text()}\n[limits]\nscore_queries = 100\nwithheld_answers = 3\n"
     )
-    assert fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out).code == 0
+    assert tiny.run().code == 0
     assert [asked(tiny, place) for place in range(3)] == ["WITHHELD"] * 3
     return tiny
 
@@ -86,16 +86,12 @@ def test_a_study_can_be_named_and_an_unknown_one_is_an_error(locked):
 def test_a_sixth_study_is_refused_until_its_owner_raises_the_limit(tiny):
     for seed in range(5):
         tiny.study.write_text(f"seed = {seed}\n{tiny.study.read_text().replace('seed', '# seed')}")
-        out = tiny.folder / f"run {seed}"
-        assert fedopl("run", tiny.study, "--clients", tiny.clients, "--out", out).code == 0
+        assert tiny.run("--out", tiny.folder / f"run {seed}").code == 0
     tiny.study.write_text(f"seed = 9\n{tiny.study.read_text().replace('seed', '# seed')}")
-    done = fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out)
+    done = tiny.run()
     assert done.code == 1
     assert "BUDGET_SPENT" in done.err
     for name in ("north", "south", "west"):
         settings = tiny.settings(name)
         settings.write_text(f"{settings.read_text()}\n[limits]\nstudies = 6\n")
-    assert (
-        fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out, "--resume").code
-        == 0
-    )
+    assert tiny.run("--resume").code == 0

@@ -11,7 +11,7 @@ from fedopl.reproduction.run_cells import as_csv, run_cells
 
 @pytest.fixture(scope="module")
 def cell():
-    made = Cell.of("heterogeneous", "sd", "default", 200, 0)
+    made = Cell.of("heterogeneous", "sd", "default", 400, 0)
     return made, experiment_cells.compute(made)
 
 
@@ -35,17 +35,13 @@ def test_no_policy_beats_the_optimum(cell):
     assert min(r.regret for r in cell[1] if r.against == "optimum") > -1e-9
 
 
-def test_the_same_cell_is_the_same_numbers(cell):
-    assert experiment_cells.compute(cell[0]) == cell[1]
-
-
 def test_both_readings_of_the_homogeneous_world_are_one_cell():
     assert Cell.of("homogeneous", "sd", "default", 100, 0) == Cell.of(
         "homogeneous", "variance", "default", 100, 0
     )
 
 
-def test_a_damaged_cell_is_computed_again(tmp_path, cell):
+def test_a_damaged_cell_is_computed_again_to_the_same_numbers(tmp_path, cell):
     made, found = cell
     (tmp_path / "cells").mkdir()
     (tmp_path / "cells" / f"{made.name}.json").write_text('[{"mixture": "empirical"')
@@ -60,7 +56,7 @@ def test_the_table_is_tidy(cell):
     text = as_csv(dict([cell]))
     header, first, *_ = text.splitlines()
     assert header == "kind,reading,pipeline,n_rows,seed,mixture,policy,where,against,regret"
-    assert first.startswith("heterogeneous,sd,default,200,0,")
+    assert first.startswith("heterogeneous,sd,default,400,0,")
 
 
 def invented(make):
