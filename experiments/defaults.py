@@ -23,12 +23,17 @@ from fedopl.simulation.paper import paper_world
 PAPER = fedopl.NuisancePlan(kind="local", outcome="ols", propensity="logistic")
 BLOCKS = {"features": "blocks"}
 in_blocks = partial(fedopl.Linear, features="blocks")
+BY_ROWS = in_blocks(precision="rows")  # clients count as the mixture says
 PIPELINES = {
-    "paper: OLS, logistic, exact oracle": {"nuisances": PAPER},
-    "paper, models on blocks": {"nuisances": PAPER.model_copy(update=BLOCKS)},
+    "paper: OLS, logistic, exact oracle": {"nuisances": PAPER, "policy": BY_ROWS},
+    "paper, models on blocks": {
+        "nuisances": PAPER.model_copy(update=BLOCKS),
+        "policy": BY_ROWS,
+    },
     "local ridge, auto propensity": {"nuisances": "local"},
     "**default**: federated ridge, auto propensity": {},
     "default, models on blocks": {"nuisances": fedopl.NuisancePlan(**BLOCKS)},
+    'default, `precision="rows"`': {"policy": BY_ROWS},
     'default, `precision="clients"`': {"policy": in_blocks(precision="clients")},
     "default, `csoaa-sgd`": {"policy": in_blocks(oracle="csoaa-sgd")},
     "default, `wap`, shared features": {"policy": fedopl.Linear(oracle="wap")},

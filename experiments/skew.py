@@ -27,8 +27,8 @@ BOLD = FEW_PASSES.model_copy(update={"rate": 1.5})
 MARGINAL = fedopl.NuisancePlan(propensity="marginal")
 in_blocks = partial(fedopl.Linear, features="blocks")
 WAYS = {
-    "default, exact": {"nuisances": MARGINAL},
-    "exact, all of x": {"nuisances": MARGINAL, "policy": fedopl.Linear()},
+    "default, exact": {"nuisances": MARGINAL, "policy": in_blocks(precision="rows")},
+    "exact, all of x": {"nuisances": MARGINAL, "policy": fedopl.Linear(precision="rows")},
     'exact, `precision="clients"`': {
         "nuisances": MARGINAL,
         "policy": in_blocks(precision="clients"),
@@ -62,7 +62,7 @@ def helped(way: str, reading: str, n_rows: int, own: int | None, draw: int) -> l
     means = world.mean_rewards(FIRST, contexts)
 
     def value(mixture: object) -> float:
-        options = {"policy": in_blocks(), "evaluation": 0, "quorum": 0.01, **WAYS[way]}
+        options = {"evaluation": 0, "quorum": 0.01, **WAYS[way]}
         codes = fedopl.learn(rows, mixture=mixture, **options).policy.decide(contexts)
         return float(means[np.arange(len(codes)), codes].mean())
 

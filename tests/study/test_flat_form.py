@@ -29,9 +29,9 @@ TREE = Tree(
     allowed=({"column": "x0", "above": 80, "actions": ("a",)},),
 )
 FEW_STEPS = fedopl.TrainingPlan(rounds=7, rate=1e-7, average="rounds")
-# No weights were limited then.
+# No weights were limited then, and clients counted as the mixture says.
 PLAN = partial(fedopl.NuisancePlan, learning_clip=0)
-Study = partial(studies.Study, nuisances=PLAN())
+Study = partial(studies.Study, nuisances=PLAN(), policy=Linear(precision="rows"))
 # Each study with the digest that it had when a study was one flat record.
 STUDIES = {
     "linear": (
@@ -47,7 +47,7 @@ STUDIES = {
         "2611789ff81a3a9f45a5579b27311f87bf4210aba446042792579b8a0299911a",
     ),
     "sgd": (
-        Study(**NAMES, policy=Linear(oracle="csoaa-sgd", training=FEW_STEPS)),
+        Study(**NAMES, policy=Linear(oracle="csoaa-sgd", precision="rows", training=FEW_STEPS)),
         "c6d933e69a459c392f4d52679464905bfc2c9120fed7cc0da85cd4bcb37ee714",
     ),
     "blocks by precision": (

@@ -323,10 +323,6 @@ MISTAKES = {
         + '[policy]\nfeatures = "blocks"\noracle = "wap"\n',
         "line 19: policy.oracle: wap works on shared features",
     ),
-    "noise of another oracle": (
-        STUDY + '[policy]\nprecision = "auto"\noracle = "csoaa-sgd"\n',
-        "line 19: policy.precision: only csoaa-exact and direct",
-    ),
     "precision of another oracle": (
         STUDY + '[policy]\nprecision = "clients"\noracle = "wap"\n',
         "line 19: policy.precision: only csoaa-exact and direct",

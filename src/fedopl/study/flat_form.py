@@ -29,7 +29,9 @@ _FIELDS = {
 }
 # Thresholds did not move when studies were first hashed, and nothing was said of it.
 _UNMOVED: Flat = {"refine": False}
-_LINEAR = Linear().model_dump(mode="json")
+# Clients counted as the mixture says when studies were first hashed.
+_LINEAR = Linear(precision="rows").model_dump(mode="json")
+_USUAL_PRECISION = Linear().precision
 _TREE = Tree().model_dump(mode="json", exclude={"kind", *_UNMOVED})
 _DEFAULTS: Flat = {
     **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
@@ -91,4 +93,5 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     if isinstance(nuisances := plans.get("nuisances", {}), Mapping):
         plans["nuisances"] = {**_UNLIMITED, **nuisances}
     plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}
+    said = _said(said, precision=_USUAL_PRECISION)  # of a study file, which says it of every kind
     return plans, {key: value for key, value in said.items() if value != _DEFAULTS[key]}

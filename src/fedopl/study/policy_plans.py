@@ -141,8 +141,10 @@ class Linear(KindOfPlan):
     )
     oracle: OracleName = Field(default="csoaa-exact", description="how the policy is found")
     precision: Literal["rows", "clients", "auto"] = Field(
-        default="rows",
-        description="clients: those with noisy scores count less; auto: as far as they are alike",
+        default="auto",
+        description="what clients count for in csoaa-exact and direct: auto: less where scores are "
+        "noisy, as far as clients are alike; clients: whether alike or not; rows: as the mixture "
+        "says, as always with other oracles",
     )
     training: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
 
@@ -150,9 +152,18 @@ class Linear(KindOfPlan):
     def _has_a_fitting_oracle(self) -> Self:
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
-        if self.precision != "rows" and self.oracle not in ("csoaa-exact", "direct"):
+        if self.precision == "clients" and not self._starts_from_sums:
             raise PlacedError("precision", "only csoaa-exact and direct can weigh clients by it")
         return self
+
+    @property
+    def _starts_from_sums(self) -> bool:
+        return self.oracle in ("csoaa-exact", "direct")
+
+    @property
+    def counts_by_noise(self) -> bool:
+        """Whether clients with noisy scores count less, as far as clients are alike."""
+        return self.precision == "auto" and self._starts_from_sums
 
     @property
     def local_kind(self) -> str:

@@ -84,7 +84,7 @@ def test_an_action_that_somebody_has_no_score_for_is_never_taken(join):
 
 
 def test_positive_weights_are_ordinary_learning(join):
-    joined = join(outcome_shift(alike_world()), SIZES)
+    joined = join(outcome_shift(alike_world()), SIZES, policy=Linear(precision="rows"))
     learned = joined.statistics.solve_contrast(joined.weights)
     np.testing.assert_allclose(learned.parameters, joined.record.policy.parameters, rtol=1e-9)
 

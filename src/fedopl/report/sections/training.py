@@ -6,6 +6,7 @@ import numpy as np
 
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.neural import NeuralPolicy
+from fedopl.report.explain.noise_words import weights_by_noise
 from fedopl.report.figures.over_steps import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, plural, size
@@ -35,7 +36,7 @@ _KEPT = {
 }
 _WEIGHED = (
     "The policy was solved at once from the clients' sums: no rounds of training were needed. "
-    "Clients with noisier scores count less in it than in the mixture."
+    "What clients count for in it depends on the noise of their scores, too."
 )
 _TREES = {
     "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
@@ -66,7 +67,8 @@ def _how(record: Record) -> str:
         return f"{_NETWORK} {_KEPT[_kept_round(record) is not None]}"
     if kind == "linear":
         oracle = record.study.linear.oracle
-        if oracle == "csoaa-exact" and record.study.linear.precision != "rows":
+        weighed = record.study.linear.precision == "clients" or weights_by_noise(record)
+        if oracle == "csoaa-exact" and weighed:
             return _WEIGHED
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:

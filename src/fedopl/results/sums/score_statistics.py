@@ -81,7 +81,8 @@ class ScoreStatistics:
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """What clients count for in learning; None where they count as the mixture says."""
-        if self.study.linear.precision != "auto":
+        # Robust weights are what a liar is held down by; noise must not give it back.
+        if not self.study.linear.counts_by_noise or self.study.mixture.robust:
             return None
         weights = renormalised(weights, self.sums.keys())
         own = {name: self.sums[name] for name, weight in weights.items() if weight > 0}
