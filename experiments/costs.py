@@ -91,6 +91,7 @@ LETTERS = {
     "false",
     "q": "questions of the learned tree: L − 1",
     "L": "leaves of the learned tree",
+    "u": "pairs of features that were found (`basis.screened_pairs` at most)",
     "a": "clients told apart from the others at once, at most 10",
 }
 
@@ -105,7 +106,20 @@ DERIVED = {
     "x": "d + 2",
     "q": "L − 1",
 }
-USUAL = {"K": 5, "C": 3, "R": 40, "t": 30, "B": 32, "k": 1, "l": 1, "o": 1, "r": 1, "L": 4, "a": 3}
+USUAL = {
+    "K": 5,
+    "C": 3,
+    "R": 40,
+    "t": 30,
+    "B": 32,
+    "k": 1,
+    "l": 1,
+    "o": 1,
+    "r": 1,
+    "L": 4,
+    "a": 3,
+    "u": 4,
+}
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
@@ -157,6 +171,8 @@ QUERIES = {
     "TellWeight": Message(48, "0"),
     "SumNearThresholds": Message(76, "4·(2·q + 1) + c + j + T + 31·q"),
     "TrainNetwork": Message(72, "N + (d + 2)·(p + 1) + 2"),
+    "ScreenProducts": Message(48, "0"),
+    "TakePairs": Message(57, "2·u"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -181,6 +197,8 @@ ANSWERS = {
     "TellWeight": Message(48, "1"),
     "SumNearThresholds": Message(57, "32·q"),
     "TrainNetwork": Message(53, "N + 2"),
+    "ScreenProducts": Message(57, "d·p·(p − 1)/2"),
+    "TakePairs": Message(48, "1"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -186,6 +186,9 @@ AXES = {
     Axis.REPEATS: "6",
     Axis.TARGETS: "a",
     Axis.MOMENTS: "d + 1",
+    Axis.FEATURE_PAIRS: "p·(p − 1)/2",
+    Axis.FOUND_PAIRS: "u",
+    Axis.TWO: "2",
     Axis.CANDIDATES: "v + 2",
 }
 # Where an axis is not as long as elsewhere.

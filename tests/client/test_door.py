@@ -36,6 +36,7 @@ from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.product_screening import ScreenProducts, TakePairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
@@ -48,6 +49,7 @@ from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
+from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
@@ -65,7 +67,9 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, TellFit, SumByFold, ValueAcrossFolds)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Whose answers depend on nothing that a server chooses.
-FIXED = (Enrol, SumOutcomes, TellModels, TellWeight)
+FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts)
+# Of studies that look for pairs of features, before some are found and after.
+LOOKING = {ScreenProducts: None, TakePairs: [("x0", "x1")]}
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -82,6 +86,9 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     if kind is TrainNetwork:
         options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
     options["joining"] = kind in ON_MODELS
+    if kind in LOOKING:
+        knots = {"x0": (-1.0, 0.0, 1.0)}
+        options["basis"] = Basis(knots=knots, screened_pairs=2, found_pairs=LOOKING[kind])
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
     if kind is TellWeight:
@@ -144,6 +151,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
             "near": np.linspace(-0.75, 0.75, NEAR_BINS - 1)[None],
         },
+        TakePairs: {"pairs": TakePairs.of(agreed).pairs},
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},
@@ -174,8 +182,8 @@ def decoded(door, answer):
 
 
 def scored(door):
-    """The door, once it has scored its rows."""
-    assert not isinstance(ask(door, SumScores, exchange=0), Refusal)
+    """The door, once it has scored its rows, where its study is one that comes to that."""
+    assert not door.study.is_screened or not isinstance(ask(door, SumScores, exchange=0), Refusal)
     return door
 
 
@@ -207,7 +215,7 @@ def models_for(study, value=0.5):
     """As many outcome models as the study's server sends: for each fold and from all, or none."""
     federated = study.nuisances.kind == "federated"
     n_models = study.nuisances.folds + 1 if federated else 0
-    shape = (n_models, study.n_actions, study.n_features + 1)
+    shape = (n_models, study.n_actions, study.n_terms + 1)
     return {"models": np.full(shape, value), "supported": np.ones(shape[:2])}
 
 

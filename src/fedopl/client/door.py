@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import Store
+from fedopl.client.going_on import study_gone_on_as
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
@@ -79,6 +80,7 @@ class Door:
             store=store,
             rules=rules,
         )
+        self._after: Door | None = None  # for the study with the pairs that screening found
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed, self._largest = queries_of(study), largest_query(study)
 
@@ -90,10 +92,34 @@ class Door:
         """Answer a query while no other process can, so that budgets count for all of them."""
         try:
             with self.ledger.locked():
-                return self._handle_alone(content)
+                return self._answering(content)._handle_alone(content)
         except Exception:
             # What cannot be written down does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, self._read_if_any(content)))
+
+    def _answering(self, content: bytes) -> "Door":
+        """The door itself, or the one for the study that its own went on as."""
+        if self.study.is_screened or codec.study_asked_about(content) == self._digest:
+            return self
+        if self._after is None:
+            history = self._space.history
+            found = study_gone_on_as(self.study, history, content, self._decoder)
+            self._after = None if found is None else self._with_pairs(found)
+        return self._after or self
+
+    def _with_pairs(self, study: Study) -> "Door":
+        """A door to the same rows for the same study with the pairs that were found."""
+        space = self._space
+        return Door(
+            self.name,
+            space.study_rows.given,
+            study,
+            secret=space.draws.secret,
+            limits=self.limits,
+            store=space.store,
+            ledger=self.ledger,
+            rules=space.rules,
+        )
 
     def _read_if_any(self, content: bytes) -> Message | None:
         try:
@@ -189,7 +215,7 @@ class Door:
     @property
     def local_policy(self) -> Policy:
         """What the party learned alone, for itself: no answer ever carries it."""
-        return self._space.local_policy
+        return (self._after or self)._space.local_policy
 
 
 def _reason(error: BaseException) -> RefusalCode:

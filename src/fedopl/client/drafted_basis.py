@@ -18,23 +18,32 @@ MOST_SAMPLED = 10_000
 
 
 def drafted_basis(
-    columns: Mapping[str, Sequence[FloatArray]], kind: str = "auto", most_terms: float = math.inf
+    columns: Mapping[str, Sequence[FloatArray]],
+    kind: str = "auto",
+    most_terms: float = math.inf,
+    *,
+    may_screen: bool = False,
 ) -> Basis | None:
     """The basis for features of these values, an array for each client; None if nothing bends.
 
     Knots are round numbers near the quantiles of all clients together, each client counting by
     its rows: nobody's value is meant. With "auto" there are no more terms than these: products are
-    left out first, and then everything.
+    left out first, and then everything. Where there are too many products, those that matter are
+    found by screening if that is possible, else they are of numbers only.
     """
     if kind not in ("auto", *FAMILIES):
         raise OptionError(f"basis: expected auto, {', '.join(FAMILIES)} or a Basis, came '{kind}'")
     knots = {name: found for name, parts in columns.items() if (found := _knots(parts))}
     if kind == "linear" or not knots:
         return None
-    names = tuple(columns)
+    names, plain = tuple(columns), Basis.model_validate({"kind": kind, "knots": knots})
+    most = math.inf if kind != "auto" else most_terms
+    room = min((most - Terms(plain, names).n_terms) / 2, MOST_PRODUCTS)
+    if may_screen and kind != "hinges" and math.comb(len(names), 2) > MOST_PRODUCTS and room >= 1:
+        return plain.model_copy(update={"screened_pairs": math.floor(room)})
     for products in dict.fromkeys((_multiplied(names, knots), ())):
-        basis = Basis.model_validate({"kind": kind, "knots": knots, "products": products})
-        if kind != "auto" or Terms(basis, names).n_terms <= most_terms:
+        basis = plain.model_copy(update={"products": products})
+        if Terms(basis, names).n_terms <= most:
             return basis
     return None
 

@@ -19,6 +19,7 @@ from fedopl.client.column_profiles import (
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import drafted_basis
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
+from fedopl.study.study import MOST_TO_SCREEN
 
 # What marks a line that a person has to look at.
 CONFIRM = "CONFIRM"
@@ -161,23 +162,27 @@ def study_lines(
     room = _Room.left_by(features, n_rarest, marks=marks)
     yield from (_feature(profile, room.named_levels) for profile in features)
     yield from (f"# {_key(name)} is not in every table" for name in only_somewhere)
-    yield from _basis(features, room, n_rarest)
+    is_small = _is_small(n_rarest, len(action.labels), room, is_grouped=roles.group is not None)
+    yield from _basis(features, room, n_rarest, may_screen=not is_small)
     yield from ("", "[rows]", *_rows(found, roles))
     if room.folds < NuisancePlan().folds:
         what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
         yield from ("", "[nuisances]", f"folds = {room.folds}  # {CONFIRM}: {what}")
-    if _is_small(n_rarest, len(action.labels), room, is_grouped=roles.group is not None):
+    if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
         yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
     yield from ("", "[requires]", "values = true")
 
 
-def _basis(features: Sequence[Profile], room: "_Room", n_rarest: int) -> Iterator[str]:
+def _basis(
+    features: Sequence[Profile], room: "_Room", n_rarest: int, *, may_screen: bool
+) -> Iterator[str]:
     """Where numbers may bend, as richly as the rows of an action in a fold allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None and not _left_out(p)}
     rows = SLACK * n_rarest * (1 - EvaluationPlan().share) / room.folds
     most_terms = rows * Limits().parameter_share - 1 - (room.n_features - len(numbers))
-    basis = drafted_basis(numbers, most_terms=most_terms)
+    may_screen &= room.n_features <= MOST_TO_SCREEN
+    basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
     if basis is None:
         return
     yield from ("", f"[basis]  # {CONFIRM}: may effects bend? Without this, all is linear")
@@ -185,6 +190,9 @@ def _basis(features: Sequence[Profile], room: "_Room", n_rarest: int) -> Iterato
     if basis.products:
         named = ", ".join(map(toml_text, basis.products))
         yield f"products = [{named}]  # {CONFIRM}: may any two of these act together?"
+    if basis.screened_pairs:
+        what = "have clients find first which features act together, so many pairs at most?"
+        yield f"screened_pairs = {basis.screened_pairs}  # {CONFIRM}: {what}"
     yield from ("", f"[basis.knots]  # {CONFIRM}: where each may bend, two values or more")
     yield from (
         f"{_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"

@@ -172,13 +172,14 @@ def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]
     if study.basis is None:
         return []
     rarest = int(_space(data, study, limits).rows_by_fold_action.min())
-    needed = limits.rows_needed(study.n_terms + 1)
+    needed = limits.rows_needed(study.most_terms + 1)
     if rarest >= needed:
         return []
+    may_have = "has" if study.is_screened else "may come to have"
     return [
-        f"the basis has {study.n_terms} terms, so sums of outcomes need {needed:,} rows of an "
-        f"action in a fold, (terms + 1) / parameter_share; its rarest has {rarest:,}. Leave out "
-        "products, knots or the whole [basis], or use fewer folds"
+        f"the basis {may_have} {study.most_terms} terms, so sums of outcomes need {needed:,} rows "
+        f"of an action in a fold, (terms + 1) / parameter_share; its rarest has {rarest:,}. Leave "
+        "out products, knots or the whole [basis], or use fewer folds"
     ]
 
 

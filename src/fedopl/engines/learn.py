@@ -32,7 +32,7 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
-from fedopl.study.study import Study
+from fedopl.study.study import MOST_TO_SCREEN, Study
 
 MOST_ASKED = 100  # clients whose rows knots are drafted from
 IN_A_ROW = 100  # rows that are read at once for that
@@ -145,7 +145,10 @@ def _drafted_basis(
     columns = {
         name: [contexts[:, place] for contexts in some] for place, name in enumerate(study.features)
     }
-    return drafted_basis(columns, kind, most_terms)
+    plan = study.evaluation
+    may_screen = not plan.is_cross_fitted and plan.splits == 1
+    may_screen &= study.n_features <= MOST_TO_SCREEN
+    return drafted_basis(columns, kind, most_terms, may_screen=may_screen)
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)

@@ -16,6 +16,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
@@ -97,13 +98,15 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
     if alone.joining.diagnose or alone.mixture.kind in FOUND:
         doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
     transport = _Listening(doors, client.name)
+    conversation = Conversation(alone, transport)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
-        run_study(Conversation(alone, transport), alone=only_policy(doors))
-    sizes = axis_sizes(alone)
+        run_study(conversation, alone=only_policy(doors))
+    found = conversation.study  # with the pairs that were found, if it looks for some
+    sizes = axis_sizes(found)
     for queries, answers in transport.heard:
         for query, answer in zip(unbundled(queries), unbundled(answers), strict=True):
             asked, told = codec.decode(query, sizes), codec.decode(answer, sizes)
-            yield replace(_leaving(alone, asked, told, len(answer)), split=split)
+            yield replace(_leaving(found, asked, told, len(answer)), split=split)
 
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:
@@ -184,6 +187,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)
         ),
         Axis.FEATURES: terms,
+        Axis.FEATURE_PAIRS: tuple(f"{a} × {b}" for a, b in feature_pairs(study)),
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
         Axis.FIT_NUMBERS: TOLD_OF_FIT,
         Axis.CELL_NUMBERS: (

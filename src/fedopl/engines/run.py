@@ -166,8 +166,17 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
             f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
         )
     known, content = folder / "study.json", f"{study.model_dump_json(indent=1)}\n"
-    if known.is_file() and known.read_text(encoding="utf-8") != content:
+    if known.is_file() and content not in _as_agreed(known.read_text(encoding="utf-8")):
         raise StorageError(f"{folder}: holds a run of another study; --out names another folder")
+
+
+def _as_agreed(kept: str) -> tuple[str, ...]:
+    """A kept study as it is, and as it was before a run found which features act together."""
+    try:
+        agreed = Study.model_validate_json(kept).before_screening
+    except ValueError:
+        return (kept,)
+    return kept, f"{agreed.model_dump_json(indent=1)}\n"
 
 
 def evaluate(

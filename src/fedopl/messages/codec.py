@@ -94,6 +94,11 @@ def _encoded_scalar(content: type, value: Any) -> bytes:
     return _INT.pack(value.value if isinstance(value, enum.Enum) else value)
 
 
+def study_asked_about(content: bytes) -> bytes:
+    """The digest of the study that a message is about: what it begins with."""
+    return content[_HEADER.size : _HEADER.size + DIGEST_BYTES]
+
+
 def most_bytes(message: type[Message], sizes: Sizes) -> int:
     """How long a message of this kind can be where axes have these sizes."""
     scalars = {bytes: DIGEST_BYTES, float: _FLOAT.size}

@@ -1,6 +1,7 @@
 """How large the arrays of a study's messages are: agreed sizes, none of which depends on rows."""
 
 from functools import lru_cache
+from math import comb
 
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
@@ -20,6 +21,7 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
+from fedopl.study.found_pairs import with_most_pairs
 from fedopl.study.study import Study
 
 
@@ -32,9 +34,10 @@ def decoder_of(study: Study) -> Decoder:
 
 @lru_cache(16)
 def largest_query(study: Study) -> int:
-    """The bytes of the largest query that this study needs."""
-    sizes = axis_sizes(study)
-    return max(most_bytes(query, sizes) for query in queries_of(study))
+    """The bytes of the largest query of this study, whatever pairs it may come to have."""
+    largest = with_most_pairs(study)
+    sizes = axis_sizes(largest)
+    return max(most_bytes(query, sizes) for query in queries_of(largest))
 
 
 def axis_sizes(study: Study) -> Sizes:
@@ -49,6 +52,8 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REGRESSION: study.n_terms + 2,
         Axis.FEATURES: own + 1,
         Axis.FOLDS: folds,
+        Axis.FEATURE_PAIRS: comb(n_features, 2),
+        Axis.TWO: 2,
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
         Axis.BINS: N_CUTS + 1,
@@ -76,6 +81,7 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.QUESTIONS] = range(1, 2**study.tree.depth)
     sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
+    sizes[Axis.FOUND_PAIRS] = range(0, (study.basis.screened_pairs if study.basis else 0) + 1)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     sizes[Axis.CELL_NUMBERS] = range(2 + n_actions, 2 + 2 * n_actions + 1)
     # Where values are cross-fitted, a candidate is a policy for each fold.

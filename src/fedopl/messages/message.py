@@ -65,6 +65,9 @@ class Axis(enum.Enum):
     REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
     TARGETS = "targets"  # clients whose contexts are distinguished from all others'
     MOMENTS = "moments"  # of the largest score of a row, then of each action's
+    FEATURE_PAIRS = "feature pairs"  # every two features
+    FOUND_PAIRS = "found pairs"  # those of them that are taken
+    TWO = "two"  # features of a pair
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 
 

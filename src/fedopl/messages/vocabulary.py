@@ -15,6 +15,7 @@ from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.product_screening import ScreenProducts, TakePairs
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
@@ -52,7 +53,11 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellWeight,
     SumNearThresholds,
     TrainNetwork,
+    ScreenProducts,
+    TakePairs,
 )
+# What a study asks before it is known which pairs of features it has.
+FIRST_QUERIES = (Enrol, ScreenProducts)
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)
@@ -63,4 +68,5 @@ MESSAGES: dict[int, type[Message]] = {
 @lru_cache(16)
 def queries_of(study: Study) -> frozenset[type[Query[Any]]]:
     """The queries this study needs; a client answers no others."""
-    return frozenset(query for query in QUERIES if query.needed(study))
+    asked = QUERIES if study.is_screened else FIRST_QUERIES
+    return frozenset(query for query in asked if query.needed(study))

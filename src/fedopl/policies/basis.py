@@ -5,10 +5,10 @@ and steps of x need not be. A study agrees on these functions before anything is
 sums over clients are of the same terms, and what is learned is still solved from sums.
 """
 
-from itertools import pairwise
-from typing import Literal, Self
+from itertools import combinations, pairwise
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
@@ -17,6 +17,10 @@ from fedopl.base.validation import Checked, PlacedError
 FAMILIES = ("linear", "hinges", "splines", "steps")
 # Sums grow with the square of the number of terms, and beyond so large numbers they overflow.
 MOST_KNOTS, LARGEST_KNOT = 20, 1e15
+# More pairs than this are no screening any more: each is a term, and sums grow with their square.
+MOST_PAIRS_FOUND = 200
+
+NamedPair = tuple[str, str]
 
 
 class Basis(Checked):
@@ -33,6 +37,45 @@ class Basis(Checked):
     products: tuple[str, ...] = Field(
         default=(), description="features of which any two may act together"
     )
+    pairs: tuple[NamedPair, ...] = Field(
+        default=(), description="two features each that may act together, beside those of products"
+    )
+    screened_pairs: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_PAIRS_FOUND,
+        description="how many pairs at most to add by screening all of them first; 0 for none",
+    )
+    found_pairs: tuple[NamedPair, ...] | None = Field(
+        default=None, description="what screening found; a run fills it in"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # There were only products when studies were first hashed and policies saved.
+        said: dict[str, Any] = plain(self)
+        usual: dict[str, tuple[object, ...]] = {
+            "pairs": ((), []),
+            "screened_pairs": (0,),
+            "found_pairs": (None,),
+        }
+        return {name: value for name, value in said.items() if value not in usual.get(name, ())}
+
+    @model_validator(mode="after")
+    def _has_each_pair_once(self) -> Self:
+        seen = {frozenset(pair) for pair in combinations(self.products, 2)}
+        for field, pairs in (("pairs", self.pairs), ("found_pairs", self.found_pairs or ())):
+            for pair in pairs:
+                both = frozenset(pair)
+                if len(both) < 2 or both in seen:
+                    fault = "is named twice" if both in seen else "is one feature"
+                    message = f"{quoted(pair)} {fault}; expected two features, each pair once"
+                    raise PlacedError(field, message, (field,))
+                seen.add(both)
+        if len(self.found_pairs or ()) > self.screened_pairs:
+            message = f"more than screened_pairs, {self.screened_pairs}"
+            raise PlacedError("found_pairs", message, ("found_pairs",))
+        return self
 
     @model_validator(mode="after")
     def _has_rising_knots(self) -> Self:
@@ -48,9 +91,25 @@ class Basis(Checked):
         """The sets of terms that learning may choose between."""
         return FAMILIES if self.kind == "auto" else (self.kind,)
 
+    @property
+    def multiplied(self) -> tuple[NamedPair, ...]:
+        """All pairs of features that may act together."""
+        return (*combinations(self.products, 2), *self.pairs, *(self.found_pairs or ()))
+
+    @property
+    def is_screened(self) -> bool:
+        """Whether it is known which pairs there are; otherwise clients have to be asked first."""
+        return not self.screened_pairs or self.found_pairs is not None
+
+    def with_found(self, pairs: tuple[NamedPair, ...] | None) -> "Basis":
+        """The same after screening found these; before it, with None."""
+        return self.model_copy(update={"found_pairs": pairs})
+
     def unknown(self, features: tuple[str, ...]) -> str | None:
         """What it names that is no feature, in words; None if nothing."""
-        missing = [name for name in (*self.knots, *self.products) if name not in features]
+        paired = (name for pair in self.multiplied for name in pair)
+        named = (*self.knots, *self.products, *paired)
+        missing = [name for name in named if name not in features]
         return f"{quoted(sorted(set(missing)))} is no feature" if missing else None
 
 

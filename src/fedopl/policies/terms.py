@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -40,13 +39,13 @@ class Terms:
         self.basis, self.features = basis, features
         place = {name: position for position, name in enumerate(features)}
         richest = FAMILIES.index(basis.families[-1])
-        multiplied = basis.products if richest >= FAMILIES.index("splines") else ()
+        multiplied = basis.multiplied if richest >= FAMILIES.index("splines") else ()
         stepped = tuple(basis.knots) if richest >= FAMILIES.index("steps") else ()
         self._hinges = [(place[name], knot) for name, own in basis.knots.items() for knot in own]
-        self._products = [(place[a], place[b]) for a, b in combinations(multiplied, 2)]
+        self._products = [(place[a], place[b]) for a, b in multiplied]
         self._steps = [place[name] for name in stepped]
-        both = [name for name in multiplied if name in stepped]
-        self._step_products = [(place[a], place[b]) for a, b in combinations(both, 2)]
+        stepping = [(a, b) for a, b in multiplied if a in stepped and b in stepped]
+        self._step_products = [(place[a], place[b]) for a, b in stepping]
         self._scaled = _Scaling.of(basis, place)
 
     @cached_property
@@ -136,6 +135,10 @@ class Terms:
         pairs = [(whole[a], whole[b]) for a, b in self._products]
         pairs += [(rising[a], rising[b]) for a, b in self._step_products]
         return dict(zip(self.factors, pairs, strict=True))
+
+    def scaled(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
+        """Features as products multiply them: clamped, and from the middle knot in its unit."""
+        return self._scaled(contexts)
 
     def of(
         self, contexts: FloatArray, n_terms: int | None = None

@@ -24,7 +24,8 @@ def _under_one_split(study: Study, n_clients: int) -> int:
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    return exchanges_to_evaluate(study) + learning + described + diagnosis
+    first_look = 2 * _screens(study)
+    return first_look + exchanges_to_evaluate(study) + learning + described + diagnosis
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -41,13 +42,19 @@ def _exchanges_along(study: Study) -> int:
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
-    return together + along
+    return together + along + 2 * _screens(study)
 
 
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
-    return scoring + study.evaluation.claims_values + SumByFold.needed(study)
+    along = SumByFold.needed(study) + _screens(study)
+    return scoring + study.evaluation.claims_values + along
+
+
+def _screens(study: Study) -> bool:
+    """Whether pairs of features are found first: rows are counted on that trip, too."""
+    return study.basis is not None and study.basis.screened_pairs > 0
 
 
 def cells_come_along(study: Study) -> bool:

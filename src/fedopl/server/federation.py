@@ -11,6 +11,7 @@ from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
+from fedopl.messages.learning.product_screening import TakePairs
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
@@ -39,6 +40,7 @@ from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
+from fedopl.server.screen_pairs import go_on_for, screen_if_wanted
 from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
 
@@ -54,9 +56,10 @@ def run_study(
     `policies` are the study's candidates that are policies; the others are rules in clients' code.
     `alone` gives what the only party learned by itself, where the caller is that party.
     """
-    study = conversation.study
-    if study.joining.diagnose and not study.evaluation.share:
+    if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
+    screen_if_wanted(conversation)
+    study = conversation.study
     alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
@@ -97,6 +100,7 @@ def evaluate_policies(
     `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
     has a budget of its own, and is for what was learned.
     """
+    go_on_for(conversation, policies)
     study = conversation.study
     _check_can_value(study, policies)
     setting = _prepare(conversation)
@@ -205,8 +209,10 @@ def _enrol(conversation: Conversation) -> tuple[Counted, SumScores]:
     are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
     """
     study = conversation.study
-    queries = [query for query in (Enrol, TellWeight, SumOutcomes) if query.needed(study)]
-    asked = [query() for query in queries]
+    first = [TakePairs.of(study)] if TakePairs.needed(study) else []
+    others = [query() for query in (Enrol, TellWeight, SumOutcomes) if query.needed(study)]
+    asked: list[Query[Any]] = [*first, *others]
+    queries = [type(query) for query in asked]
     answers = dict(
         zip(queries, conversation.together(conversation.transport.clients, *asked), strict=True)
     )

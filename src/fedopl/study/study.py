@@ -36,6 +36,8 @@ from fedopl.study.plans import (
 )
 from fedopl.study.policy_plans import MOST_NUMBERS, Linear, NetworkPlan, PolicyPlan
 
+MOST_TO_SCREEN = 200  # features: their pairs are asked about one by one
+
 
 class Study(Checked):
     """The actions and features there are, and the plans for what is done with them."""
@@ -107,6 +109,39 @@ class Study(Checked):
         if not self.can_bend:
             message = "only csoaa-exact on shared features learns from sums of its terms"
             raise PlacedError("basis", message)
+        if self.basis.screened_pairs:
+            self._check_screening(self.basis)
+
+    def _check_screening(self, basis: Basis) -> None:
+        """Refuse to screen where nothing could be multiplied, or values would not be honest."""
+        place = "screened_pairs"
+        if basis.kind == "hinges":
+            place, message = "kind", "hinges have no products, so there is nothing to screen for"
+        elif not 1 < self.n_features <= MOST_TO_SCREEN:
+            message = f"pairs of 2 to {MOST_TO_SCREEN} features are screened, here are "
+            message += f"{self.n_features:,}; name the pairs ([basis] pairs)"
+        elif self.evaluation.is_cross_fitted:
+            message = (
+                "every row has a say in which pairs are found, and cross-fitted values are of the "
+                "same rows; hold rows out, or name the pairs ([basis] pairs)"
+            )
+        elif self.evaluation.splits > 1:
+            message = "another split may find other pairs; name them ([basis] pairs)"
+        else:
+            return
+        raise PlacedError("basis", message, ("basis", place))
+
+    @property
+    def is_screened(self) -> bool:
+        """Whether it is known which pairs of features there are."""
+        return self.basis is None or self.basis.is_screened
+
+    @property
+    def before_screening(self) -> Self:
+        """The study as it was agreed on, before it was known which pairs are found."""
+        if self.basis is None or self.basis.found_pairs is None:
+            return self
+        return self.model_copy(update={"basis": self.basis.with_found(None)})
 
     @property
     def can_bend(self) -> bool:
@@ -158,7 +193,8 @@ class Study(Checked):
                 raise PlacedError(f"{place}.features", message)
 
     def _check_message_sizes(self) -> None:
-        n_actions, n_features, folds = self.n_actions, self.n_terms, self.nuisances.folds
+        n_actions, folds = self.n_actions, self.nuisances.folds
+        n_features = self.most_terms
         n_pairs = n_actions * (n_actions - 1) // 2
         n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
         if self.linear.oracle == "wap" and n_numbers > MOST_NUMBERS:
@@ -193,7 +229,7 @@ class Study(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Another study, which is asked for its own digest."""
         copy = super().model_copy(update=update, deep=deep)
-        for derived in ("digest", "terms"):
+        for derived in ("digest", "split_digest", "terms"):
             copy.__dict__.pop(derived, None)
         return copy
 
@@ -271,6 +307,12 @@ class Study(Checked):
         return self.n_features if self.terms is None else self.terms.n_terms
 
     @property
+    def most_terms(self) -> int:
+        """How many there may come to be: a pair is a product, and perhaps one of two steps."""
+        to_find = 0 if self.basis is None or self.is_screened else self.basis.screened_pairs
+        return self.n_terms + 2 * to_find
+
+    @property
     def n_actions(self) -> int:
         """The paper's d."""
         return len(self.actions)
@@ -284,6 +326,11 @@ class Study(Checked):
     def has_intercept(self) -> bool:
         """Shared features come with an intercept for each action; the paper's blocks have none."""
         return self.linear.features == "shared"
+
+    @cached_property
+    def split_digest(self) -> bytes:
+        """The hash that held-out rows follow from: the pairs that are found do not change them."""
+        return self.before_screening.digest
 
     @cached_property
     def digest(self) -> bytes:

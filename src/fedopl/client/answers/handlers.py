@@ -44,6 +44,8 @@ _ANSWERING: tuple[Handler, ...] = (
     learning.tell_weight,
     sum_near_thresholds.answer,
     learning.train_network,
+    learning.screen_products,
+    learning.take_pairs,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

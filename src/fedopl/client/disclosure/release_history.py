@@ -43,6 +43,10 @@ class ReleaseHistory:
             {f"{n:06d} {name}": a for n, item in enumerate(every) for name, a in item.items()},
         )
 
+    def first(self, kind: str) -> Arrays:
+        """What was asked for first of this kind; empty if nothing was."""
+        return self._kept(kind)
+
     def require_first(self, kind: str, **asked: FloatArray) -> None:
         """Refuse whatever differs from the first of its kind that was asked for.
 

@@ -8,6 +8,7 @@ from fedopl.report.words.numbers import count, decimal, listed
 from fedopl.results.record import Record
 from fedopl.results.sums.term_choice import TermChoice
 
+_MOST_NAMED = 12  # pairs
 # By whether there is a network beside it.
 _WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
 
@@ -18,20 +19,40 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
     if record is None or choice is None:
         return ()
     head, family = Heading("How the terms were chosen"), choice.family
+    screened = _screened(record)
     if family is None:
         why = "No client reported sums by fold, so that nothing could be compared: the policy is "
-        return (head, Text(f"{why}linear in the features as they are."))
+        return (head, Text(f"{why}linear in the features as they are."), *screened)
     taken = _family_words(record, family)
     if len(choice.losses) == 1:
         why = "only how much their weights are shrunk was chosen, by the loss out of fold"
-        return (head, Text(f"The study set the policy's terms, {taken}; {why}."))
+        return (head, Text(f"The study set the policy's terms, {taken}; {why}."), *screened)
     said = (
         f"{_WHAT_CHOSE[bool(record.study.hidden)]} could use {len(choice.losses)} sets of terms, "
         f"and took {taken}. A richer set is taken if its loss is less by more than a standard "
         "error over folds. The loss is the squared error of predicted scores with each fold of "
         "training rows left out in turn, and follows from the clients' sums."
     )
-    return (head, Text(said), _table(record, choice))
+    return (head, Text(said), *screened, _table(record, choice))
+
+
+def _screened(record: Record) -> tuple[Text, ...]:
+    """How many pairs of features were looked at, and which of them products were made of."""
+    basis = record.study.basis
+    if basis is None or basis.found_pairs is None:
+        return ()
+    looked = f"Of {count(math.comb(record.study.n_features, 2))} pairs of features"
+    if not basis.found_pairs:
+        return (Text(f"{looked}, none was found to act together, so no product was added."),)
+    named = [f"{first} × {second}" for first, second in basis.found_pairs]
+    more = len(named) - _MOST_NAMED
+    listing = listed([*named[:_MOST_NAMED], *([f"{count(more)} more"] if more > 0 else [])])
+    said = (
+        f"{looked}, {count(len(named))} {'was' if len(named) == 1 else 'were'} found to say more "
+        f"of outcomes together than apart, the strongest first: {listing}. Products of these could "
+        "be used. Training rows alone had a say in it, not those that policies are valued on."
+    )
+    return (Text(said),)
 
 
 def _table(record: Record, choice: TermChoice) -> Table:
@@ -61,7 +82,7 @@ def _family_words(record: Record, family: str) -> str:
     if family == "linear":
         return "features as they are"
     further = []
-    if family != "hinges" and record.study.basis and record.study.basis.products:
+    if family != "hinges" and record.study.basis and record.study.basis.multiplied:
         further.append("products of two")
     if family == "steps":
         further.append("soft steps")
@@ -79,7 +100,11 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
     choice = _choice(record)
     if choice is None:
         return {}
-    return {"terms": {"taken": choice.family or "linear", "losses": dict(choice.losses)}}
+    basis = record.study.basis if record else None
+    found = basis.found_pairs if basis else None
+    screened = {} if found is None else {"found_pairs": [list(pair) for pair in found]}
+    told = {"taken": choice.family or "linear", "losses": dict(choice.losses), **screened}
+    return {"terms": told}
 
 
 def _choice(record: Record | None) -> TermChoice | None:

@@ -17,6 +17,7 @@ _AXES = {
     Axis.FOLDS: "folds",
     Axis.GRAMS: "(actions or 1)",
     Axis.PAIRS: "pairs of actions",
+    Axis.FEATURE_PAIRS: "pairs of features",
     Axis.BINS: "bins",
     Axis.CHANCE_BINS: "bins of propensity",
     Axis.CANDIDATES: "policies compared",

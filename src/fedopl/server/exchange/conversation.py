@@ -43,8 +43,13 @@ class Conversation:
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._decoder, self._digest = decoder_of(self.study), self.study.digest
-        self.checks = CrossChecks(self.study)
+        self.go_on_as(self.study)
+
+    def go_on_as(self, study: Study) -> None:
+        """From here on, ask about this study."""
+        self.study = study
+        self._decoder, self._digest = decoder_of(study), study.digest
+        self.checks = CrossChecks(study)
 
     def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
         """Every client's own answer to this query, by name and in sorted order."""
