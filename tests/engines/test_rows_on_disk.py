@@ -6,7 +6,11 @@ import pytest
 from pyarrow import parquet
 
 import fedopl
+from fedopl.client.disclosure.private_draws import SEED_ALONE
+from fedopl.client.door import Door
+from fedopl.client.local.product_statistics import product_tests
 from fedopl.client.rows import chunks, study_rows
+from fedopl.policies.basis import Basis
 
 N_ROWS, LEVELS = 900, ("none", "some", "much")
 
@@ -200,3 +204,19 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     parquet.write_table(table(0), path)
     with pytest.raises(fedopl.StorageError, match=r"rows\.parquet/inside: cannot be made"):
         fedopl.read_logged(path, schema(), on_disk=path / "inside")
+
+
+@pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
+def test_products_are_screened_alike_in_memory_and_on_disk(both, more):
+    told = []
+    for clients in both(**more):
+        data = clients["east"]
+        basis = Basis(knots={"x0": (-1, 0, 1)}, screened_pairs=2)
+        study = fedopl.Study(actions=data.action_names, features=data.feature_names, basis=basis)
+        space = Door("east", data, study, secret=SEED_ALONE)._space
+        terms = study.terms
+        tests = product_tests(space.unscored_chunks, terms.scaled, 3, data.n_features)
+        assert np.abs(tests.statistics).max() > 1
+        told.append(tests)
+    np.testing.assert_allclose(told[1].statistics, told[0].statistics, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(told[1].rests_on, told[0].rests_on, rtol=1e-6)

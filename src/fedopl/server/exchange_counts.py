@@ -24,8 +24,7 @@ def _under_one_split(study: Study, n_clients: int) -> int:
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    first_look = 2 * _screens(study)
-    return first_look + exchanges_to_evaluate(study) + learning + described + diagnosis
+    return exchanges_to_evaluate(study) + learning + described + diagnosis
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -48,8 +47,8 @@ def _exchanges_along(study: Study) -> int:
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
-    along = SumByFold.needed(study) + _screens(study)
-    return scoring + study.evaluation.claims_values + along
+    screening = 3 * _screens(study)
+    return screening + scoring + study.evaluation.claims_values + SumByFold.needed(study)
 
 
 def _screens(study: Study) -> bool:

@@ -38,10 +38,15 @@ def screen_if_wanted(conversation: Conversation) -> None:
 
 
 def go_on_for(conversation: Conversation, policies: Mapping[str, Policy]) -> None:
-    """Go on with the study that these policies were learned in; nobody is asked anything."""
+    """Go on with the study that these policies were learned in.
+
+    Clients are asked first what learning asked them: only so are later questions the same to the
+    byte, whose answers cost nothing the second time.
+    """
     study = conversation.study
     if study.is_screened or study.basis is None:
         return
+    conversation.together(conversation.transport.clients, Enrol(), ScreenProducts())
     bases = [policy.terms.basis for policy in policies.values() if policy.terms is not None]
     found = [one.found_pairs for one in bases if one.with_found(None) == study.basis]
     conversation.go_on_as(after_screening(study, next(filter(None, found), ())))

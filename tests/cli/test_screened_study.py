@@ -1,0 +1,114 @@
+"""A study file that has clients find which features act together: every verb copes with it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedopl.client.client_file import read_client
+from fedopl.engines import in_process
+from fedopl.engines.run import door_of
+from fedopl.study.study_file import read_study
+from tiny_study import fedopl, write_csv, write_tiny
+
+SCREENED = """folds = 2
+
+[basis]
+screened_pairs = 2
+knots = { age = [50, 60, 70], severity = [-1, 0, 1] }
+"""
+
+
+def table_of(seed, n_rows=600):
+    rng = np.random.default_rng(seed)
+    age, severity = rng.normal(60, 9, n_rows), rng.normal(0, 1, n_rows)
+    alone, new = rng.random((2, n_rows)) < 0.5
+    gain = 10 + new * (age - 60) / 9 * severity + rng.normal(0, 0.5, n_rows)
+    return {
+        "age": age.round(3),
+        "severity": severity.round(3),
+        "living": ["alone" if flag else "with others" for flag in alone],
+        "arm": ["new" if flag else "usual" for flag in new],
+        "gain": gain.round(3),
+    }
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory):
+    tiny = write_tiny(tmp_path_factory.mktemp("screened") / "tiny")
+    tiny.add(SCREENED)
+    for seed, name in enumerate(("north", "south", "west")):
+        write_csv(tiny.table(name), table_of(seed))
+    done = tiny.run()
+    assert (done.code, done.err) == (0, "")
+    return tiny
+
+
+def test_the_run_has_the_pair_and_says_so(screened):
+    assert json.loads((screened.out / "study.json").read_text())["basis"]["found_pairs"] == [
+        ["age", "severity"]
+    ]
+    explained = fedopl("explain", screened.out)
+    assert "Of 3 pairs of features, 1 was found to say more of outcomes together" in (
+        " ".join(explained.text.split())
+    )
+    told = fedopl("explain", screened.out, "--json").json()
+    assert told["terms"]["found_pairs"] == [["age", "severity"]]
+    page = (screened.out / "report.html").read_text(encoding="utf-8")
+    assert "Which features act together" in page
+    assert "pairs of features" in page
+
+
+def test_it_is_resumed_valued_again_and_counted(screened):
+    again = screened.run("--resume")
+    assert (again.code, again.err) == (0, "")
+    folders = ("--study", screened.study, "--clients", screened.clients)
+    valued = fedopl("evaluate", screened.out / "policy.json", *folders)
+    assert (valued.code, valued.err) == (0, "")
+    ledger = fedopl("ledger", screened.clients / "north", "--lifetime").text
+    assert "studies: 2 of 5 spent" in ledger
+
+
+def test_the_preview_names_pairs_and_check_counts_what_may_come(screened):
+    preview = fedopl("preview", screened.study, screened.clients / "north")
+    assert "ScreenProducts → ProductStatistics" in preview.text
+    assert "age × severity" in preview.text
+    screened.edit("screened_pairs = 2", "screened_pairs = 3")
+    screened.edit("folds = 2", "folds = 12")
+    try:
+        assert "the basis may come to have 17 terms" in " ".join(screened.check().text.split())
+    finally:
+        screened.edit("screened_pairs = 3", "screened_pairs = 2")
+        screened.edit("folds = 12", "folds = 2")
+
+
+def test_what_does_not_fit_is_refused_in_the_files_own_words(screened, tmp_path):
+    tiny = write_tiny(tmp_path / "tiny")
+    tiny.add(SCREENED + '\n[evaluation]\nkind = "cross-fitted"\n')
+    assert "every row has a say in which pairs are found" in tiny.check().text
+    tiny.edit('kind = "cross-fitted"', "share = 0.25")
+    tiny.edit("screened_pairs = 2", 'pairs = [["age", "age"]]')
+    assert "expected two features, each pair once" in tiny.check().text
+    tiny.edit('["age", "age"]', '["age", "height"]')
+    assert "'height' is no feature" in tiny.check().text
+
+
+def test_a_client_that_is_started_anew_for_every_trip_goes_on(screened, monkeypatch, tmp_path):
+    """As over a network, where a node makes a door for each message."""
+    tiny = write_tiny(tmp_path / "tiny")
+    tiny.add(SCREENED)
+    for seed, name in enumerate(("north", "south", "west")):
+        write_csv(tiny.table(name), table_of(seed))
+    agreed, _ = read_study(tiny.study)
+
+    def anew(self, queries):
+        for name, content in queries.items():
+            client = read_client(tiny.clients / name)
+            pinned = client.pinned(agreed, client.read(agreed.table))
+            yield name, door_of(agreed, client, pinned).handle(content)
+
+    monkeypatch.setattr(in_process.InProcess, "exchange", anew)
+    done = tiny.run()
+    assert (done.code, done.err) == (0, "")
+    both = [json.loads((one.out / "policy.json").read_text()) for one in (tiny, screened)]
+    assert both[0] == both[1]
