@@ -11,7 +11,7 @@ from fedopl.client.door import Door
 from fedopl.client.drafted_basis import drafted_basis
 from fedopl.client.local.product_statistics import product_tests
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.learning.product_screening import ScreenProducts
+from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.policies.basis import Basis
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
@@ -155,7 +155,7 @@ def test_clients_count_by_their_rows_and_pairs_come_by_strength():
     assert strongest_pairs(study, study.basis, joint) == (("b", "c"), ("a", "b"))
     assert strongest_pairs(study, study.basis, joint * 0) == ()
     fault = ScreenProducts().fault_in
-    answer = ScreenProducts.answer
+    answer = ProductStatistics
     assert fault(answer(statistics=told), study, 400) is None
     assert "larger than its rows" in fault(answer(statistics=told * 9), study, 400)
     assert "whole number" in fault(answer(statistics=told / 8), study, 400)
