@@ -160,3 +160,11 @@ def test_check_names_models_that_are_too_simple_with_losses_beside():
 def test_check_says_nothing_of_models_that_fit():
     data = client(2_000)
     assert not check_fit(data, cross_fit(data)).cautions
+
+
+def test_rows_with_the_same_propensity_are_in_one_bin_whatever_their_order():
+    data = client()
+    sorted_by_action = data.taken(np.argsort(data.actions, kind="stable"))
+    for rows in (data, sorted_by_action):
+        found = check_fit(rows, cross_fit(rows, propensity="marginal"))
+        assert not any(one.is_off for one in found.calibration)

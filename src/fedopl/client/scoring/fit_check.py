@@ -167,9 +167,12 @@ def _calibration(rows: FittedRows, action: int) -> Calibration | None:
     said, took = rows.propensities[:, action], rows.actions == action
     if not np.isfinite(said).all() or not took.any():
         return None
-    order = np.argsort(said, kind="stable")
+    # Rows that are said the same of are in one bin: they may be sorted by what was done.
+    places = np.arange(1, N_BINS) * len(said) // N_BINS
+    bins = np.searchsorted(np.sort(said)[places], said, side="right")
     worst: tuple[float, Calibration] | None = None
-    for part in np.array_split(order, N_BINS):
+    for place in range(N_BINS):
+        part = np.flatnonzero(bins == place)
         if not len(part):
             continue
         expected, was = float(said[part].mean()), float(took[part].mean())
