@@ -56,6 +56,8 @@ def test_the_run_has_the_pair_and_says_so(screened):
     assert told["terms"]["found_pairs"] == [["age", "severity"]]
     page = (screened.out / "report.html").read_text(encoding="utf-8")
     assert "Which features act together" in page
+    agreed, _ = read_study(screened.study)
+    assert agreed.digest.hex() in page  # which clients can compare with their own
     assert "pairs of features" in page
 
 

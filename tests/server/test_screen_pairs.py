@@ -65,6 +65,7 @@ def test_it_takes_one_trip_more(found):
     assert trips == [3, 4]
     assert trips[1] == expected_trips(found.study, 3)
     assert len(found.rounds) == expected_exchanges(found.study, 3)
+    assert {len(own) for own in found.ledger.values()} == {len(found.rounds)}
     assert [latest.query for latest in found.rounds][:3] == ["Enrol", "ScreenProducts", "TakePairs"]
 
 

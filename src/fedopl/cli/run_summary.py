@@ -85,7 +85,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
     limited = limited_weights(finished)
     return {
         "study": finished.study.name,
-        "digest": finished.study.digest.hex(),
+        "digest": finished.study.before_screening.digest.hex(),
         "recommendation": _recommendation(finished)._asdict(),
         "verdict": finished.verdict,
         "in_doubt": finished.in_doubt,

@@ -32,7 +32,9 @@ class Run(Record):
     @classmethod
     def of(cls, record: Record, ledgers: Mapping[str, Ledger]) -> Self:
         """The record, with these clients' entries for its study, under each of its splits."""
-        studies = {study.digest.hex() for study in split_studies(record.study)}
+        splits = split_studies(record.study)
+        # Before it was known which pairs of features are found, it was another study.
+        studies = {one.digest.hex() for own in splits for one in (own, own.before_screening)}
         own = {
             name: [entry for entry in ledger.entries() if entry.study in studies]
             for name, ledger in ledgers.items()

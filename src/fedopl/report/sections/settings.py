@@ -44,11 +44,14 @@ def _start(record: Record) -> tuple[Part, ...]:
 
 
 def _versions(record: Record) -> Table:
+    study, agreed = record.study, record.study.before_screening
+    found = () if study == agreed else (("With the pairs that were found", study.digest.hex()),)
     return Table(
         caption="The study's hash, and the versions this report was written with",
         headers=("What", "Which"),
         rows=(
-            ("Hash of the study", record.study.digest.hex()),
+            ("Hash of the study", agreed.digest.hex()),
+            *found,
             ("Seed", str(record.study.seed)),
             ("Python", platform.python_version()),
             *((package, version(package)) for package in _PACKAGES),
