@@ -132,7 +132,8 @@ def main(n_features: int = 40, n_rows: int = 2_000, n_draws: int = 2) -> None:
         cells = []
         for way in drawn[0]:
             lost, n_pairs = np.mean([one[way] for one in drawn], axis=0)
-            cells.append(f"{lost:.4f}" + (f" ({n_pairs:.0f})" if n_pairs else ""))
+            pairs = f"{n_pairs:.0f}" if n_pairs >= 1 else "< 1"
+            cells.append(f"{lost:.4f}" + (f" ({pairs})" if n_pairs else ""))
         if kind == KINDS[0] and not correlation:
             print("| world | " + " | ".join(drawn[0]) + " |")
         print(f"| {kind}, correlation {correlation:g} | " + " | ".join(cells) + " |", flush=True)
