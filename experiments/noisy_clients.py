@@ -27,16 +27,7 @@ def regrets(name: str, n_rows: int, draws: int) -> list[Regrets]:
     found: list[Regrets] = [[] for _ in WAYS]
     for seed in range(draws):
         world = shaped_world(name, seed)
-        rows = {
-            client: fedopl.LoggedData(
-                data.contexts,
-                data.actions,
-                data.rewards,
-                action_names=data.action_names,
-                propensities=world.propensities(client, data.contexts),
-            )
-            for client, data in world.all_logged(n_rows).items()
-        }
+        rows = world.all_known(n_rows)
         for own, (basis, how) in zip(found, WAYS, strict=True):
             policy = fedopl.Linear(precision=how)
             run = fedopl.learn(rows, policy=policy, basis=basis, evaluation=0)

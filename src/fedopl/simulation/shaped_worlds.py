@@ -93,6 +93,19 @@ class ShapedWorld:
         """Every client's rows, so many each unless the world says how many."""
         return {name: self.logged(name, self.rows or n_rows, draw) for name in self.clients}
 
+    def all_known(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:
+        """The same rows with the propensities that their actions were drawn with."""
+        return {
+            name: LoggedData(
+                data.contexts,
+                data.actions,
+                data.rewards,
+                self.propensities(name, data.contexts),
+                action_names=data.action_names,
+            )
+            for name, data in self.all_logged(n_rows, draw).items()
+        }
+
     def decide(self, contexts: ArrayLike) -> IntArray:
         """The best action of all: argmax_a Σ_c p(c | x)·μ_c(x; a).
 
