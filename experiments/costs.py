@@ -58,7 +58,8 @@ LETTERS = {
     "p": "features",
     "d": "actions",
     "K": "folds of cross-fitting (`nuisances.folds`)",
-    "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances",
+    "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances; with a basis "
+    "3·K + 1 for each family of terms, and as many with boosting (fewer below five folds)",
     "C": "clients",
     "R": "rounds of `csoaa-sgd` and `csoaa-vw` (`plan.rounds`)",
     "t": "rounds of a network (`neural.rounds`), fewer where rows kept back say so",

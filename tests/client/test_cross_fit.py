@@ -326,7 +326,7 @@ def test_a_failing_model_is_named(draw):
     [
         (
             {"outcome": "rigde"},
-            "outcome: expected one of ridge, ols, block-ridge, block-ols, shared-ridge .* 'rigde'",
+            "outcome: expected one of ridge, ols, boosting, block-ridge, .* 'rigde'",
         ),
         ({"outcome": 3}, "outcome: expected a name or a scikit-learn regressor"),
         ({"outcome": DummyRegressor}, "an object, not a class"),

@@ -125,6 +125,7 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
         {"policy": fedopl.Linear(oracle="csoaa-sgd")},
         {"policy": fedopl.Linear(oracle="wap")},
         {"policy": fedopl.Linear(oracle="direct")},
+        {"nuisances": fedopl.NuisancePlan(propensity="marginal", outcome="boosting")},
     ],
     ids=str,
 )

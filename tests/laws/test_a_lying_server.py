@@ -7,6 +7,7 @@ import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with, with_row
 
 import fedopl
+from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import MemoryStore
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import TellModels
@@ -382,6 +383,25 @@ def test_the_few_who_took_an_action_do_not_come_out_of_its_scores():
         assert not found.any()
     found, truth = rows_of_takers(40)  # as many as there may be
     assert abs(np.corrcoef(found[:-1], truth)[0, 1]) > 0.9
+
+
+def test_the_few_who_took_an_action_have_no_say_in_models_of_a_clients_own():
+    """Where effects may bend, a client has models of its own beside those that came."""
+    basis = fedopl.Basis(knots={"x0": (-1.0, 0.0, 1.0)})
+    study = study_with(basis=basis, evaluation=0)
+    for n_takers, is_told in ((3, False), (60, True)):
+        data, answers = with_takers(n_takers), []
+        for outcome in (data.rewards[:n_takers], 1_000.0):
+            rewards = data.rewards.copy()
+            rewards[:n_takers] = outcome
+            changed = fedopl.LoggedData(data.contexts, data.actions, rewards, action_names=ACTIONS)
+            models = np.zeros((study.n_outcome_models, len(ACTIONS), study.n_terms + 1))
+            server = LyingServer(changed, study, secret=SEED_ALONE)  # with the same folds
+            answers.append(
+                server.ask(SumScores, models=models, supported=np.ones(models.shape[:2]))
+            )
+        first, second = (answer.products for answer in answers)
+        assert np.allclose(first, second) != is_told
 
 
 @pytest.mark.parametrize(

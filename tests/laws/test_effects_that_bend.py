@@ -197,7 +197,7 @@ def asked(data, study, limits):
     """All that sums of outcomes and of scores say of (terms, 1), over everybody."""
     server = LyingServer(data, study, limits=limits)
     outcomes = server.ask(SumOutcomes).sums.sum(axis=(0, 1))[:-1, :-1]
-    models = np.zeros((study.nuisances.folds + 1, len(ACTIONS), study.n_terms + 1))
+    models = np.zeros((study.n_outcome_models, len(ACTIONS), study.n_terms + 1))
     scores = server.ask(SumScores, models=models, supported=np.ones(models.shape[:2]))
     return outcomes, scores.grams[0] * data.n_rows
 

@@ -54,6 +54,7 @@ class Door:
         store: where it keeps its scores between messages.
         ledger: where it writes down what it released.
         rules: the study's candidate policies that are code; code never crosses, only its position.
+        regressor: the outcome model that is plugged in, where the study says that one is.
 
     """
 
@@ -68,6 +69,7 @@ class Door:
         store: Store | None = None,
         ledger: Ledger | None = None,
         rules: Mapping[str, Rule] | None = None,
+        regressor: object = None,
     ) -> None:
         self.name, self.study = name, study
         self.limits = limits or Limits()
@@ -79,6 +81,7 @@ class Door:
             PrivateDraws(study.seed, name, secret),
             store=store,
             rules=rules,
+            regressor=regressor,
         )
         self._after: Door | None = None  # for the study with the pairs that screening found
         self._decoder, self._digest = decoder_of(study), study.digest
@@ -119,6 +122,7 @@ class Door:
             store=space.store,
             ledger=self.ledger,
             rules=space.rules,
+            regressor=space.regressor,
         )
 
     def _read_if_any(self, content: bytes) -> Message | None:

@@ -158,7 +158,7 @@ def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
         return data, fitted
     space = _space(data, _of_all_rows(study), Limits.open())
     propensities = fit_propensities(space.study_rows, plan.propensity, study.seed)
-    models = NuisanceModels(outcomes=space.own_outcomes, propensities=propensities)
+    models = NuisanceModels(outcomes=space.outcomes.own, propensities=propensities)
     return space.data, models.of(space.study_rows.whole)
 
 

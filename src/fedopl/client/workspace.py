@@ -26,20 +26,14 @@ from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels
-from fedopl.client.scoring.outcome import (
-    Outcomes,
-    action_blocks,
-    federated_outcomes,
-    linear_outcomes,
-    pooled_parameters,
-    with_own_rest,
-)
+from fedopl.client.scoring.outcome import Outcomes, action_blocks
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
     Propensities,
     fit_propensities,
 )
 from fedopl.client.scoring.row_shares import dominated, shares_in, weighing_by
+from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
@@ -66,6 +60,7 @@ class Workspace:
         *,
         store: Store | None = None,
         rules: Mapping[str, Rule] | None = None,
+        regressor: object = None,
     ) -> None:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         self.store: Store = MemoryStore() if store is None else store
@@ -74,6 +69,8 @@ class Workspace:
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
+        self.regressor = regressor
+        self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
         self.new_scores: StudyScores | None = None  # not kept before their sums may be released
         self._whole: ScoredChunk | None = None
 
@@ -196,7 +193,7 @@ class Workspace:
         rule = self.study.nuisances.unseen_rule
         if (self.rows_per_action == 0).any() and rule == "refuse":
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
-        outcomes = self._outcomes_by(models) if len(models) else self.own_outcomes
+        outcomes = self.outcomes.by(models) if len(models) else self.outcomes.own
         scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
             scorer,
@@ -237,7 +234,7 @@ class Workspace:
         return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
 
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
-        return self._scorer(self.own_outcomes, masked, few_took)
+        return self._scorer(self.outcomes.own, masked, few_took)
 
     @property
     def local_policy(self) -> Policy:
@@ -285,33 +282,9 @@ class Workspace:
         except DataError:
             raise RefusedError(RefusalCode.NO_PROPENSITIES) from None
 
-    def _outcomes_by(self, models: FloatArray) -> Outcomes:
-        """The federation's outcome models, and own ones of actions that it has none of.
-
-        With many actions, the sums of one in a fold may be too small to be released anywhere. What
-        never leaves may rest on fewer rows; but those who took the action speak for it in sums of
-        scores, so they must be as many as behind any other sum.
-        """
-        lacking = np.isnan(models[..., -1]).any(axis=0)
-        lacking &= self.rows_per_action >= max(self.rows_needed, 1)
-        if lacking.any():
-            own = pooled_parameters(self.study_rows.fold_sums(), self.study.nuisances.outcome_model)
-            lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
-            models = np.where(lacking[:, None], own, models)
-        if self.study.terms:
-            models = with_own_rest(models, self.study_rows.fold_sums(), self.study.n_features)
-        return federated_outcomes(models, self.study_rows)
-
     def _scorer(self, outcomes: Outcomes, masked: BoolArray, few_took: BoolArray) -> Scorer:
         models = NuisanceModels(outcomes=outcomes, propensities=self.propensities)
         return Scorer(models=models, plan=self.study.nuisances, masked=masked, few_took=few_took)
-
-    @cached_property
-    def own_outcomes(self) -> Outcomes:
-        """Outcome models of these rows alone."""
-        held_out = self.n_rows(RowSplit.EVALUATION) > 0
-        sums, plan = self.study_rows.fold_sums(), self.study.nuisances
-        return linear_outcomes(sums, plan.outcome_model, self.study_rows, held_out=held_out)
 
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores
@@ -321,7 +294,7 @@ class Workspace:
         They are made as the study says, and it may only choose what the study has scores for: on
         held-out rows it is valued by these.
         """
-        shared = scorer.models.outcomes is self.own_outcomes
+        shared = scorer.models.outcomes is self.outcomes.own
         own = self._own_scorer(scorer.masked | scores.hidden, scorer.few_took)
 
         def parts() -> Iterator[ScoredChunk]:

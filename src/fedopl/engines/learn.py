@@ -19,6 +19,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
+from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
@@ -72,6 +73,7 @@ def learn(
     basis: str | Basis | None = "auto",
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
+    outcome_model: object = None,
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
     declared: Declared | None = None,
@@ -94,6 +96,8 @@ def learn(
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`.
+        outcome_model: a scikit-learn regressor, fitted for each action at every client and weighed
+            with the models from sums by how they predict other folds; for rows in memory.
         evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or
             "cross-fitted", for few rows: the way of learning is valued on all of them; or an
             `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
@@ -112,7 +116,7 @@ def learn(
     agreed = {
         "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
         "mixture": as_mixture(mixture),
-        "nuisances": nuisances,
+        "nuisances": _with_model(nuisances, outcome_model, clients),
         "evaluation": evaluation,
         "joining": diagnose,
         "declared": declared or Declared(),
@@ -125,7 +129,26 @@ def learn(
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
-    return _run(study, clients, candidates, own_limits, running or Running())
+    given = {"candidates": candidates, "regressor": outcome_model}
+    return _run(study, clients, given, own_limits, running or Running())
+
+
+def _with_model(
+    nuisances: str | NuisancePlan, regressor: object, clients: Mapping[str, LoggedData]
+) -> str | NuisancePlan:
+    """The plan that says whether a regressor is plugged in."""
+    plan = NuisancePlan(kind=nuisances) if isinstance(nuisances, str) else nuisances
+    if regressor is None:
+        if isinstance(plan, NuisancePlan) and plan.outcome == "plugged-in":
+            raise OptionError("outcome: 'plugged-in' needs learn(outcome_model=a regressor)")
+        return nuisances
+    try_out(regressor, next(iter(clients.values())))
+    if plan.outcome not in ("ridge", "plugged-in"):
+        raise OptionError(
+            f"outcome_model: it is weighed with ridge regressions, and nuisances say outcome = "
+            f"'{plan.outcome}'; give one of the two"
+        )
+    return NuisancePlan.model_validate({**plan.model_dump(), "outcome": "plugged-in"})
 
 
 def _drafted_basis(
@@ -177,11 +200,15 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
 def _run(
     study: Study,
     clients: Mapping[str, LoggedData],
-    candidates: Mapping[str, Policy | Rule],
+    given: Mapping[str, Any],
     limits: Limits,
     running: Running,
 ) -> Run:
-    """Run the study with a door for each client, all in this process."""
+    """Run the study with a door for each client, all in this process.
+
+    What is code was `given`: candidates by name, and the regressor that is plugged in.
+    """
+    candidates: Mapping[str, Policy | Rule] = given["candidates"]
     rules = {name: rule for name, rule in candidates.items() if not isinstance(rule, Policy)}
     for name, rule in rules.items():
         if not callable(rule):
@@ -190,8 +217,11 @@ def _run(
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
     own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": SEED_ALONE}
+    own["regressor"] = given["regressor"]
     ledgers = {name: MemoryLedger() for name in clients}
     fingerprint = fingerprint_of(clients) if journal else ""
+    if journal and own["regressor"] is not None:
+        fingerprint += f" {own['regressor']!r}"  # another one is another run
 
     def begin(one: Study, place: int) -> Begun:
         doors = {

@@ -72,7 +72,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.NETWORK_NUMBERS: network_size(widths_in(study)) if study.hidden else 0,
     }
     sizes = {axis: range(size, size + 1) for axis, size in exactly.items()}
-    sizes[Axis.MODELS] = range(0, folds + 2)
+    sizes[Axis.MODELS] = range(0, max(folds + 1, study.n_outcome_models) + 1)
     sizes[Axis.CLIENTS] = range(1, MOST_CLIENTS + 1)
     sizes[Axis.TARGETS] = range(1, MOST_TARGETS + 1)
     sizes[Axis.GRAMS] = range(1, n_actions + 1)

@@ -33,7 +33,9 @@ class Axis(enum.Enum):
     REGRESSION = "regression"  # these, and a reward
     FEATURES = "features"  # each action's own terms and an intercept
     FOLDS = "folds"
-    MODELS = "models"  # one for each fold, and one for evaluation rows
+    MODELS = (
+        "models"  # without each fold, and of all of them; with a basis, for each family of terms
+    )
     GRAMS = "grams"  # one for each action, or one that serves all
     PAIRS = "pairs"
     LINEAR_POLICIES = "linear policies"

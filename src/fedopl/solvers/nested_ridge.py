@@ -1,6 +1,6 @@
 """Ridge regressions on nested sets of terms: the first few, more, or all of them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,7 @@ def ridge_of_best(
 
     Errors are those of generalised cross-validation; among equals the fewest terms win.
     """
-    found = []
-    for size in sorted(sizes):
-        kept = first_terms(size, sums.shape[-1], last=2)
-        models, errors = ridge_and_errors(sums[..., kept[:, None], kept], effective_rows)
-        wide = np.zeros((*models.coefficients.shape[:-1], sums.shape[-1] - 2))
-        wide[..., :size] = models.coefficients
-        found.append((errors, replace(models, coefficients=wide)))
+    found = ridge_by_size(sums, effective_rows, sorted(sizes))
     least, best = found[0]
     for errors, models in found[1:]:
         better = errors < least
@@ -57,6 +51,20 @@ def ridge_of_best(
             penalties=np.where(better, models.penalties, best.penalties),
         )
     return best
+
+
+def ridge_by_size(
+    sums: FloatArray, effective_rows: FloatArray, sizes: Sequence[int]
+) -> list[tuple[FloatArray, LinearModels]]:
+    """For each size, errors and models of ridge on so many of the first terms."""
+    found = []
+    for size in sizes:
+        kept = first_terms(size, sums.shape[-1], last=2)
+        models, errors = ridge_and_errors(sums[..., kept[:, None], kept], effective_rows)
+        wide = np.zeros((*models.coefficients.shape[:-1], sums.shape[-1] - 2))
+        wide[..., :size] = models.coefficients
+        found.append((errors, replace(models, coefficients=wide)))
+    return found
 
 
 def first_terms(n_terms: int, n_columns: int, *, last: int) -> IntArray:  # (n_terms + last,)

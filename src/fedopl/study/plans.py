@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedopl.base.validation import Checked
+from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
 
 CROSS_FITTED = "cross-fitted"
 MOST_SPLITS = 100
@@ -23,7 +24,11 @@ class NuisancePlan(Checked):
     kind: Literal["federated", "local"] = Field(
         default="federated", description="outcome models from everybody's sums, or each its own"
     )
-    outcome: Literal["ridge", "ols"] = Field(default="ridge", description="the outcome model")
+    outcome: Literal["ridge", "ols", "boosting", "plugged-in"] = Field(
+        default="ridge",
+        description="the outcome model; boosting is each client's own, weighed with ridge; "
+        "plugged-in is for learn(outcome_model=...) alone",
+    )
     features: Literal["shared", "blocks"] = Field(
         default="shared",
         description="of outcome models: all for each action, or equal blocks of them",
@@ -51,6 +56,24 @@ class NuisancePlan(Checked):
         if self.unseen == "borrow" and self.kind == "local":
             raise ValueError("unseen: there is nothing to borrow from with local nuisances")
         return self
+
+    @model_validator(mode="after")
+    def _can_join(self) -> Self:
+        if not self.joins_regressors:
+            return self
+        if self.features == "blocks":
+            raise ValueError(f"outcome: {self.outcome} models are of all features; use ridge")
+        if self.folds < FEWEST_FOLDS:
+            raise ValueError(
+                f"outcome: weights of {self.outcome} models are chosen on other folds than those "
+                f"they are used in and fitted to, so there have to be {FEWEST_FOLDS} folds"
+            )
+        return self
+
+    @property
+    def joins_regressors(self) -> bool:
+        """Whether clients weigh regressors of their own beside models from sums."""
+        return self.outcome in ("boosting", "plugged-in")
 
     def learning_floor(self, n_actions: int) -> float:
         """The propensity below which none counts where policies are learned.

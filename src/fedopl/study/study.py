@@ -18,11 +18,12 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.basis import Basis
-from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.solvers.stacked_ridge import FEWEST_FOLDS, fold_sets
 from fedopl.study.flat_form import flat_form, plans_of
+from fedopl.study.message_sizes import check_message_sizes
 from fedopl.study.mixture import FOUND, Empirical, Mixture
 from fedopl.study.plans import (
     Declared,
@@ -34,7 +35,7 @@ from fedopl.study.plans import (
     NuisancePlan,
     NuisanceSetting,
 )
-from fedopl.study.policy_plans import MOST_NUMBERS, Linear, NetworkPlan, PolicyPlan
+from fedopl.study.policy_plans import Linear, NetworkPlan, PolicyPlan
 
 MOST_TO_SCREEN = 200  # features: their pairs are asked about one by one
 
@@ -96,7 +97,7 @@ class Study(Checked):
             self._check_cross_fitted()
         if self.evaluation.splits > 1:
             self._check_repeated()
-        self._check_message_sizes()
+        check_message_sizes(self)
         self.policy.check_columns(self.columns, self.actions)
         return self
 
@@ -192,34 +193,6 @@ class Study(Checked):
                 )
                 raise PlacedError(f"{place}.features", message)
 
-    def _check_message_sizes(self) -> None:
-        n_actions, folds = self.n_actions, self.nuisances.folds
-        n_features = self.most_terms
-        n_pairs = n_actions * (n_actions - 1) // 2
-        n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
-        if self.linear.oracle == "wap" and n_numbers > MOST_NUMBERS:
-            message = (
-                f"wap sums squares of {n_features:,} features for {n_pairs:,} pairs of "
-                f"actions, {n_numbers:,} numbers of which a message holds {MOST_NUMBERS:,}; use "
-                "csoaa-exact, or fewer actions or features"
-            )
-            raise PlacedError("oracle", message, ("policy", "oracle"))
-        n_numbers = (n_actions + 4) * NeuralPolicy.numbers_shape(self)[0]
-        if n_numbers > MOST_NUMBERS:
-            message = (
-                f"a query about policies may hold {n_numbers:,} numbers of networks, a message "
-                f"holds {MOST_NUMBERS:,}; use fewer or narrower layers"
-            )
-            raise PlacedError("hidden", message, ("policy", "neural", "hidden"))
-        n_numbers = folds * n_actions * ((n_features + 2) ** 2 + 1)
-        if self.nuisances.kind == "federated" and n_numbers > MOST_NUMBERS:
-            message = (
-                f"federated outcome models take squares of {n_features:,} features for "
-                f"{n_actions:,} actions in {folds:,} folds, {n_numbers:,} numbers of which a "
-                f"message holds {MOST_NUMBERS:,}; use local ones, or fewer folds or features"
-            )
-            raise PlacedError("nuisances", message)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self.digest == other.digest
 
@@ -311,6 +284,28 @@ class Study(Checked):
         """How many there may come to be: a pair is a product, and perhaps one of two steps."""
         to_find = 0 if self.basis is None or self.is_screened else self.basis.screened_pairs
         return self.n_terms + 2 * to_find
+
+    @property
+    def stacked_sizes(self) -> tuple[int, ...]:
+        """How many terms each of the outcome models has whose weighted mean is used.
+
+        None where a single model is: of features alone, which no regressors join, or with too few
+        folds to choose weights on.
+        """
+        plan = self.nuisances
+        if plan.outcome == "ols" or plan.folds < FEWEST_FOLDS:
+            return ()
+        if self.terms is None:
+            return (self.n_features,) if plan.joins_regressors else ()
+        return tuple(self.terms.sizes[family] for family in self.terms.families)
+
+    @property
+    def n_outcome_models(self) -> int:
+        """How many outcome models of every action clients are sent; none if each has its own."""
+        folds, sizes = self.nuisances.folds, self.stacked_sizes
+        if self.nuisances.kind == "local":
+            return 0
+        return len(fold_sets(folds)) * len(sizes) if sizes else folds + 1
 
     @property
     def n_actions(self) -> int:

@@ -114,6 +114,9 @@ class StudyFile(Checked):
                 getattr(self, part)
             except ValidationError as error:
                 raise _in_file(error, above) from None
+        if self.nuisances.outcome == "plugged-in":
+            message = "a file cannot hold a regressor; use boosting, or learn(outcome_model=...)"
+            raise PlacedError("nuisances.outcome", message)
         if self.tree != TreePlan() and self.policy.kind != "tree":
             raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")
         if self.neural != NetworkPlan() and self.policy.kind != "neural":

@@ -108,13 +108,15 @@ def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:
 def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
     """Score all rows with the models that came, or with own ones, and sum the training rows."""
     space.check_rows_for_sums()
-    plan = space.study.nuisances
-    expected = plan.folds + 1 if plan.kind == "federated" else 0
+    expected = space.study.n_outcome_models
     if len(query.models) != expected or len(query.supported) != expected:
         raise RefusedError(RefusalCode.MALFORMED)
-    # Support that differs from fold to fold would disclose the sums of single folds.
-    if space.limits.minimum_cell and (query.supported != query.supported[:1]).any():
-        raise RefusedError(RefusalCode.SMALL_CELLS)
+    # Support that differs from fold to fold would disclose the sums of single folds. Models without
+    # two folds only serve to choose weights, and may all be lacking.
+    n_used = (space.study.nuisances.folds + 1) * max(1, len(space.study.stacked_sizes))
+    for part in (query.supported[:n_used], query.supported[n_used:]):
+        if space.limits.minimum_cell and (part != part[:1]).any():
+            raise RefusedError(RefusalCode.SMALL_CELLS)
     models = np.where(query.supported[..., None] > 0, query.models, np.nan)
     space.new_scores = space.scored_with(models)
     return ScoreSums(**vars(space.score_means(space.new_scores)))

@@ -92,6 +92,7 @@ def cross_fit(
     Args:
         data: one client's logged decisions.
         outcome: "ridge" (per action, penalty by generalised cross-validation), "ols",
+            "boosting" (boosted trees, weighed with ridge by how they predict other folds),
             "block-ridge" and "block-ols" (the same on each action's own block φ(x, a) = x_a),
             "shared-ridge" (one model over these blocks), or a scikit-learn regressor, fitted for
             each action.

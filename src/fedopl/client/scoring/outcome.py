@@ -12,10 +12,13 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums, predict
 from fedopl.client.scoring import sklearn_models
+from fedopl.client.scoring.stacking.joined_regressors import BoostedTrees, JoinedRegressors
+from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
-from fedopl.solvers.nested_ridge import first_terms, outcome_ridge
+from fedopl.solvers.nested_ridge import outcome_ridge
+from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
     from fedopl.client.rows.study_rows import StudyRows
@@ -24,6 +27,7 @@ if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
 OUTCOMES = {
     "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
     "ols": "one least-squares regression per action",
+    "boosting": "boosted trees for each action, weighed with ridge regressions on other folds",
     "block-ridge": "one ridge regression per action on its block of features, φ(x, a) = x_a",
     "block-ols": "one least-squares regression per action on its block of features",
     "shared-ridge": (
@@ -52,6 +56,8 @@ def fit_outcomes(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
             f"outcome: expected one of {', '.join(OUTCOMES)} or a scikit-learn regressor, "
             f"came '{outcome}'"
         )
+    if outcome == "boosting":
+        return _boosted(chunk)
     columns = action_blocks(chunk.data) if outcome in ON_BLOCKS else None
     sums = fold_sums(chunk.data, chunk.folds, columns)
     held_out = chunk.folds.n_parts > chunk.folds.n_folds
@@ -112,42 +118,28 @@ def pooled_parameters(
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
-def with_own_rest(
-    parameters: FloatArray, sums: FoldSums, n_features: int
-) -> FloatArray:  # (n_folds + 1, n_actions, n_terms + 1)
-    """Everybody's models, and what they leave of this client's outcomes, by ridge on the features.
-
-    Where a client differs, its own rows say how; where it does not, the penalty leaves nothing.
-    The rows of a fold have no say in its models.
-    """
-    others = least_squares.sums_of_others(sums.sums, and_of_all=True)
-    squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
-    origin = sums.origin
-    slopes = np.nan_to_num(parameters[..., :-1])
-    about = parameters[..., -1] + slopes @ origin[:-1] - origin[-1]
-    rest = least_squares.sums_of_rest(others, slopes, about)
-    kept = first_terms(n_features, rest.shape[-1], last=2)
-    effective = least_squares.effective_rows(others[..., -2, -2], squared)
-    own = least_squares.ridge(rest[..., kept[:, None], kept], effective)
-    own = least_squares.shift_origin(own, np.append(origin[:n_features], 0.0))
-    found = parameters.copy()
-    found[..., :n_features] += own.coefficients
-    found[..., -1] += np.nan_to_num(own.intercepts)
-    return found
-
-
 def federated_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
     """Models of the whole federation, (n_parts, n_actions, n_terms + 1), the intercept last.
 
     An intercept that is NaN says that nobody took the action.
     """
+    reason = "regressions on the rows of all clients"
+    return _linear(_as_models(parameters), rows, "federated", reason)
+
+
+def own_stacked_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
+    """Weighted means of this client's own models, shaped as those of the federation."""
+    reason = "ridge regressions on sets of terms, weighed by how they predict other folds"
+    return _linear(_as_models(parameters), rows, "ridge", reason)
+
+
+def _as_models(parameters: FloatArray) -> LinearModels:
     coefficients = parameters[..., :-1]
-    models = LinearModels(
+    return LinearModels(
         coefficients=np.where(np.isnan(coefficients), 0.0, coefficients),
         intercepts=parameters[..., -1],
         penalties=np.zeros(parameters.shape[:2]),
     )
-    return _linear(models, rows, "federated", "regressions on the rows of all clients")
 
 
 def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason: str) -> Outcomes:
@@ -172,6 +164,23 @@ def action_blocks(data: LoggedData) -> list[IntArray]:
             "blocks, one for each action; order them by action or use outcome='ridge'"
         )
     return least_squares.equal_blocks(data.n_features, data.n_actions)
+
+
+def _boosted(chunk: Chunk) -> Outcomes:
+    """Boosted trees and ridge regression on all features, weighed by how they predict."""
+    n_folds = chunk.folds.n_folds
+    if n_folds < FEWEST_FOLDS:
+        raise DataError(
+            f"outcome='boosting' is weighed on other folds than those it is used in and fitted to, "
+            f"so there have to be {FEWEST_FOLDS}; came {n_folds}: {chunk.folds.reason}"
+        )
+    stack = StackedOutcomes(
+        (chunk.data.n_features,), regressors=JoinedRegressors(chunk, BoostedTrees)
+    )
+    every = np.ones(chunk.data.n_actions, np.bool_)
+    stacked = stack.stacked(fold_sums(chunk.data, chunk.folds), every)
+    models = _as_models(stacked.parameters[: chunk.folds.n_parts])
+    return stack.with_regressors(_linear(models, None, "boosting", OUTCOMES["boosting"]), stacked)
 
 
 def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:

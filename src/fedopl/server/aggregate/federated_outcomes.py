@@ -6,6 +6,7 @@ from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.solvers import least_squares
 from fedopl.solvers.nested_ridge import outcome_ridge
+from fedopl.solvers.stacked_ridge import models_by_size
 from fedopl.study.study import Study
 
 
@@ -17,12 +18,14 @@ def without_models(study: Study) -> SumScores:
 
 def unsupported_models(study: Study) -> SumScores:
     """The query with models of nothing, where nobody can release the sums they are made from."""
-    shape = (study.nuisances.folds + 1, study.n_actions, study.n_terms + 1)
+    shape = (study.n_outcome_models, study.n_actions, study.n_terms + 1)
     return SumScores(models=np.zeros(shape), supported=np.zeros(shape[:2]))
 
 
 def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     """The query with each fold's models, fitted on the sums of all other folds, of all clients."""
+    if study.stacked_sizes:
+        return _to_be_stacked(study, total)
     others = least_squares.sums_of_others(total.sums, and_of_all=True)
     blocks = least_squares.equal_blocks(study.n_features, study.n_actions)
     on_blocks = study.nuisances.features == "blocks"
@@ -42,4 +45,24 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     return SumScores(
         models=np.concatenate([models.coefficients, intercepts[..., None]], axis=-1),
         supported=supported.astype(np.float64),
+    )
+
+
+def _to_be_stacked(study: Study, total: OutcomeSums) -> SumScores:
+    """The query with models without one fold and without two, on every family of terms.
+
+    They come one set of folds after the other, as in `fold_sets`. Each client has weights of its
+    own for them, which are chosen on its rows and stay there.
+    """
+    models = models_by_size(total.sums, total.squared_weights, study.stacked_sizes)
+    found = np.isfinite(models[:, 0, :, -1])  # (n_sets, n_actions), whatever the terms
+    # Without two folds little may be left: then models that scores are made with are there alone.
+    n_used = study.nuisances.folds + 1
+    supported = np.empty_like(found)
+    supported[:n_used] = found[:n_used].all(axis=0)
+    supported[n_used:] = found.all(axis=0)
+    models = np.where(supported[:, None, :, None], models, 0.0)
+    every = np.repeat(supported, len(study.stacked_sizes), axis=0)
+    return SumScores(
+        models=models.reshape(-1, *models.shape[2:]), supported=every.astype(np.float64)
     )

@@ -5,8 +5,6 @@ from; the model of the fold then has just so many, fitted to all of them. It may
 is the share of each action.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -16,21 +14,16 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
+from fedopl.client.scoring.boosting.boosting_options import (
+    ROUNDS,
+    STILL_IMPROVING,
+    TREE_OPTIONS,
+    one_thread,
+    step_for,
+)
 from fedopl.client.table.logged_data import LoggedData
 
-TREE_OPTIONS = {
-    "max_leaf_nodes": 4,
-    "min_samples_leaf": 10,
-    "l2_regularization": 1.0,
-    "early_stopping": False,
-    "random_state": 0,
-}
-# More rounds are tried where the best one is among the last quarter of those tried so far.
-ROUNDS = (30, 90, 240)
-STILL_IMPROVING = 0.75
 KEPT_ONE_IN = 5  # rows, or groups of them, are kept back
-# Short steps are better where there are few rows; with many they only take longer.
-SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
 
 
 class Booster:
@@ -43,7 +36,7 @@ class Booster:
     def fitted(self, rows: BoolArray, _part: int) -> Any:
         """A model with `classes_` and `predict_proba`, fitted to these rows."""
         data = self._data
-        with _one_thread():
+        with one_thread():
             rounds = _best_rounds(data, rows, self._kept)
             if not rounds:
                 return _Shares(data, rows)
@@ -114,14 +107,5 @@ def _classifier(rows: BoolArray, **options: object) -> Any:
     """A classifier to be fitted to these rows, or to those of them that are not kept back."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    step = LONG_STEP if rows.sum() > MANY_ROWS_BOOSTED else SHORT_STEP
+    step = step_for(int(rows.sum()))
     return HistGradientBoostingClassifier(learning_rate=step, **TREE_OPTIONS, **options)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Threads wait for each other longer than such fits take, and sums depend on their number."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):
-        yield

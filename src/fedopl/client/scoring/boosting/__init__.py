@@ -1,0 +1,1 @@
+"""Boosted trees as nuisances, for what no linear model follows."""

@@ -1,0 +1,31 @@
+"""What boosted trees are like here, whether they predict actions or outcomes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TREE_OPTIONS = {
+    "max_leaf_nodes": 4,
+    "min_samples_leaf": 10,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+    "random_state": 0,
+}
+# More rounds are tried where the best one is among the last quarter of those tried so far.
+ROUNDS = (30, 90, 240)
+STILL_IMPROVING = 0.75
+# Short steps are better where there are few rows; with many they only take longer.
+SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
+
+
+def step_for(n_rows: int) -> float:
+    """The learning rate for so many rows."""
+    return LONG_STEP if n_rows > MANY_ROWS_BOOSTED else SHORT_STEP
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Threads wait for each other longer than such fits take, and sums depend on their number."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="openmp"):
+        yield

@@ -1,0 +1,250 @@
+"""Regressors at a client that join the outcome models from sums: boosted trees, or a user's own.
+
+Each is fitted to each action's rows without every set of folds that models from sums are made
+without, so that they can be weighed against each other on rows that none of them saw.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring import sklearn_models
+from fedopl.client.scoring.boosting.boosting_options import (
+    ROUNDS,
+    STILL_IMPROVING,
+    TREE_OPTIONS,
+    one_thread,
+    step_for,
+)
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.solvers.stacked_ridge import chosen_on, fold_sets, place_without
+
+FEWEST_FITTED = 2  # rows of an action, without two folds
+ROWS_TO_TRY = 100
+
+InTerms = Callable[[Chunk], Chunk]  # the same rows with their terms for contexts
+
+
+class Regressors(Protocol):
+    """One action's models, without each set of folds."""
+
+    def predicted(
+        self, part: int, place: int, data: LoggedData, rows: BoolArray
+    ) -> FloatArray:  # (n_rows,)
+        """What these rows would bring, by the model at this place, as it is used for this part."""
+
+
+FitAction = Callable[[Chunk, int], Regressors]
+
+
+class JoinedRegressors:
+    """Regressors of all actions, and what they leave of the outcomes of rows they did not see."""
+
+    def __init__(self, chunk: Chunk, fit: FitAction) -> None:
+        self._chunk, self.n_folds = chunk, chunk.folds.n_folds
+        self._of_action = [
+            fit(chunk, action) if self._are_enough(action) else None
+            for action in range(chunk.data.n_actions)
+        ]
+
+    @property
+    def supported(self) -> BoolArray:  # (n_actions,)
+        """The actions that have models."""
+        return np.array([models is not None for models in self._of_action])
+
+    def moments(
+        self, in_terms: InTerms, origin: FloatArray
+    ) -> dict[tuple[int, int], FloatArray]:  # (n_actions, n_terms + 3)
+        """For a part and a fold that its weights are chosen on, Σ w·e·(z, e) over the fold's rows.
+
+        Here e is what the models without both leave, and z = (x − x₀, 1, y − y₀) of terms x.
+        """
+        found = {}
+        for fold in range(self.n_folds):
+            own = np.flatnonzero(self._chunk.folds.of_row == fold)
+            chunk = in_terms(self._chunk.taken(own))
+            z = np.column_stack([chunk.data.contexts, np.ones(len(own)), chunk.data.rewards])
+            z[:, :-2] -= origin[:-1]
+            z[:, -1] -= origin[-1]
+            for part in range(self.n_folds + 1):
+                if fold in chosen_on(part, self.n_folds):
+                    found[part, fold] = self._moments(part, fold, own, z)
+        return found
+
+    def _moments(
+        self, part: int, fold: int, own: IntArray, z: FloatArray
+    ) -> FloatArray:  # (n_actions, n_terms + 3)
+        data = self._chunk.data
+        found = np.zeros((data.n_actions, z.shape[1] + 1))
+        place = place_without(part, fold, self.n_folds)
+        for action, models in enumerate(self._of_action):
+            taken = data.actions[own] == action
+            if models is None or not taken.any():
+                continue
+            rows = np.zeros(data.n_rows, np.bool_)
+            rows[own[taken]] = True
+            left = data.rewards[rows] - models.predicted(part, place, data, rows)
+            found[action] = (data.weights_of(rows) * left) @ np.column_stack([z[taken], left])
+        return found
+
+    def predicted(self, weights: FloatArray, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
+        """Each row's predictions by the models that never saw its fold, times these weights."""
+        means = np.zeros((chunk.data.n_rows, chunk.data.n_actions))
+        for part in range(self.n_folds + 1):
+            own = chunk.folds.of_row == part
+            for action, models in enumerate(self._of_action):
+                weight = weights[part, action]  # (n_folds + 1, n_actions)
+                if models is not None and weight > 0 and own.any():
+                    means[own, action] = weight * models.predicted(part, part, chunk.data, own)
+        return means
+
+    def _are_enough(self, action: int) -> bool:
+        """Whether every model would have rows to learn from."""
+        rows = _rows_without(self._chunk, action)
+        return all(own.sum() >= FEWEST_FITTED for own in rows)
+
+
+def _rows_without(chunk: Chunk, action: int) -> list[BoolArray]:
+    """For each set of folds, the rows of an action in all others."""
+    learned = ~chunk.folds.held_out & (chunk.data.actions == action)
+    sets = fold_sets(chunk.folds.n_folds)
+    return [learned & ~np.isin(chunk.folds.of_row, sorted(left_out)) for left_out in sets]
+
+
+def joined_fit(outcome: str, regressor: object, seed: int) -> FitAction | None:
+    """How regressors of this name are fitted; None where models from sums are alone."""
+    if outcome == "boosting":
+        return BoostedTrees
+    return partial(PluggedIn, regressor, seed) if outcome == "plugged-in" else None
+
+
+def try_out(regressor: object, data: LoggedData) -> None:
+    """Refuse what is no regressor, or fails on a few of these rows, while its error can be told."""
+    sklearn_models.checked(regressor, "outcome_model", "regressor", ("fit", "predict"))
+    some = data.part(slice(0, ROWS_TO_TRY))
+    rows = np.ones(some.n_rows, np.bool_)
+    which = sklearn_models.Fit("outcome_model", [0])
+    fitted = sklearn_models.fitted(regressor, some, rows, some.rewards, which)
+    sklearn_models.answers(fitted, "predict", some, rows, "outcome_model")
+
+
+# --- boosted trees ---------------------------------------------------------------------------
+
+
+class BoostedTrees:
+    """Boosted trees of one action; each part has as many as predict other folds best, or none."""
+
+    def __init__(self, chunk: Chunk, action: int) -> None:
+        self._data, self._folds = chunk.data, chunk.folds
+        self._rows = _rows_without(chunk, action)
+        self._takers = chunk.data.actions == action
+        self._means = [
+            float(np.average(chunk.data.rewards[rows], weights=chunk.data.weights_of(rows)))
+            for rows in self._rows
+        ]
+        self._models = [_trees(rows) for rows in self._rows]
+        with one_thread():
+            self._rounds = [self._best_rounds(part) for part in range(chunk.folds.n_folds + 1)]
+
+    def predicted(
+        self, part: int, place: int, data: LoggedData, rows: BoolArray
+    ) -> FloatArray:  # (n_rows,)
+        """By the first trees of a model, as many as the part has."""
+        n_rounds = self._rounds[part]
+        if not n_rounds:
+            return np.full(int(rows.sum()), self._means[place])
+        with one_thread():
+            stages = self._models[place].staged_predict(data.contexts[rows])
+            found: FloatArray = next(islice(stages, n_rounds - 1, None))
+        return found
+
+    def _best_rounds(self, part: int) -> int:
+        """How many rounds predict the folds best that the weights of this part are chosen on.
+
+        Nothing else has a say, not even in how many are tried.
+        """
+        n_folds = self._folds.n_folds
+        losses = sum(self._losses_at_first(part, fold) for fold in chosen_on(part, n_folds))
+        tried = 0
+        for most in ROUNDS:
+            later = sum(
+                self._losses_after(part, fold, slice(tried, most))
+                for fold in chosen_on(part, n_folds)
+            )
+            losses = np.append(losses, later)
+            best, tried = int(np.argmin(losses)), most
+            if best <= STILL_IMPROVING * most:
+                break
+        self._fit(part, best)
+        return best
+
+    def _losses_at_first(self, part: int, fold: int) -> FloatArray:  # (1,)
+        """The squared error on a fold of no trees."""
+        place, rows = self._tried_on(part, fold)
+        return self._losses(rows, [np.full(int(rows.sum()), self._means[place])])
+
+    def _losses_after(self, part: int, fold: int, rounds: slice) -> FloatArray:  # (n_rounds,)
+        """The squared error on a fold after each of these rounds, of models without both."""
+        place, rows = self._tried_on(part, fold)
+        if not rows.any():
+            return np.zeros(rounds.stop - rounds.start)
+        self._fit(place, rounds.stop)
+        stages = self._models[place].staged_predict(self._data.contexts[rows])
+        return self._losses(rows, islice(stages, rounds.start, rounds.stop))
+
+    def _tried_on(self, part: int, fold: int) -> tuple[int, BoolArray]:
+        place = place_without(part, fold, self._folds.n_folds)
+        return place, self._takers & (self._folds.of_row == fold)
+
+    def _losses(self, rows: BoolArray, predicted: Iterable[FloatArray]) -> FloatArray:
+        rewards, weights = self._data.rewards[rows], self._data.weights_of(rows)
+        return np.array([weights @ (rewards - one) ** 2 for one in predicted])
+
+    def _fit(self, place: int, n_rounds: int) -> None:
+        """Let a model have so many rounds or more, in the same steps whoever needs them."""
+        model, rows = self._models[place], self._rows[place]
+        weights = None if self._data.weights is None else self._data.weights[rows]
+        for most in ROUNDS:
+            fitted = getattr(model, "n_iter_", 0)
+            if fitted < most and fitted < n_rounds:
+                model.set_params(max_iter=most)
+                model.fit(self._data.contexts[rows], self._data.rewards[rows], weights)
+
+
+def _trees(rows: BoolArray) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        learning_rate=step_for(int(rows.sum())), warm_start=True, **TREE_OPTIONS
+    )
+
+
+# --- a user's own ----------------------------------------------------------------------------
+
+
+class PluggedIn:
+    """Copies of a scikit-learn regressor, fitted to one action's rows."""
+
+    def __init__(self, regressor: object, seed: int, chunk: Chunk, action: int) -> None:
+        self._where = f"outcome model, action '{chunk.data.action_names[action]}'"
+        self._models = [
+            sklearn_models.fitted(
+                regressor,
+                chunk.data,
+                rows,
+                chunk.data.rewards,
+                sklearn_models.Fit(self._where, [seed, place, action]),
+            )
+            for place, rows in enumerate(_rows_without(chunk, action))
+        ]
+
+    def predicted(
+        self, _part: int, place: int, data: LoggedData, rows: BoolArray
+    ) -> FloatArray:  # (n_rows,)
+        """By the copy at this place."""
+        return sklearn_models.answers(self._models[place], "predict", data, rows, self._where)

@@ -1,0 +1,75 @@
+"""A study's outcome models at one client: those of its rows alone, and those with everybody's."""
+
+from functools import cached_property
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.outcome import (
+    Outcomes,
+    federated_outcomes,
+    linear_outcomes,
+    own_stacked_outcomes,
+    pooled_parameters,
+)
+from fedopl.client.scoring.stacking.joined_regressors import JoinedRegressors, joined_fit
+from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
+from fedopl.messages.message import RowSplit
+from fedopl.study.study import Study
+
+
+class StudyOutcomes:
+    """Outcome models as the study wants them, for the rows of one client."""
+
+    def __init__(
+        self, rows: StudyRows, study: Study, rows_needed: float, regressor: object = None
+    ) -> None:
+        self._rows, self._study, self._regressor = rows, study, regressor
+        self._needed = max(rows_needed, 1)  # of an action, behind any sum
+
+    def by(self, models: FloatArray) -> Outcomes:
+        """The federation's outcome models, and own ones of actions that it has none of.
+
+        With many actions, the sums of one in a fold may be too small to be released anywhere. What
+        never leaves may rest on fewer rows; but those who took the action speak for it in sums of
+        scores, so they must be as many as behind any other sum.
+        """
+        stacked = None
+        if self._study.stacked_sizes:
+            stacked = self._stack.stacked(self._rows.fold_sums(), self._enough, models)
+            models = stacked.parameters
+        lacking = np.isnan(models[..., -1]).any(axis=0) & self._enough
+        if lacking.any():
+            plan = self._study.nuisances
+            own = pooled_parameters(self._rows.fold_sums(), plan.outcome_model)
+            lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
+            models = np.where(lacking[:, None], own, models)
+        found = federated_outcomes(models, self._rows)
+        return self._stack.with_regressors(found, stacked) if stacked else found
+
+    @cached_property
+    def own(self) -> Outcomes:
+        """Outcome models of these rows alone."""
+        sums = self._rows.fold_sums()
+        if self._study.stacked_sizes:
+            stacked = self._stack.stacked(sums, self._enough)
+            found = own_stacked_outcomes(stacked.parameters, self._rows)
+            return self._stack.with_regressors(found, stacked)
+        held_out = self._rows.n_rows(RowSplit.EVALUATION) > 0
+        plan = self._study.nuisances
+        return linear_outcomes(sums, plan.outcome_model, self._rows, held_out=held_out)
+
+    @property
+    def _enough(self) -> BoolArray:  # (n_actions,)
+        """The actions that enough training rows took for own models of them to be used."""
+        taken = self._rows.rows_by_fold_action[:-1].sum(axis=0)
+        return np.asarray(taken >= self._needed)
+
+    @cached_property
+    def _stack(self) -> StackedOutcomes:
+        """Own models, to be weighed alone or beside everybody's."""
+        regressors, plan = None, self._study.nuisances
+        if fit := joined_fit(plan.outcome, self._regressor, self._study.seed):
+            regressors = JoinedRegressors(self._rows.whole, fit)
+        return StackedOutcomes(self._study.stacked_sizes, self._rows, regressors)

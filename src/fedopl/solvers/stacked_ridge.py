@@ -1,0 +1,143 @@
+"""Outcome models as weighted means of ridge regressions, all from sums by fold.
+
+A super learner (van der Laan, Polley & Hubbard 2007). For the rows of fold k, the weights minimise
+the squared error on other folds j of models that were fitted without folds k and j; the models that
+they are then given to were fitted without fold k. So no outcome has a say in its own row's models,
+and the rows that weights are chosen on had none in the models that are compared.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.solvers.least_squares import effective_rows
+from fedopl.solvers.nested_ridge import ridge_by_size
+
+# Weights of a fold are chosen on its neighbours, so many on either side: of five folds on all the
+# others. With more folds the models that are needed grow as these do, not as their square.
+NEIGHBOURS = 2
+FEWEST_FOLDS = 3  # without two folds, there has to be something left
+
+# For a part and another fold, Σ w·(y − f_m)(y − f_n) over the fold's rows that took each action,
+# by models without both.
+Residuals = Callable[[int, int], FloatArray]  # (n_actions, n_models, n_models)
+
+
+@lru_cache(64)
+def fold_sets(n_folds: int) -> tuple[frozenset[int], ...]:
+    """Which folds models are fitted without: each one, none, then every two neighbours."""
+    each = [frozenset({fold}) for fold in range(n_folds)]
+    pairs = {frozenset({k, j}) for k in range(n_folds) for j in chosen_on(k, n_folds)}
+    return (*each, frozenset(), *sorted(pairs, key=sorted))
+
+
+@lru_cache(64)
+def n_folds_of(n_sets: int) -> int:
+    """How many folds have so many sets to leave out."""
+    return next(n for n in range(FEWEST_FOLDS, n_sets) if len(fold_sets(n)) == n_sets)
+
+
+def chosen_on(part: int, n_folds: int) -> list[int]:
+    """The folds that the weights of a part are chosen on; of held-out rows all folds."""
+    if part == n_folds:
+        return list(range(n_folds))
+    steps = range(-NEIGHBOURS, NEIGHBOURS + 1)
+    return sorted({(part + step) % n_folds for step in steps} - {part})
+
+
+def place_without(part: int, fold: int, n_folds: int) -> int:
+    """Where in `fold_sets` models come that are fitted without this part and without this fold."""
+    return fold_sets(n_folds).index(frozenset({part, fold} - {n_folds}))
+
+
+def models_by_size(
+    sums: FloatArray, squared_weights: FloatArray, sizes: Sequence[int]
+) -> FloatArray:  # (n_sets, n_sizes, n_actions, n_terms + 1)
+    """Without each set of folds, ridge on so many of the first terms; the intercept is last.
+
+    From sums (n_folds, n_actions, n_terms + 2, n_terms + 2). NaN where no row is left.
+    """
+    found = []
+    for left_out in fold_sets(len(sums)):  # one by one, as sums of many terms are large
+        others = [fold for fold in range(len(sums)) if fold not in left_out]
+        left = sums[others].sum(axis=0)
+        rows = effective_rows(left[..., -2, -2], squared_weights[others].sum(axis=0))
+        models = [models for _, models in ridge_by_size(left, rows, sizes)]
+        found.append(
+            [np.concatenate([m.coefficients, m.intercepts[..., None]], axis=-1) for m in models]
+        )
+    return np.array(found)
+
+
+def residual_squares(
+    models: FloatArray, sums: FloatArray
+) -> FloatArray:  # (n_actions, n_models, n_models)
+    """Σ w·(y − f_m)(y − f_n) over the rows of these sums, (n_actions, n_terms + 2, n_terms + 2)."""
+    left = residual_loadings(models)
+    return np.asarray(left @ sums @ np.swapaxes(left, -1, -2))
+
+
+def residual_loadings(models: FloatArray) -> FloatArray:  # (n_actions, n_models, n_terms + 2)
+    """What turns z = (x, 1, y) into y − f(x), for models (n_models, n_actions, n_terms + 1)."""
+    by_action = np.swapaxes(np.nan_to_num(models), 0, 1)
+    return np.concatenate([-by_action, np.ones((*by_action.shape[:2], 1))], axis=-1)
+
+
+def stacking_weights(
+    residuals: Residuals, supported: BoolArray, n_shared: int, counted: BoolArray
+) -> FloatArray:  # (n_folds + 1, n_actions, n_models)
+    """The weights of each part's models, on the simplex; the first `n_shared` are everybody's.
+
+    All actions together choose them, since the rows of one are few; an action has everybody's
+    models alone, if these predict its rows no worse. One that is not `counted`, (n_actions,), has
+    these, too, and no say. `supported`, (n_sets, n_models, n_actions), are the models that had any
+    row to learn from.
+    """
+    n_models, n_actions = supported.shape[1:]
+    n_folds = n_folds_of(len(supported))
+    weights = np.zeros((n_folds + 1, n_actions, n_models))
+    for part in range(n_folds + 1):
+        others = chosen_on(part, n_folds)
+        squares = np.sum([residuals(part, fold) for fold in others], axis=0)
+        places = [part, *(place_without(part, fold, n_folds) for fold in others)]
+        there = np.asarray(supported[places].all(axis=0) & counted)
+        weights[part] = _weights_of_part(squares, there, n_shared)
+    return weights
+
+
+def _weights_of_part(
+    squares: FloatArray, supported: BoolArray, n_shared: int
+) -> FloatArray:  # (n_actions, n_models)
+    n_actions, n_models = squares.shape[:2]
+    usable = supported.all(axis=0)
+    best = _pooled_weights(squares[usable], n_models)
+    if not n_shared:
+        return np.tile(best, (n_actions, 1))
+    usable_shared = supported[:n_shared].all(axis=0)
+    shared = np.zeros(n_models)
+    shared[:n_shared] = _pooled_weights(squares[usable_shared][:, :n_shared, :n_shared], n_shared)
+    better = np.array([best @ own @ best < shared @ own @ shared for own in squares])
+    chosen: FloatArray = np.where((usable & better)[:, None], best, shared)
+    return chosen
+
+
+def _pooled_weights(squares: FloatArray, n_models: int) -> FloatArray:  # (n_models,)
+    """The weights of least error over these actions; the plainest model where there are none."""
+    if not len(squares):
+        return np.asarray(np.eye(n_models)[0])
+    return simplex_weights(squares.sum(axis=0))
+
+
+def simplex_weights(squares: FloatArray) -> FloatArray:  # (n_models,)
+    """The w ≥ 0 of sum one with the least wᵀSw, for sums of residuals' products S."""
+    from scipy.optimize import nnls  # here, as it is slow to import
+
+    eigenvalues, eigenvectors = np.linalg.eigh((squares + squares.T) / 2)
+    root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * eigenvectors.T
+    # Of least ‖Rw‖² + c²(Σw − 1)², the direction is the one sought, whatever c is.
+    scale = float(np.sqrt(np.trace(squares) / len(squares))) or 1.0
+    wanted = np.append(np.zeros(len(root)), scale)
+    found, _ = nnls(np.vstack([root, np.full(len(root), scale)]), wanted, maxiter=1000)
+    return np.asarray(found / found.sum())
