@@ -105,13 +105,16 @@ def test_boosting_follows_what_no_line_does():
 def test_a_regressor_that_is_right_gets_the_weight_whatever_the_order_of_clients():
     clients = {name: drawn(seed, n_rows=200).data for seed, name in enumerate("xyz")}
     options = {
-        "nuisances": fedopl.NuisancePlan(propensity="marginal", folds=3),
-        "outcome_model": DecisionTreeRegressor(max_leaf_nodes=8, min_samples_leaf=5),
+        "propensity": "marginal",
+        "folds": 3,
+        "outcome": DecisionTreeRegressor(max_leaf_nodes=8, min_samples_leaf=5),
     }
-    run = fedopl.learn(clients, **options)
-    again = fedopl.learn(dict(reversed(clients.items())), **options)
+    plan = fedopl.NuisancePlan(**options)
+    run = fedopl.learn(clients, nuisances=plan)
+    again = fedopl.learn(dict(reversed(clients.items())), nuisances=plan)
     np.testing.assert_array_equal(run.policy.parameters, again.policy.parameters)
-    without = fedopl.learn(clients, nuisances=options["nuisances"])
+    plain = fedopl.NuisancePlan(**options | {"outcome": "ridge"})
+    without = fedopl.learn(clients, nuisances=plain)
     assert not np.array_equal(run.policy.parameters, without.policy.parameters)
     assert run.study.nuisances.outcome == "plugged-in"
 
@@ -124,14 +127,13 @@ def test_what_cannot_be_weighed_is_refused(tmp_path):
         fedopl.NuisancePlan(outcome="boosting", features="blocks")
     with pytest.raises(DataError, match="there have to be 3"):
         fedopl.cross_fit(data, outcome="boosting", folds=2)
-    with pytest.raises(OptionError, match="outcome_model: expected"):
-        fedopl.learn({"x": data}, outcome_model=DecisionTreeRegressor)
-    with pytest.raises(ModelError, match=r"outcome_model: DecisionTreeRegressor\.fit failed"):
-        fedopl.learn({"x": data}, outcome_model=DecisionTreeRegressor(max_depth=-1))
-    plan = fedopl.NuisancePlan(outcome="boosting")
-    with pytest.raises(OptionError, match="give one of the two"):
-        fedopl.learn({"x": data}, nuisances=plan, outcome_model=DecisionTreeRegressor())
-    with pytest.raises(OptionError, match="needs learn"):
+    kind = fedopl.NuisancePlan(outcome=DecisionTreeRegressor)
+    with pytest.raises(OptionError, match="an object, not a class"):
+        fedopl.learn({"x": data}, nuisances=kind)
+    failing = fedopl.NuisancePlan(outcome=DecisionTreeRegressor(max_depth=-1))
+    with pytest.raises(ModelError, match=r"outcome model: DecisionTreeRegressor\.fit failed"):
+        fedopl.learn({"x": data}, nuisances=failing)
+    with pytest.raises(OptionError, match="give the regressor itself"):
         fedopl.learn({"x": data}, nuisances=fedopl.NuisancePlan(outcome="plugged-in"))
     study = write_demo(tmp_path, "hospitals")
     text = study.read_text(encoding="utf-8")

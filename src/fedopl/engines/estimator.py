@@ -32,7 +32,6 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         policy: object = "linear",
         basis: object = "auto",
         nuisances: object = "federated",
-        outcome_model: object = None,
         evaluation: object = 0.25,
         action_names: Sequence[object] | None = None,
         seed: int = 0,
@@ -42,7 +41,6 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         self.policy = policy
         self.basis = basis
         self.nuisances = nuisances
-        self.outcome_model = outcome_model
         self.evaluation = evaluation
         self.action_names = action_names
         self.seed = seed
@@ -111,7 +109,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         plan = self.run_.study.nuisances
         nuisances = cross_fit(
             data,
-            outcome=plan.outcome_model if self.outcome_model is None else self.outcome_model,
+            outcome=plan.outcome_model if plan.regressor is None else plan.regressor,
             propensity=plan.propensity,
             folds=plan.folds,
             seed=self.seed,

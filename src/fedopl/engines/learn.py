@@ -73,7 +73,6 @@ def learn(
     basis: str | Basis | None = "auto",
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
-    outcome_model: object = None,
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
     declared: Declared | None = None,
@@ -95,9 +94,8 @@ def learn(
             "steps", or a `Basis` with knots of your own.
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
-        nuisances: "federated", "local", or a `NuisancePlan`.
-        outcome_model: a scikit-learn regressor, fitted for each action at every client and weighed
-            with the models from sums by how they predict other folds; for rows in memory.
+        nuisances: "federated", "local", or a `NuisancePlan`, in which `outcome` may be a
+            scikit-learn regressor: it is weighed with models from sums; for rows in memory.
         evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or
             "cross-fitted", for few rows: the way of learning is valued on all of them; or an
             `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
@@ -116,7 +114,7 @@ def learn(
     agreed = {
         "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
         "mixture": as_mixture(mixture),
-        "nuisances": _with_model(nuisances, outcome_model, clients),
+        "nuisances": nuisances,
         "evaluation": evaluation,
         "joining": diagnose,
         "declared": declared or Declared(),
@@ -129,26 +127,19 @@ def learn(
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
-    given = {"candidates": candidates, "regressor": outcome_model}
+    given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     return _run(study, clients, given, own_limits, running or Running())
 
 
-def _with_model(
-    nuisances: str | NuisancePlan, regressor: object, clients: Mapping[str, LoggedData]
-) -> str | NuisancePlan:
-    """The plan that says whether a regressor is plugged in."""
-    plan = NuisancePlan(kind=nuisances) if isinstance(nuisances, str) else nuisances
-    if regressor is None:
-        if isinstance(plan, NuisancePlan) and plan.outcome == "plugged-in":
-            raise OptionError("outcome: 'plugged-in' needs learn(outcome_model=a regressor)")
-        return nuisances
-    try_out(regressor, next(iter(clients.values())))
-    if plan.outcome not in ("ridge", "plugged-in"):
-        raise OptionError(
-            f"outcome_model: it is weighed with ridge regressions, and nuisances say outcome = "
-            f"'{plan.outcome}'; give one of the two"
-        )
-    return NuisancePlan.model_validate({**plan.model_dump(), "outcome": "plugged-in"})
+def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:
+    """The regressor that is plugged in as an outcome model, tried on rows; None without one."""
+    plan = study.nuisances
+    if plan.outcome != "plugged-in":
+        return None
+    if plan.regressor is None:
+        raise OptionError("outcome: 'plugged-in' stands for a regressor; give the regressor itself")
+    try_out(plan.regressor, next(iter(clients.values())))
+    return plan.regressor
 
 
 def _drafted_basis(

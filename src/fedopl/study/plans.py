@@ -5,9 +5,10 @@ Each plan is defined here once, with its defaults, descriptions and checks. `Stu
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.validation import Checked
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
@@ -27,7 +28,7 @@ class NuisancePlan(Checked):
     outcome: Literal["ridge", "ols", "boosting", "plugged-in"] = Field(
         default="ridge",
         description="the outcome model; boosting is each client's own, weighed with ridge; "
-        "plugged-in is for learn(outcome_model=...) alone",
+        "plugged-in is a scikit-learn regressor, which Python code gives in place of a name",
     )
     features: Literal["shared", "blocks"] = Field(
         default="shared",
@@ -50,6 +51,24 @@ class NuisancePlan(Checked):
     unseen: Literal["borrow", "mask", "refuse"] | None = Field(
         default=None, description="an action a client never took; borrow needs federated nuisances"
     )
+
+    # A study agrees on its being plugged in; `learn` passes it to clients in the same process.
+    _regressor: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_name(cls, given: Any, validated: ModelWrapValidatorHandler[Self]) -> Self:
+        regressor = given.get("outcome") if isinstance(given, dict) else None
+        if not callable(getattr(regressor, "fit", None)):
+            return validated(given)
+        plan = validated({**given, "outcome": "plugged-in"})
+        plan._regressor = regressor
+        return plan
+
+    @property
+    def regressor(self) -> Any:
+        """The outcome model that is plugged in, where this is known."""
+        return self._regressor
 
     @model_validator(mode="after")
     def _can_borrow(self) -> Self:

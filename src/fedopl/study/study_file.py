@@ -115,7 +115,9 @@ class StudyFile(Checked):
             except ValidationError as error:
                 raise _in_file(error, above) from None
         if self.nuisances.outcome == "plugged-in":
-            message = "a file cannot hold a regressor; use boosting, or learn(outcome_model=...)"
+            message = (
+                "a file cannot hold a regressor; use boosting, or give it to learn() in Python"
+            )
             raise PlacedError("nuisances.outcome", message)
         if self.tree != TreePlan() and self.policy.kind != "tree":
             raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")

@@ -125,12 +125,12 @@ def joined_fit(outcome: str, regressor: object, seed: int) -> FitAction | None:
 
 def try_out(regressor: object, data: LoggedData) -> None:
     """Refuse what is no regressor, or fails on a few of these rows, while its error can be told."""
-    sklearn_models.checked(regressor, "outcome_model", "regressor", ("fit", "predict"))
+    sklearn_models.checked(regressor, "outcome", "regressor", ("fit", "predict"))
     some = data.part(slice(0, ROWS_TO_TRY))
     rows = np.ones(some.n_rows, np.bool_)
-    which = sklearn_models.Fit("outcome_model", [0])
+    which = sklearn_models.Fit("outcome model", [0])
     fitted = sklearn_models.fitted(regressor, some, rows, some.rewards, which)
-    sklearn_models.answers(fitted, "predict", some, rows, "outcome_model")
+    sklearn_models.answers(fitted, "predict", some, rows, "outcome model")
 
 
 # --- boosted trees ---------------------------------------------------------------------------
