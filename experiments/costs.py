@@ -174,6 +174,9 @@ QUERIES = {
     "TrainNetwork": Message(72, "N + (d + 2)·(p + 1) + 2"),
     "ScreenProducts": Message(48, "0"),
     "TakePairs": Message(57, "2·u"),
+    "SumPrivately": Message(48, "0"),
+    "SumResiduals": Message(57, "d·(p + 1) + 1"),
+    "ValuePrivately": Message(70, "3·d·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -200,6 +203,9 @@ ANSWERS = {
     "TrainNetwork": Message(53, "N + 2"),
     "ScreenProducts": Message(57, "d·p·(p − 1)/2"),
     "TakePairs": Message(48, "1"),
+    "SumPrivately": Message(70, "d·(p + 1)·(p + 2)"),
+    "SumResiduals": Message(57, "d·(p + 1)"),
+    "ValuePrivately": Message(62, "21"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

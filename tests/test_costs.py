@@ -29,6 +29,7 @@ from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
+from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -197,6 +198,8 @@ OWN_AXES = {
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
+    ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
+    NoisedValues: {Axis.CANDIDATES: "4"},
 }
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fedopl.study import mixture
     from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
     from fedopl.study.policy_plans import Finite, Linear, Neural, TrainingPlan, Tree
+    from fedopl.study.privacy_plan import PrivacyPlan
     from fedopl.study.study import Study
     from fedopl.study.study_file import read_study
 
@@ -107,6 +108,7 @@ _HOMES = {
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
     "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
+    "fedopl.study.privacy_plan": ("PrivacyPlan",),
     "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "TrainingPlan", "Tree"),
     "fedopl.study.study": ("Study",),
 }
@@ -138,6 +140,7 @@ __all__ = [
     "PolicyError",
     "PolicyLearner",
     "PrivacyError",
+    "PrivacyPlan",
     "Run",
     "Running",
     "Schema",

@@ -11,6 +11,7 @@ from fedopl.base.errors import FedoplError, OptionError
 from fedopl.base.toml_file import TomlFile
 from fedopl.cli.init_verb import template
 from fedopl.policies.linear import LinearPolicy, constant_policy
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study_file import StudyFile, read_study
 from tiny_study import STUDY
 
@@ -225,13 +226,14 @@ def test_every_setting_the_example_shows_can_be_said(tmp_path, read, number, sec
 
 def test_the_example_shows_every_key_there_is():
     shown = re.findall(r"(?m)^(?:# +)*(\w+) =", template("study.toml"))
-    sections = re.findall(r"(?m)^\[(\w+)\]", template("study.toml"))
+    sections = re.findall(r"(?m)^(?:# )?\[(\w+)\]", template("study.toml"))
     for name, field in StudyFile.model_fields.items():
         if hasattr(field.annotation, "model_fields"):
             assert name in sections
             assert set(field.annotation.model_fields) <= set(shown), name
         else:
             assert name in shown or name in sections
+    assert set(PrivacyPlan.model_fields) <= set(shown)
     for words in ('kind = "uniform"', "shares = {", "toward =", "alpha ="):
         assert words in template("study.toml")
 

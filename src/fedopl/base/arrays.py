@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.base.whole_numbers import shown
+from fedopl.base.whole_numbers import is_beyond_64_bits, shown
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -112,6 +112,14 @@ def check_probability(value: object, name: str) -> None:
     """Refuse what is not strictly between 0 and 1."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise OptionError(f"{name}: expected a propensity between 0 and 1, came {value!r}")
+
+
+def check_positive(value: object, name: str) -> None:
+    """Refuse what is not a finite number above 0."""
+    if not isinstance(value, Real) or is_beyond_64_bits(value):
+        raise OptionError(f"{name}: expected a number above 0, came {shown(value)}")
+    if not 0 < float(value) < math.inf:
+        raise OptionError(f"{name}: expected a number above 0, came {float(value):g}")
 
 
 def check_whole(value: object, name: str, least: int, most: int) -> None:

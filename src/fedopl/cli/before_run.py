@@ -45,6 +45,38 @@ def check(
         raise typer.Exit(1)
 
 
+def privacy(
+    study: StudyPath = Path("study.toml"),
+    *,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="rows of a client; once for each client")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what differential privacy promises and costs, from made-up rows; none is touched."""
+    from dataclasses import asdict
+
+    from fedopl.engines.privacy_price import noise_table, price_table, prices
+    from fedopl.report.sections.privacy_promise import promise
+    from fedopl.study.study_file import read_study
+
+    agreed, _ = read_study(study)
+    noise = noise_table(agreed)
+    sizes = rows or [1000, 1000, 1000]
+    found = prices(agreed, sizes)
+    if as_json:
+        say_json({"rows": sizes, "prices": [asdict(one) for one in found]})
+        return
+    assert agreed.privacy is not None  # noqa: S101
+    sized = ", ".join(f"{n_rows:,}" for n_rows in sizes)
+    typer.echo(promise(agreed.privacy))
+    typer.echo(f"\nNoise that each client adds to every number, in units of the study:\n{noise}")
+    typer.echo(
+        f"\nWith clients of {sized} made-up rows, linear effects of usual size, and actions that "
+        f"are equally likely:\n{price_table(found)}"
+    )
+
+
 def _check_as_json(checked: "Readiness") -> dict[str, Any]:
     return {
         "ready": checked.is_ready,

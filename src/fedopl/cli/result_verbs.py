@@ -225,7 +225,7 @@ def unlock(
 
 def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
     from fedopl.base.tables import text_table
-    from fedopl.client.disclosure.lifetime import spent_in_all
+    from fedopl.client.disclosure.lifetime import promised_in_all, spent_in_all
 
     headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
     rows = [
@@ -246,6 +246,8 @@ def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
         f"{limit}: {spent:,} of {getattr(limits, limit):,} spent"
         for limit, spent in spent_in_all(studies).items()
     ]
+    if any(own.privacy for own in studies):
+        budgets.append(promised_in_all(studies, limits))
     return "\n".join([text_table(headers, rows), "", *budgets])
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
-from fedopl.client.answers.handlers import HANDLERS
+from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
+from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
@@ -74,14 +75,13 @@ class Door:
         self.name, self.study = name, study
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
-        self._space = Workspace(
-            data,
-            study,
-            self.limits,
-            PrivateDraws(study.seed, name, secret),
-            store=store,
-            rules=rules,
-            regressor=regressor,
+        draws = PrivateDraws(study.seed, name, secret)
+        self._space: Workspace | PrivateWorkspace = (
+            PrivateWorkspace(data, study, self.limits, draws, store=store)
+            if study.privacy
+            else Workspace(
+                data, study, self.limits, draws, store=store, rules=rules, regressor=regressor
+            )
         )
         self._after: Door | None = None  # for the study with the pairs that screening found
         self._decoder, self._digest = decoder_of(study), study.digest
@@ -104,7 +104,7 @@ class Door:
         """The door itself, or the one for the study that its own went on as."""
         if self.study.is_screened or codec.study_asked_about(content) == self._digest:
             return self
-        if self._after is None:
+        if self._after is None and isinstance(self._space, Workspace):
             history = self._space.history
             found = study_gone_on_as(self.study, history, content, self._decoder)
             self._after = None if found is None else self._with_pairs(found)
@@ -113,6 +113,7 @@ class Door:
     def _with_pairs(self, study: Study) -> "Door":
         """A door to the same rows for the same study with the pairs that were found."""
         space = self._space
+        assert isinstance(space, Workspace)  # noqa: S101  (a private study screens nothing)
         return Door(
             self.name,
             space.study_rows.given,
@@ -153,7 +154,11 @@ class Door:
         encoded = codec.encode(answer)
         try:
             entry = entry_for(query, asked, answer, encoded)
-            self.ledger.append(replace(entry, why=why, study_name=self.study.name))
+            plan = self.study.privacy
+            promised = plan.mu if plan else 0.0
+            self.ledger.append(
+                replace(entry, why=why, study_name=self.study.name, privacy=promised)
+            )
         except Exception:
             # What cannot be written down does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, query))
@@ -183,12 +188,19 @@ class Door:
 
     def _answer(self, query: Query[Any], asked: str) -> Message:
         self._budgets.check(query, asked)
-        self._space.new_scores = None
-        answer = HANDLERS[type(query)](self._space, query)
-        self._check_sizes(answer)
-        if self._space.new_scores is not None:
-            self._space.keep(self._space.new_scores)  # now that their sums may be released
+        answer = self._computed(query)
         return replace(answer, study=self._digest, exchange=query.exchange)
+
+    def _computed(self, query: Query[Any]) -> Message:
+        space = self._space
+        if isinstance(space, PrivateWorkspace):
+            return PRIVATE_HANDLERS[type(query)](space, query)
+        space.new_scores = None
+        answer = HANDLERS[type(query)](space, query)
+        self._check_sizes(answer)
+        if space.new_scores is not None:
+            space.keep(space.new_scores)  # now that their sums may be released
+        return answer
 
     def check_history(self) -> None:
         """Raise an error, in words for the client, if what it released before is forgotten."""

@@ -15,6 +15,7 @@ from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.far_values import far_values
+from fedopl.client.private.range_check import private_cautions, private_problems
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
@@ -107,13 +108,15 @@ def examine(client: Client, study: Study) -> Examined:
         name=client.name,
         problems=(
             *problems,
-            *_contradictions(data, study, client.settings.limits),
-            *_dominated(data, study, client.settings.limits),
+            *private_problems(client.name, data, study),
+            *([] if study.privacy else _contradictions(data, study, client.settings.limits)),
+            *([] if study.privacy else _dominated(data, study, client.settings.limits)),
         ),
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
             *(fit.cautions if fit else ()),
+            *private_cautions(data, study),
             *_too_many_terms(data, study, client.settings.limits),
             *_cautions(data, columns, client.settings.limits.minimum_cell),
         ),

@@ -1,6 +1,7 @@
 """`learn`: a study with clients whose rows are all in this process, in one call."""
 
 import math
+import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study import MOST_TO_SCREEN, Study
 
 MOST_ASKED = 100  # clients whose rows knots are drafted from
@@ -64,6 +66,9 @@ class Running:
     # scores, so it is as private as their rows.
     journal: str | Path | None = None
     progress: Progress | None = None  # called after every exchange
+    # With differential privacy: what noise follows from. Fresh if not said; who says it, to have
+    # the same noise again, must keep it.
+    secret: str | None = None
 
 
 def learn(
@@ -76,6 +81,7 @@ def learn(
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
     declared: Declared | None = None,
+    privacy: PrivacyPlan | None = None,
     quorum: float = 0.5,
     limits: object = "open",
     running: Running | None = None,
@@ -102,6 +108,8 @@ def learn(
             in how many ways rows are split, with the median of what comes out.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
+        privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
+            everything is learned and valued from sums with noise; exact sums if not said.
         quorum: the share of clients without whose answers a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
         running: threads, a journal that a killed run goes on from, and who watches; see `Running`.
@@ -118,12 +126,13 @@ def learn(
         "evaluation": evaluation,
         "joining": diagnose,
         "declared": declared or Declared(),
+        "privacy": privacy,
         "quorum": quorum,
         "seed": seed,
     }
     study = _study_of(clients, basis=None if isinstance(basis, str) else basis, **agreed)
     own_limits = as_limits(limits)
-    if isinstance(basis, str) and (study.can_bend or basis != "auto"):
+    if isinstance(basis, str) and (study.drafts_basis or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
@@ -184,6 +193,9 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
         **agreed,
     )
     check_packages(study)
+    if study.privacy:
+        for name, data in clients.items():
+            study.privacy.check_rows(name, data.n_rows)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     return study
 
@@ -207,7 +219,9 @@ def _run(
     journal = Path(running.journal) if running.journal else None
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
-    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": SEED_ALONE}
+    # Noise that protects must not follow from a seed that others know.
+    secret = (running.secret or secrets.token_hex(32)) if study.privacy else SEED_ALONE
+    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": secret}
     own["regressor"] = given["regressor"]
     ledgers = {name: MemoryLedger() for name in clients}
     fingerprint = fingerprint_of(clients) if journal else ""

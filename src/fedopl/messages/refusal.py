@@ -95,7 +95,8 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "it has answered as many questions of this kind as it is willing to",
         "Let the client raise its own limit (studies, of which each split of the rows is one; "
         "value_policies, value_queries, score_queries, slope_queries, descriptions, count_queries, "
-        "cell_queries, model_queries or classifier_queries), or agree on a new study.",
+        "cell_queries, model_queries, classifier_queries; with differential privacy epsilon), or "
+        "agree on a new study.",
     ),
     RefusalCode.NORM_TOO_LARGE: Refused(
         "its numbers were larger than it is willing to send",

@@ -22,7 +22,11 @@ from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
+from fedopl.messages.private.noised_sums import SumPrivately
+from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
@@ -55,6 +59,9 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TrainNetwork,
     ScreenProducts,
     TakePairs,
+    SumPrivately,
+    SumResiduals,
+    ValuePrivately,
 )
 # What a study asks before it is known which pairs of features it has.
 FIRST_QUERIES = (Enrol, ScreenProducts)
@@ -67,6 +74,15 @@ MESSAGES: dict[int, type[Message]] = {
 # Many clients of one study may be in one process, so it is worked out once for all of them.
 @lru_cache(16)
 def queries_of(study: Study) -> frozenset[type[Query[Any]]]:
-    """The queries this study needs; a client answers no others."""
+    """The queries this study needs; a client answers no others.
+
+    With differential privacy, these are only queries whose answers say how far a row moves them.
+    """
     asked = QUERIES if study.is_screened else FIRST_QUERIES
-    return frozenset(query for query in asked if query.needed(study))
+    needed = frozenset(query for query in asked if query.needed(study))
+    return frozenset(filter(is_private, needed)) if study.privacy else needed
+
+
+def is_private(query: type[Query[Any]]) -> bool:
+    """Whether every field of its answer says how far a row can move it."""
+    return all(declared_moves(query.answer).values())

@@ -22,7 +22,8 @@ def moved_by_split(record: Record) -> tuple[Part, ...]:
     """The paragraph, figure and table; where there is one split, how to repeat it."""
     found = movements(record)
     if not found:
-        return () if record.splits else (Text(_ONE_SPLIT, quiet=True),)
+        repeatable = not (record.splits or record.study.privacy)
+        return (Text(_ONE_SPLIT, quiet=True),) if repeatable else ()
     said = Text(" ".join(moved_in_words(record)))
     return (Heading(_TITLE), said, _picture(record, found), _table(record, found))
 

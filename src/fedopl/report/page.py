@@ -16,6 +16,7 @@ from fedopl.report.sections.disclosed import disclosed
 from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.report.sections.joining import joining
 from fedopl.report.sections.mixture_weights import mixture_weights
+from fedopl.report.sections.privacy_promise import privacy_promise
 from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
@@ -33,6 +34,7 @@ _SECTIONS = (
     training,
     mixture_weights,
     disclosed,
+    privacy_promise,
     settings,
 )
 

@@ -21,6 +21,8 @@ def expected_exchanges(study: Study, n_clients: int) -> int:
 
 
 def _under_one_split(study: Study, n_clients: int) -> int:
+    if study.privacy:
+        return 2 + study.privacy.steps + (study.evaluation.share > 0)
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
@@ -38,6 +40,8 @@ def expected_trips(study: Study, n_clients: int) -> int:
 
 def _exchanges_along(study: Study) -> int:
     """How many exchanges come along on the trip of another, under one split."""
+    if study.privacy:
+        return 1
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)

@@ -18,12 +18,14 @@ from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
+from fedopl.results.value_tables import LEARNED, GainTable, ImprovementTable, ValueTable
 from fedopl.server.aggregate.federated_outcomes import (
     solve_outcomes,
     unsupported_models,
@@ -38,10 +40,12 @@ from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
+from fedopl.server.private_learning import learn_privately, value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screen_pairs import go_on_for, screen_if_wanted
 from fedopl.study.mixture import Counted
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
 
@@ -56,6 +60,8 @@ def run_study(
     `policies` are the study's candidates that are policies; the others are rules in clients' code.
     `alone` gives what the only party learned by itself, where the caller is that party.
     """
+    if conversation.study.privacy:
+        return _run_privately(conversation, conversation.study.privacy)
     if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     screen_if_wanted(conversation)
@@ -73,6 +79,36 @@ def run_study(
         )
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
     return record
+
+
+def _run_privately(conversation: Conversation, plan: PrivacyPlan) -> Record:
+    """Everything from sums with noise: the policy, and what it and the best arm are worth."""
+    study = conversation.study
+    setting, policy = learn_privately(conversation, plan)
+    if study.table:
+        policy = LinearPolicy.from_numbers(policy.numbers(), study)  # with the study's encoding
+    candidates = Candidates(study, {})
+    candidates.policies[LEARNED] = policy
+    candidates.add_arm(setting.best_arm)
+    valued = {name: candidates.policies[name] for name in candidates.names()}
+    answers = value_privately(conversation, setting, valued, policy.numbers())
+    tables = candidates.tables(setting, answers, LEARNED) if answers else {}
+    if answers:
+        conversation.measure(answers.exchange, value=tables["values"].of(LEARNED).value)
+    return Record(
+        study=study,
+        policy=policy,
+        chosen=LEARNED,
+        best_arm=setting.best_arm,
+        mixture=setting.weights,
+        rows=setting.rows,
+        values=tables.get("values", ValueTable()),
+        gains=tables.get("gains", GainTable()),
+        improvements=tables.get("improvements", ImprovementTable()),
+        rounds=tuple(conversation.rounds),
+        statistics=setting.statistics,
+        described=None,
+    )
 
 
 def _only_if_observed(

@@ -131,7 +131,7 @@ class Candidates:
             others = {name: "" for name in everything if name not in by_fold}
             everything = everything.without(others)
         answers = self._shown(everything)
-        tables = self._tables(setting, answers, chosen) if answers else {}
+        tables = self.tables(setting, answers, chosen) if answers else {}
         if answers:
             conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
         return Evaluated(
@@ -143,7 +143,8 @@ class Candidates:
             leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
 
-    def _tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
+    def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
+        """What the candidates are worth, and what the chosen one gains over others."""
         names = [*self.names(), LOGGING, LOCAL]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95

@@ -102,7 +102,7 @@ class KindOfPlan(Checked):
     @property
     def linear(self) -> "Linear":
         """How the linear policies are found that this kind is compared with."""
-        return Linear()
+        return Linear(precision="rows")
 
     @property
     def tree(self) -> TreePlan:
@@ -266,6 +266,11 @@ class Neural(NetworkPlan, KindOfPlan):
         """The plan itself."""
         return self
 
+    @property
+    def linear(self) -> Linear:
+        """The exact policy that the network begins with."""
+        return Linear()
+
     def check_mixture(self, kind: str) -> None:
         """Training is for one mixture."""
         if kind in ("path", "minimax"):
@@ -307,7 +312,7 @@ class Finite(KindOfPlan):
     @property
     def linear(self) -> Linear:
         """Linear in the same features."""
-        return Linear(features=self.features)
+        return Linear(features=self.features, precision="rows")
 
     @property
     def named(self) -> dict[str, Any]:

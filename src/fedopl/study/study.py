@@ -36,6 +36,7 @@ from fedopl.study.plans import (
     NuisanceSetting,
 )
 from fedopl.study.policy_plans import Linear, NetworkPlan, PolicyPlan
+from fedopl.study.privacy_plan import PrivacyPlan, check_private
 
 MOST_TO_SCREEN = 200  # features: their pairs are asked about one by one
 
@@ -56,6 +57,9 @@ class Study(Checked):
     evaluation: EvaluationSetting = EvaluationPlan()
     joining: JoiningSetting = JoiningPlan()
     declared: Declared = Field(default=Declared(), description="what is true of every row")
+    privacy: PrivacyPlan | None = Field(
+        default=None, description="differential privacy; exact sums if not said"
+    )
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
     )
@@ -97,6 +101,8 @@ class Study(Checked):
             self._check_cross_fitted()
         if self.evaluation.splits > 1:
             self._check_repeated()
+        if self.privacy:
+            check_private(self, self.privacy)
         check_message_sizes(self)
         self.policy.check_columns(self.columns, self.actions)
         return self
@@ -148,6 +154,11 @@ class Study(Checked):
     def can_bend(self) -> bool:
         """Whether it can have a basis: all is learned from sums, and on shared features."""
         return self.nuisances.features == "shared" and self.linear.can_bend
+
+    @property
+    def drafts_basis(self) -> bool:
+        """Whether a basis may be made of the rows at hand: with differential privacy it may not."""
+        return self.can_bend and self.privacy is None
 
     def _check_cross_fitted(self) -> None:
         """Refuse what cannot be learned without each fold from sums that are there."""

@@ -20,6 +20,7 @@ from fedopl.study.feature_spec import Feature
 from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, NetworkPlan, OracleName, TrainingPlan
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
 
@@ -104,6 +105,7 @@ class StudyFile(Checked):
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: EvaluationPlan = EvaluationPlan()
     joining: JoiningPlan = JoiningPlan()
+    privacy: PrivacyPlan | None = same_as(Study, "privacy")
     declared: Declared = same_as(Study, "declared")
     requires: Grants = same_as(Study, "requires")
 
@@ -164,6 +166,7 @@ class StudyFile(Checked):
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
             **({"basis": sections["basis"]} if self.basis else {}),
+            **({"privacy": sections["privacy"]} if self.privacy else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
         }
         return Study.model_validate_json(json.dumps(flat))

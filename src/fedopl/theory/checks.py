@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, IntArray, check_finite, float_array
+from fedopl.base.arrays import FloatArray, IntArray, check_finite, check_positive, float_array
 from fedopl.base.errors import DataError, OptionError
 
 SUM_TOLERANCE = 1e-9
@@ -14,8 +14,7 @@ SUM_TOLERANCE = 1e-9
 
 def positive(value: float, name: str) -> float:
     """The value, if it is a finite number above zero."""
-    if not (math.isfinite(value) and value > 0):
-        raise OptionError(f"{name}: expected a number above 0, came {value:g}")
+    check_positive(value, name)
     return value
 
 

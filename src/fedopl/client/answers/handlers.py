@@ -17,6 +17,8 @@ from fedopl.client.answers import (
     tell_moments,
     value_leaves,
 )
+from fedopl.client.private import private_answers
+from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import Message, Query
 
@@ -47,7 +49,16 @@ _ANSWERING: tuple[Handler, ...] = (
     learning.screen_products,
     learning.take_pairs,
 )
+_ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
+    private_answers.enrol_privately,
+    private_answers.sum_privately,
+    private_answers.sum_residuals,
+    private_answers.values_privately,
+)
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {
     [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING
+}
+PRIVATE_HANDLERS = {
+    [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING_PRIVATELY
 }

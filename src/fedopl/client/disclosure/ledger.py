@@ -23,6 +23,8 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.privacy.accountant import mu_for, mu_of_several
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
 # An entry that is no answer: the client's owner opened the door again.
@@ -52,6 +54,7 @@ class Entry:
     to: str = ""  # who asked, as far as the client can tell
     amount: int = 1  # of a budget over the lifetime of the rows that the query cost
     why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
+    privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
 
 
 class Ledger(Protocol):
@@ -215,6 +218,7 @@ class Budgets:
         self._paid: dict[str, dict[str, int]] = {}
         self._lifetime: dict[str, dict[str, int]] = {}
         self._others: set[str] = set()  # other studies that were answered
+        self._promised: dict[str, float] = {}  # μ by study, of those with differential privacy
         self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
@@ -232,6 +236,8 @@ class Budgets:
 
     def _count(self, entry: Entry, *, is_own: bool) -> None:
         self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
+        if entry.privacy:
+            self._promised[entry.study] = entry.privacy
         if is_own:
             self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         else:
@@ -248,6 +254,8 @@ class Budgets:
             raise RefusedError(RefusalCode.LOCKED)
         if len(self._others) >= limits.studies or len(paid) >= self._budgets.get(kind, math.inf):
             raise RefusedError(RefusalCode.BUDGET_SPENT)
+        if self._study.privacy:
+            self._check_promises(self._study.privacy)
         if kind.lifetime:
             lifetime = self._lifetime.get(kind.__name__, {})
             study, ever = sum(paid.values()), sum(lifetime.values())
@@ -257,3 +265,18 @@ class Budgets:
             )
             if query.amount > most:
                 raise RefusedError(RefusalCode.BUDGET_SPENT)
+
+    def _check_promises(self, plan: PrivacyPlan) -> None:
+        """Refuse a study that would, with all before it, tell more than the owner allows.
+
+        A study is paid for as a whole by its first answer, so one that resumes is not paid twice.
+        """
+        own = {self._study.digest.hex(): plan.mu}
+        total = mu_of_several({**self._promised, **own}.values())
+        if total > most_promised(self._limits) * (1 + 1e-9):
+            raise RefusedError(RefusalCode.BUDGET_SPENT)
+
+
+def most_promised(limits: Limits) -> float:
+    """The μ that all studies with differential privacy may have together."""
+    return mu_for(limits.epsilon, limits.delta) if math.isfinite(limits.epsilon) else math.inf

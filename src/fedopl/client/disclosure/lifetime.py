@@ -7,6 +7,7 @@ from fedopl.client.disclosure.ledger import UNLOCK, Entry
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.vocabulary import QUERIES
+from fedopl.privacy.accountant import epsilon_for, mu_of_several
 
 
 @dataclass(kw_only=True)
@@ -24,6 +25,7 @@ class StudySummary:
     n_bytes: int = 0
     counts: bool = False  # as one of the studies that are ever answered
     spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
+    privacy: float = 0.0  # μ of its promise of differential privacy; 0 where it has none
 
     def is_locked(self, limits: Limits) -> bool:
         """Whether its owner has to unlock the door before the study goes on."""
@@ -49,13 +51,24 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
         if (entry.study, entry.query_sha256) in seen:
             continue  # asked again, which tells nothing new and costs nothing
         seen.add((entry.study, entry.query_sha256))
-        own.counts = True
+        own.counts, own.privacy = True, entry.privacy
         own.withheld += bool(entry.reason)
         if not entry.reason:
             own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
         if limit := amounts.get(entry.query):
             own.spent[limit] = own.spent.get(limit, 0) + entry.amount
     return list(found.values())
+
+
+def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
+    """What all studies together promise, of what the owner allows."""
+    answered = [study for study in studies if study.counts]
+    others = sum(not one.privacy for one in answered)
+    spent = epsilon_for(mu_of_several(one.privacy for one in answered), limits.delta)
+    said = f"epsilon: {spent:.3g} of {limits.epsilon:g} spent, at delta {limits.delta:g}"
+    if not others:
+        return said
+    return f"{said}; it covers nothing of the {others:,} without differential privacy"
 
 
 def spent_in_all(studies: Iterable[StudySummary]) -> Mapping[str, int]:

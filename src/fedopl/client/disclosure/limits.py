@@ -71,6 +71,12 @@ class Limits(Checked):
     classifier_queries: int = Field(
         default=8, ge=0, description="how many steps of a classifier of contexts are reported"
     )
+    epsilon: float = Field(
+        default=10.0,
+        gt=0,
+        description="of all studies with differential privacy together, over the rows' lifetime",
+    )
+    delta: float = Field(default=1e-6, gt=0, lt=0.5, description="that goes with epsilon")
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     @classmethod
@@ -86,6 +92,7 @@ class Limits(Checked):
             studies=1_000_000_000,
             withheld_answers=1_000_000_000,
             dominance=1.0,
+            epsilon=math.inf,
             norm_cap=math.inf,
             **dict.fromkeys(budgets, 1_000_000_000),
         )

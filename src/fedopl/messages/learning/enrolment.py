@@ -5,6 +5,7 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import SLACK
+from fedopl.messages.sensitivity import UNMOVED
 from fedopl.study.study import Study
 
 
@@ -12,8 +13,9 @@ from fedopl.study.study import Study
 class Enrolment(Message, code=65):
     """Yes, with this many rows to learn from."""
 
-    n_rows: Annotated[int, PerClient]
-    rows_per_action: Annotated[Array, (Axis.ACTIONS,), PerClient]
+    n_rows: Annotated[int, UNMOVED, PerClient]
+    # With differential privacy nobody counts, and all are 0.
+    rows_per_action: Annotated[Array, (Axis.ACTIONS,), UNMOVED, PerClient]
 
 
 @message

@@ -69,6 +69,12 @@ def nothing_to_say(record: Record) -> str | None:
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."
+    if record.study.privacy:
+        return (
+            "With differential privacy, a client's own policy is what its first sums give, with "
+            "noise. What it would learn alone without noise is not known, so nothing is claimed "
+            "about joining."
+        )
     if has_network(record):
         return (
             "The learned policy has a network, and what a client would learn alone is linear: "

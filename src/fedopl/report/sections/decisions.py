@@ -22,7 +22,7 @@ def decisions(record: Record) -> Section:
 
 def _splits(record: Record) -> tuple[Part, ...]:
     if record.described is None:
-        asked = record.study.evaluation.describe
+        asked = record.study.evaluation.describe and not record.study.privacy
         why = "none of them answered" if asked else "they were not asked"
         return (Text(f"The clients did not say how decisions split: {why}."),)
     clients = sorted(record.described.by_client)

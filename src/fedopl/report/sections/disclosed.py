@@ -12,6 +12,7 @@ from fedopl.results.record import Record
 _AXES = {
     Axis.ACTIONS: "actions",
     Axis.PARAMETERS: "(features + 1)",
+    Axis.TERMS: "(features + 1)",
     Axis.REGRESSION: "(features + 2)",
     Axis.FEATURES: "(features + 1)",
     Axis.FOLDS: "folds",
@@ -36,6 +37,10 @@ _AXES = {
     Axis.MOMENTS: "(actions + 1)",
     Axis.NETWORK_NUMBERS: "weights of the network",
 }
+_WITH_NOISE = (
+    "With differential privacy, every number of rows came with noise, but for how many there are. "
+    "How many took an action was left out of enrolment."
+)
 # Where a study has a basis.
 _TERMS = {Axis.REGRESSION: "(terms + 2)", Axis.FEATURES: "(terms + 1)"}
 
@@ -50,6 +55,7 @@ def disclosed(record: Record) -> Section:
             "never in rows: no message can hold a row. Each client also keeps its own ledger of "
             "what it said."
         ),
+        *((Text(_WITH_NOISE),) if record.study.privacy else ()),
         _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )

@@ -14,9 +14,10 @@ _PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 def settings(record: Record) -> Section:
     """The section."""
     study = record.study
+    secrets = ", the same secrets of the clients" if study.privacy else ""
     parts: tuple[Part, ...] = (
         Text(
-            "The study is all that was agreed on. With it, the same rows and the same "
+            f"The study is all that was agreed on. With it, the same rows{secrets} and the same "
             "versions, the run comes out the same to the last digit. Every message carried its "
             "hash, so nobody answered for another study."
         ),

@@ -24,6 +24,11 @@ _ORACLES = {
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
 }
+_PRIVATELY = (
+    "Models of every action's outcome were solved from the clients' sums, which came with noise, "
+    "and moved in steps by what they left of outcomes, again from sums with noise. The policy "
+    "takes the action whose model says most."
+)
 _NETWORK = (
     "The exact linear policy was solved from the clients' sums. A network beside it was trained in "
     "rounds on what that policy leaves of the scores: each client takes steps on its own rows, and "
@@ -61,6 +66,8 @@ def training(record: Record) -> Section:
 def _how(record: Record) -> str:
     """By the kind of policy that the study wants; an oracle without a sentence is named."""
     kind = record.study.policy.kind
+    if record.study.privacy:
+        return _PRIVATELY
     if kind == "finite":
         return "Nothing was trained: the best of the named candidates was picked on training rows."
     if kind == "neural":

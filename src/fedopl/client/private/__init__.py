@@ -1,0 +1,1 @@
+"""A client in a study with differential privacy: bounded rows, exact sums, and noise."""

@@ -1,0 +1,35 @@
+"""Answers in a study with differential privacy: each with noise, or a number that no row moves."""
+
+import numpy as np
+
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
+from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.refusal import RefusalCode
+
+
+def enrol_privately(space: PrivateWorkspace, _query: Enrol) -> Enrolment:
+    """How many rows there are to learn from, which is public; not what was done in them."""
+    return Enrolment(n_rows=space.n_training, rows_per_action=np.zeros(space.study.n_actions))
+
+
+def sum_privately(space: PrivateWorkspace, _query: SumPrivately) -> NoisedSums:
+    """Squares and products of training rows, with noise."""
+    return space.first_sums
+
+
+def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
+    """What outcome models leave, with noise; a step each."""
+    if not 0 <= query.number < space.plan.steps:
+        raise RefusedError(RefusalCode.MALFORMED)
+    asked = b"%d %s" % (query.number, query.parameters.tobytes())
+    return ResidualSums(residuals=space.residual_sums(query.parameters, asked))
+
+
+def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:
+    """What policies are worth on held-out rows, with noise."""
+    asked = b"values %s %s" % (query.models.tobytes(), query.policies.tobytes())
+    return space.noised_values(query, asked)

@@ -1,0 +1,152 @@
+"""What differential privacy costs a study, before any row is touched: from made-up rows.
+
+Rows are made up in the sizes and ranges of the study: features normal with most values in their
+ranges, outcomes linear with effects of usual size, and actions equally likely. What is learned from
+them with noise is compared with what is learned with hardly any.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import OptionError
+from fedopl.base.seeds import generator_for
+from fedopl.base.tables import text_table
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.learn import Running, learn
+from fedopl.results.value_tables import LEARNED
+from fedopl.study.plans import Declared
+from fedopl.study.privacy_plan import Bounds, PrivacyPlan
+from fedopl.study.study import Study
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+NEARLY_NONE = 50.0  # an ε with hardly any noise
+N_DRAWS = 5
+N_FRESH = 10_000
+# Deviations of outcomes by features and beside them, in units of the study.
+_EFFECT, _NOISE = 0.6, 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """What one ε costs: what the policy loses to the best, and how wide its value's interval is."""
+
+    epsilon: float
+    regret: float  # per decision, the mean over draws
+    error: float  # its standard error
+    half_width: float  # of the 95 % interval of the learned policy's value; NaN without one
+
+
+def noise_table(study: Study) -> str:
+    """The noise of every release, in units of the study."""
+    plan = _plan_of(study)
+    found = plan.deviations(Bounds(study.n_features, study.n_actions), study.declared.overlap)
+    rows = [
+        ["first sums", "1", "40 %", f"{found.first:.3g}"],
+        ["a step", str(plan.steps), f"{60 / plan.steps:.3g} %", f"{found.step:.3g}"],
+        ["sums of values", "1", "60 % (held-out rows)", f"{found.values:.3g}"],
+        ["squares of values", "1", "40 % (held-out rows)", f"{found.value_squares:.3g}"],
+    ]
+    return text_table(["what leaves", "times", "share of the budget", "noise"], rows)
+
+
+def prices(study: Study, sizes: Sequence[int], epsilons: Sequence[float] = EPSILONS) -> list[Price]:
+    """The price of each ε, and last that of hardly any noise, for clients of these sizes."""
+    plan = _plan_of(study)
+    return [_price(study, plan, sizes, epsilon) for epsilon in (*epsilons, NEARLY_NONE)]
+
+
+def price_table(found: Sequence[Price]) -> str:
+    """The same as text."""
+    rows = [
+        [
+            "hardly any noise" if one.epsilon == NEARLY_NONE else f"{one.epsilon:g}",
+            f"{one.regret:.3g} ± {one.error:.1g}",
+            f"± {one.half_width:.3g}",
+        ]
+        for one in found
+    ]
+    return text_table(["epsilon", "regret of the policy", "interval of its value"], rows)
+
+
+def _plan_of(study: Study) -> PrivacyPlan:
+    if study.privacy is None:
+        raise OptionError(
+            "privacy: the study has none; add [privacy] with epsilon, outcome and ranges"
+        )
+    return study.privacy
+
+
+def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float) -> Price:
+    regrets, widths = [], []
+    # A flag lies at the ends of its range; the promise to a person with rows is that to a row.
+    flags = dict.fromkeys(study.features, (-0.5, 1.5))
+    said = plan.model_dump() | {"epsilon": epsilon, "ranges": flags | plan.ranges}
+    alone = PrivacyPlan.model_validate(said | {"unit": "row", "most_rows_per_person": 1})
+    for draw in range(N_DRAWS):
+        world = _World(study, plan, draw)
+        run = learn(
+            {f"client {place}": world.rows(n_rows, place) for place, n_rows in enumerate(sizes)},
+            privacy=alone,
+            declared=Declared(overlap=study.declared.overlap),
+            evaluation=study.evaluation.share,
+            running=Running(secret=f"made-up rows {draw}"),
+        )
+        if run.policy is None:
+            raise TypeError("a linear study always ends with a policy")
+        regrets.append(world.regret(run.policy.decide))
+        if run.values.rows:
+            low, high = run.values.of(LEARNED).interval()
+            widths.append((high - low) / 2)
+    return Price(
+        epsilon=epsilon,
+        regret=float(np.mean(regrets)),
+        error=float(np.std(regrets, ddof=1) / np.sqrt(N_DRAWS)),
+        half_width=float(np.median(widths)) if widths else np.nan,
+    )
+
+
+class _World:
+    """Made-up rows in the ranges of a study, and what policies lose there."""
+
+    def __init__(self, study: Study, plan: PrivacyPlan, draw: int) -> None:
+        self._study, self._scales, self._draw = study, plan.scales(study.features), draw
+        self._is_flag = np.array([name not in plan.ranges for name in study.features])
+        rng = generator_for(draw, purpose="made-up effects")
+        slopes = rng.normal(size=(study.n_actions, study.n_features))
+        self._slopes = _EFFECT * slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
+        self._levels = rng.normal(0, _EFFECT / 2, study.n_actions)
+
+    def rows(self, n_rows: int, client: int) -> LoggedData:
+        """So many rows of a client."""
+        rng = generator_for(self._draw, client=str(client), purpose="made-up rows")
+        scaled = self._contexts(n_rows, rng)
+        actions = rng.integers(self._study.n_actions, size=n_rows)
+        means = self._means(scaled)[np.arange(n_rows), actions]
+        outcomes = means + _NOISE * self._scales.outcome_unit * rng.normal(size=n_rows)
+        return LoggedData(
+            self._scales.centre + self._scales.unit * scaled,
+            actions,
+            outcomes,
+            np.full(n_rows, 1 / self._study.n_actions),
+            action_names=self._study.actions,
+            feature_names=self._study.features,
+        )
+
+    def regret(self, decide: Callable[[FloatArray], IntArray]) -> float:
+        """What these decisions lose to the best, on fresh contexts."""
+        rng = generator_for(self._draw, purpose="made-up test")
+        scaled = self._contexts(N_FRESH, rng)
+        means = self._means(scaled)
+        decided = decide(self._scales.centre + self._scales.unit * scaled)
+        return float((means.max(axis=1) - means[np.arange(N_FRESH), decided]).mean())
+
+    def _contexts(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
+        drawn = rng.normal(size=(n_rows, len(self._is_flag)))
+        return np.where(self._is_flag, np.sign(drawn), drawn)
+
+    def _means(self, scaled: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        found: FloatArray = scaled @ self._slopes.T + self._levels
+        return self._scales.outcome_centre + self._scales.outcome_unit * found

@@ -1,0 +1,1 @@
+"""What crosses in a study with differential privacy, always with noise."""

@@ -1,0 +1,44 @@
+"""The first sums of a study with differential privacy: squares, and products with outcomes."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import Sum
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.sensitivity import Moves
+from fedopl.study.privacy_plan import Bounds
+from fedopl.study.study import Study
+
+
+def _squares_move(study: Study) -> float:
+    """A row is in one action's squares, ffᵀ, whose Frobenius length is |f|²."""
+    return Bounds(study.n_features, study.n_actions).square
+
+
+def _products_move(study: Study) -> float:
+    return Bounds(study.n_features, study.n_actions).product
+
+
+@message
+class NoisedSums(Message, code=90):
+    """Σ ffᵀ and Σ f·y over training rows of each action, in units of the study, with noise."""
+
+    squares: Annotated[Array, (Axis.ACTIONS, Axis.TERMS, Axis.TERMS), Moves(_squares_move), Sum]
+    products: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_products_move), Sum]
+
+
+@message
+class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True):
+    """Sum up squares of features, and products with outcomes, and add noise."""
+
+    title = "First sums, with noise"
+    content = "sums of squares of features, and of products with outcomes, for each action"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where there is differential privacy."""
+        return study.privacy is not None
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Its noise is for one."""
+        return 1

@@ -1,0 +1,59 @@
+"""What policies are worth on held-out rows, in a study with differential privacy."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.sensitivity import UNMOVED, Moves
+from fedopl.study.privacy_plan import N_VALUED, longest_scores
+from fedopl.study.study import Study
+
+
+def _sums_move(study: Study) -> float:
+    return longest_scores(study.declared.overlap)
+
+
+def _squares_move(study: Study) -> float:
+    """The Frobenius length of ssᵀ is |s|²."""
+    return longest_scores(study.declared.overlap) ** 2
+
+
+@message
+class NoisedValues(Message, code=92):
+    """Σ s and Σ ssᵀ over held-out rows, s the scores of candidates in half-ranges, with noise."""
+
+    n_rows: Annotated[int, UNMOVED, PerClient]
+    sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move), PerClient]
+    squares: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), Moves(_squares_move), PerClient]
+
+
+@message
+class ValuePrivately(Query[NoisedValues], code=28, asked=Asked.EACH, permission="values"):
+    """Value linear policies on held-out rows, with these outcome models."""
+
+    title = "What policies are worth, with noise"
+    content = "sums of scores of what policies decide, and of their squares"
+    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+    policies: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.TERMS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where there is differential privacy, and rows are held out."""
+        return study.privacy is not None and study.evaluation.share > 0
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Its noise is for one."""
+        return 1
+
+    def is_plausible(self, study: Study) -> bool:
+        """Noise is for so many policies at once."""
+        return len(self.policies) == N_VALUED and super().is_plausible(study)
+
+    def fault_in(self, answer: NoisedValues, _study: Study, _n_rows: int) -> str | None:
+        """One sum for each candidate."""
+        n_candidates = len(self.policies) + N_OWN_CANDIDATES
+        if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
+            return f"valued {len(answer.sums)} policies of {n_candidates}"
+        return None if answer.n_rows > 0 else "valued policies on no rows"

@@ -1,0 +1,44 @@
+"""A step of learning with differential privacy: what outcome models leave, over propensities.
+
+With linear outcome models, the part of a doubly robust score that they explain follows from the
+first sums. So only the residual's part is released, and a row is in that of one action alone.
+"""
+
+from typing import Annotated
+
+from fedopl.messages.combining import Sum
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.sensitivity import Moves
+from fedopl.study.privacy_plan import Bounds
+from fedopl.study.study import Study
+
+
+def _residuals_move(study: Study) -> float:
+    return Bounds(study.n_features, study.n_actions).step
+
+
+@message
+class ResidualSums(Message, code=91):
+    """Σ f·(y − fᵀθ)/e over training rows of each action, bounded row by row, with noise."""
+
+    residuals: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_residuals_move), Sum]
+
+
+@message
+class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
+    """Sum up what these outcome models leave, and add noise."""
+
+    title = "A step of learning, with noise"
+    content = "sums of what outcome models leave, times features, over propensities"
+    number: int  # of the step, counted from zero
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where there is differential privacy."""
+        return study.privacy is not None
+
+    @classmethod
+    def most(cls, study: Study) -> int:
+        """A step each: noise is for so many."""
+        return study.privacy.steps if study.privacy else 0

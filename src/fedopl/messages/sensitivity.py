@@ -1,0 +1,40 @@
+"""How far one row can move a field of an answer, declared beside how the field combines.
+
+In a study with differential privacy nothing else may be asked: `private_queries` finds the queries
+all of whose answer's fields declare it.
+"""
+
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fedopl.messages.message import Message
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True)
+class Moves:
+    """By so much, in Euclidean length, where a row becomes nobody's; a function of the study."""
+
+    at_most: Callable[[Study], float]
+
+
+def _not_at_all(_study: Study) -> float:
+    return 0.0
+
+
+# The number of rows is public: a row that becomes nobody's is still counted.
+UNMOVED = Moves(_not_at_all)
+
+
+def declared_moves(answer: type[Message]) -> dict[str, Moves | None]:
+    """What each field of this answer declares; None where it declares nothing."""
+    hints = typing.get_type_hints(answer, include_extras=True)
+    own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
+    return {name: _declared(hints[name]) for name in own}
+
+
+def _declared(hint: Any) -> Moves | None:
+    found = [part for part in hint.__metadata__ if isinstance(part, Moves)]
+    return found[0] if found else None

@@ -1,0 +1,1 @@
+"""Differential privacy as arithmetic: accounting, exact noise and its source."""

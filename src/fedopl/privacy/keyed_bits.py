@@ -1,0 +1,105 @@
+"""Uniform random bits that follow from a key and a label: the same again, and only for who has it.
+
+A repeated question has to get the same noise, or noise would average out; so noise follows from the
+client's secret (the key) and the question (the label), never from a study's seed: others know that.
+HMAC-SHA256 makes a key for each label, SHAKE-256 in counter mode the bits.
+"""
+
+import hashlib
+import hmac
+import secrets
+from typing import Self
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray, check_whole
+from fedopl.base.errors import OptionError
+
+LEAST_KEY = 32  # bytes
+LARGEST_BELOW = 2**62
+# Keeps these bits apart from all else that the same secret may be used for.
+_PURPOSE = b"fedopl.privacy.keyed_bits 1\x1f"
+_BLOCK = 4096  # bytes
+
+
+class KeyedBits:
+    """A stream of uniform bits, taken from its start to its end; not to be shared by threads.
+
+    The label has to name all that an answer depends on, the version of the rows included: two
+    answers with the same noise differ by what one of them tells of a single row.
+    """
+
+    def __init__(self, key: bytes, label: bytes) -> None:
+        if len(key) < LEAST_KEY:
+            raise OptionError(f"key: expected at least {LEAST_KEY} bytes, came {len(key)}")
+        self._key = hmac.digest(key, _PURPOSE + label, "sha256")
+        self._blocks = 0
+        self._buffer = b""
+        self._at = 0
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """Bits that nobody can repeat, keyed by the operating system's generator."""
+        return cls(secrets.token_bytes(LEAST_KEY), b"")
+
+    def take(self, n_bytes: int) -> bytes:
+        """The next bytes of the stream."""
+        end = self._at + n_bytes
+        if end > len(self._buffer):
+            self._refill(n_bytes)
+            end = n_bytes
+        taken = self._buffer[self._at : end]
+        self._at = end
+        return taken
+
+    def bits(self, n_bits: int) -> int:
+        """A whole number of this many uniform bits; whole bytes are taken from the stream."""
+        n_bytes = (n_bits + 7) // 8
+        return int.from_bytes(self.take(n_bytes), "little") >> (8 * n_bytes - n_bits)
+
+    def below(self, n: int) -> int:
+        """A uniform whole number from 0 to n − 1, of any size: drawn until it is one."""
+        if n < 1:
+            raise OptionError(f"below: expected a whole number of at least 1, came {n}")
+        n_bits = (n - 1).bit_length()
+        while (drawn := self.bits(n_bits)) >= n:
+            pass
+        return drawn
+
+    def event(self, part: int, whole: int) -> bool:
+        """An event of probability part/whole, exactly, whatever the size of these numbers.
+
+        A uniform number is drawn digit by digit, of 32 bits, until one is not the fraction's own.
+        """
+        drawn = digit = 0
+        while drawn == digit:
+            digit, part = divmod(part << 32, whole)
+            drawn = int.from_bytes(self.take(4), "little")
+        return drawn < digit
+
+    def many_below(self, n: int, size: int) -> IntArray:  # (size,)
+        """Independent uniform whole numbers from 0 to n − 1, for n up to 2⁶²."""
+        check_whole(n, "below", 1, LARGEST_BELOW)
+        # In the fewest bytes that hold n − 1, of 1, 2, 4 and 8: bits are what takes the time.
+        kind = np.dtype(np.min_scalar_type(n - 1)).newbyteorder("<")
+        spare = 8 * kind.itemsize - (n - 1).bit_length()
+        found = np.empty(size, dtype=np.int64)
+        filled = 0
+        while filled < size:
+            words = np.frombuffer(self.take(kind.itemsize * (size - filled)), kind) >> spare
+            fitting = words[words < n]
+            found[filled : filled + len(fitting)] = fitting
+            filled += len(fitting)
+        return found
+
+    def _refill(self, n_bytes: int) -> None:
+        """What is left of the buffer, and as many new blocks as it takes to have so many bytes."""
+        left = self._buffer[self._at :]
+        n_blocks = -(-(n_bytes - len(left)) // _BLOCK)
+        numbers = range(self._blocks, self._blocks + n_blocks)
+        self._buffer = left + b"".join(self._block(number) for number in numbers)
+        self._blocks += n_blocks
+        self._at = 0
+
+    def _block(self, number: int) -> bytes:
+        return hashlib.shake_256(self._key + number.to_bytes(16, "little")).digest(_BLOCK)

@@ -1,0 +1,98 @@
+"""Privacy: what was promised to whom, how much noise that took, and what it cost."""
+
+import math
+
+from fedopl.report.parts import Part, Section, Table, Text
+from fedopl.report.words.numbers import count, decimal, percent
+from fedopl.results.record import Record
+from fedopl.results.value_tables import LEARNED
+from fedopl.study.privacy_plan import Bounds, PrivacyPlan
+
+
+def privacy_promise(record: Record) -> Section | None:
+    """The section; None where sums were exact."""
+    plan = record.study.privacy
+    if plan is None:
+        return None
+    said = (Text(promise(plan)), Text(_rests_on(plan)))
+    parts: tuple[Part, ...] = (*said, _noise(record, plan), *_price(record, plan))
+    return Section(name="privacy", title="Privacy", parts=parts)
+
+
+def promise(plan: PrivacyPlan) -> str:
+    """What differential privacy means here, in words."""
+    whom = "any one row" if plan.unit == "row" else "any one person"
+    return (
+        f"Whether or not {whom} is in a client's data changes the chance of any result of this "
+        f"study by at most a factor of {_factor(plan.epsilon)}, save for a probability of "
+        f"{plan.delta:g} (differential privacy with ε = {plan.epsilon:g}, δ = {plan.delta:g}). "
+        "That holds whatever else anybody knows, and whoever the server is: every client added "
+        "noise to its own answers before they left."
+    )
+
+
+def _factor(epsilon: float) -> str:
+    factor = math.exp(epsilon)
+    return decimal(factor) if factor < 100 else count(round(factor))
+
+
+def _rests_on(plan: PrivacyPlan) -> str:
+    several = (
+        f" Of a person with more than {plan.most_rows_per_person} rows the others were left out."
+        if plan.unit == "person"
+        else ""
+    )
+    return (
+        "How many rows a client has is public. The promise rests on each client's secret, from "
+        "which the noise follows, and on the ranges that the study declares: outcomes beyond "
+        "theirs count as at its ends, and rows whose features lie far out count for "
+        f"less.{several} "
+        "It is for this study; every further study of the same rows adds to what may be learned "
+        "of them, which the client's ledger counts."
+    )
+
+
+def _noise(record: Record, plan: PrivacyPlan) -> Table:
+    study = record.study
+    bounds = Bounds(study.n_features, study.n_actions)
+    deviations = plan.deviations(bounds, study.declared.overlap)
+    rows = [
+        ("First sums: squares and products of features and outcomes", "once", deviations.first),
+        ("A step of learning", f"{plan.steps} times", deviations.step),
+    ]
+    if study.evaluation.share:
+        rows.append(("Sums of values", "once", deviations.values))
+        rows.append(("Sums of squares of values", "once", deviations.value_squares))
+    return Table(
+        caption="Noise that each client added to every number, in units of the study",
+        headers=("What left", "How often", "Standard deviation"),
+        rows=tuple((what, often, decimal(size)) for what, often, size in rows),
+        text_columns=(1,),
+    )
+
+
+def _price(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
+    """By how much noise widened the interval of the learned policy's value."""
+    if not record.values.rows:
+        return ()
+    study = record.study
+    found = record.values.of(LEARNED)
+    deviations = plan.deviations(Bounds(study.n_features, study.n_actions), study.declared.overlap)
+    half = plan.scales(study.features).half_range
+    held_out = {
+        row.client: row.estimate.n_rows
+        for row in record.values.rows
+        if row.policy == LEARNED and row.client in record.mixture
+    }
+    variance = sum(
+        (record.mixture[name] * half * deviations.values / n_rows) ** 2
+        for name, n_rows in held_out.items()
+    )
+    share = min(variance / found.standard_error**2, 1.0)
+    without = math.sqrt(1 - share)
+    return (
+        Text(
+            f"Of the variance of the learned policy's value, {percent(share)} is noise: without it "
+            f"the interval would be {percent(without)} as wide, or less."
+        ),
+    )

@@ -1,0 +1,240 @@
+"""The laws of differential privacy: what one row can move, and that noise covers it."""
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.disclosure.ledger import MemoryLedger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.door import Door
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.private.release import FINE, Noise
+from fedopl.messages import codec
+from fedopl.messages.message import RowSplit
+from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
+from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.sensitivity import declared_moves
+from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
+from fedopl.policies.linear import constant_policy
+from fedopl.privacy.accountant import mu_for
+from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.study import Study
+
+ACTIONS, N_FEATURES, OVERLAP = ("a", "b", "c"), 3, 0.1
+FEATURES = tuple(f"x{place}" for place in range(N_FEATURES))
+RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
+PLAN = PrivacyPlan(epsilon=1.0, outcome=(-3, 3), ranges=RANGES, steps=2)
+STUDY = Study(
+    actions=ACTIONS, features=FEATURES, privacy=PLAN, declared=fedopl.Declared(overlap=OVERLAP)
+)
+
+
+def drawn(n_rows=40, seed=0, **changed):
+    rng = np.random.default_rng(seed)
+    rows = {
+        "contexts": rng.normal(size=(n_rows, N_FEATURES)),
+        "actions": rng.integers(3, size=n_rows),
+        "rewards": rng.normal(size=n_rows),
+        "propensities": np.full(n_rows, 1 / 3),
+    }
+    for name, (place, value) in changed.items():
+        rows[name][place] = value
+    return fedopl.LoggedData(**rows, action_names=ACTIONS, feature_names=FEATURES)
+
+
+def space(data, study=STUDY, secret="s" * 32):
+    from fedopl.client.disclosure.private_draws import PrivateDraws
+
+    return PrivateWorkspace(data, study, Limits.open(), PrivateDraws(0, "one", secret))
+
+
+@pytest.fixture
+def without_noise(monkeypatch):
+    monkeypatch.setattr(Noise, "added", lambda _self, sums, *_: sums / FINE)
+
+
+def query_for(rng):
+    size = rng.choice([0.1, 1.0, 30.0])
+    parameters = size * rng.normal(size=(3, N_FEATURES + 1))
+    # Few policies differ from constant arms, so that often all of them take what was done.
+    policies = np.zeros((2, 3, N_FEATURES + 1))
+    policies[:, rng.integers(3), -1] = rng.choice([1.0, 9.0])
+    return parameters, ValuePrivately(models=-size * policies[0], policies=policies)
+
+
+def exact(data, rng_seed, nobody=None):
+    """Every release without noise; a row that is nobody's adds nothing and is still counted."""
+    own = space(data)
+    # The client's own policy follows from sums with noise, of which there is none here.
+    own.__dict__["local_policy"] = constant_policy("a", ACTIONS, FEATURES)
+    if nobody is not None:
+        used = np.ones(data.n_rows, bool)
+        used[nobody] = False
+        own.rows.__dict__["_is_used"] = used
+    # Propensities are known, so nothing but its own part depends on the row.
+    parameters, query = query_for(np.random.default_rng(rng_seed))
+    values = own.noised_values(query, b"")
+    return {
+        (NoisedSums, "squares"): own.first_sums.squares,
+        (NoisedSums, "products"): own.first_sums.products,
+        (ResidualSums, "residuals"): own.residual_sums(parameters, b""),
+        (NoisedValues, "sums"): values.sums,
+        (NoisedValues, "squares"): values.squares,
+    }
+
+
+def test_no_row_moves_a_release_further_than_it_declares(without_noise):
+    rng = np.random.default_rng(1)
+    furthest = {}
+    held_out = int(np.flatnonzero(space(drawn()).rows._is_held_out)[0])
+    learned_from = int(np.flatnonzero(~space(drawn()).rows._is_held_out)[0])
+    for trial in range(300):
+        row = held_out if trial % 2 else learned_from
+        reach = 10.0 ** rng.integers(-1, 7)
+        data = drawn(
+            seed=trial,
+            contexts=(row, reach * rng.normal(size=N_FEATURES)),
+            rewards=(row, reach * rng.normal()),
+            actions=(row, rng.integers(3)),
+            propensities=(row, rng.choice([1e-9, OVERLAP, 1.0])),
+        )
+        with_it, without = exact(data, trial), exact(data, trial, nobody=row)
+        for (answer, name), sums in with_it.items():
+            moved = np.linalg.norm(sums - without[answer, name])
+            most = declared_moves(answer)[name].at_most(STUDY)
+            assert moved <= most * (1 + 1e-9)
+            furthest[name] = max(furthest.get(name, 0), moved / most)
+    # The bounds are no larger than they have to be.
+    assert furthest["residuals"] > 0.99
+    assert furthest["products"] > 0.99
+    assert furthest["squares"] > 0.99
+    assert furthest["sums"] > 0.99
+
+
+def test_noise_is_large_enough_for_the_promise():
+    found = PLAN.deviations(space(drawn()).bounds, OVERLAP)
+    moves = {
+        (answer, name): declared.at_most(STUDY)
+        for answer in (NoisedSums, ResidualSums, NoisedValues)
+        for name, declared in declared_moves(answer).items()
+    }
+    first = np.hypot(moves[NoisedSums, "squares"], moves[NoisedSums, "products"]) / found.first
+    steps = PLAN.steps * (moves[ResidualSums, "residuals"] / found.step) ** 2
+    assert first**2 + steps <= mu_for(PLAN.epsilon, PLAN.delta) ** 2 * (1 + 1e-9)
+    values = (moves[NoisedValues, "sums"] / found.values) ** 2
+    values += (moves[NoisedValues, "squares"] / found.value_squares) ** 2
+    assert values <= mu_for(PLAN.epsilon, PLAN.delta) ** 2 * (1 + 1e-9)
+
+
+def test_sums_of_rows_of_which_one_is_new_have_other_noise_as_large_as_it_says(monkeypatch):
+    one, other = drawn(), drawn(rewards=(0, 2.0))
+    noisy = [space(data).first_sums for data in (one, other)]
+    monkeypatch.setattr(Noise, "added", lambda _self, sums, *_: sums / FINE)
+    plain = [space(data).first_sums for data in (one, other)]
+    noise = [a.squares - b.squares for a, b in zip(noisy, plain, strict=True)]
+    # With the same noise the difference of two answers would be the new row, exactly.
+    assert (noise[0] != noise[1]).all()
+    diagonal = np.diagonal(noise[0], axis1=1, axis2=2)
+    beside = noise[0][:, *np.triu_indices(N_FEATURES + 1, 1)]
+    deviation = PLAN.deviations(space(one).bounds, OVERLAP).first
+    assert 0.5 < diagonal.std() / deviation < 1.7
+    assert 0.5 < beside.std() / (deviation / np.sqrt(2)) < 1.7
+
+
+def test_the_same_question_has_the_same_answer_and_another_secret_other_noise():
+    data = drawn()
+    first, again = space(data).first_sums, space(data).first_sums
+    np.testing.assert_array_equal(first.squares, again.squares)
+    assert (space(data, secret="t" * 32).first_sums.squares != first.squares).all()
+
+
+def test_who_is_held_out_does_not_depend_on_what_rows_hold():
+    one, other = space(drawn(seed=1)), space(drawn(seed=2))
+    np.testing.assert_array_equal(one.rows._is_held_out, other.rows._is_held_out)
+    assert 0 < one.rows.n_rows(RowSplit.EVALUATION) < 40
+
+
+def test_without_a_secret_there_is_no_answer():
+    with pytest.raises(fedopl.FedoplError, match="cannot follow from the seed"):
+        space(drawn(), secret="")
+
+
+# --- the door -------------------------------------------------------------------------------------
+
+
+def asked(door, query):
+    from dataclasses import replace
+
+    from fedopl.messages.derived_sizes import decoder_of
+
+    content = door.handle(codec.encode(replace(query, study=STUDY.digest)))
+    return decoder_of(STUDY).decode(content)
+
+
+def a_door(ledger=None, limits=None, study=STUDY):
+    return Door(
+        "one",
+        drawn(200),
+        study,
+        secret="s" * 32,
+        ledger=MemoryLedger() if ledger is None else ledger,
+        limits=limits or Limits(),
+    )
+
+
+def test_only_what_declares_how_far_a_row_moves_it_can_be_asked():
+    needed = queries_of(STUDY)
+    assert {query.__name__ for query in needed} == {
+        "Enrol",
+        "SumPrivately",
+        "SumResiduals",
+        "ValuePrivately",
+    }
+    assert all(is_private(query) for query in needed)
+    undeclared = [query for query in QUERIES if not is_private(query)]
+    assert len(undeclared) > 15
+
+
+def test_a_server_gets_one_set_of_sums_its_steps_and_one_set_of_values():
+    door = a_door()
+    assert isinstance(asked(door, SumPrivately()), NoisedSums)
+    for step in range(PLAN.steps):
+        parameters = np.full((3, N_FEATURES + 1), float(step))
+        found = asked(door, SumResiduals(number=step, parameters=parameters))
+        assert isinstance(found, ResidualSums)
+    another = asked(door, SumResiduals(number=0, parameters=np.ones((3, N_FEATURES + 1)) / 7))
+    assert isinstance(another, Refusal)
+    assert another.reason is RefusalCode.BUDGET_SPENT
+    _, query = query_for(np.random.default_rng(0))
+    assert isinstance(asked(door, query), NoisedValues)
+    _, query = query_for(np.random.default_rng(1))
+    assert isinstance(asked(door, query), Refusal)
+
+
+def test_enrolment_counts_rows_and_nothing_else():
+    found = asked(a_door(), next(q for q in queries_of(STUDY) if q.__name__ == "Enrol")())
+    assert found.n_rows > 0
+    assert not found.rows_per_action.any()
+
+
+def test_the_owner_limits_what_all_studies_tell_together():
+    ledger = MemoryLedger()
+    limits = Limits(epsilon=1.6)
+    assert isinstance(asked(a_door(ledger, limits), SumPrivately()), NoisedSums)
+    # Asked again, by a process that starts afresh, nothing is paid twice.
+    assert isinstance(asked(a_door(ledger, limits), SumPrivately()), NoisedSums)
+    second = STUDY.model_copy(update={"seed": 9})
+    door = a_door(ledger, limits, second)
+    content = door.handle(codec.encode(SumPrivately(study=second.digest)))
+    from fedopl.messages.derived_sizes import decoder_of
+
+    # Two studies of ε = 1 have ε = 1.43 together, three 1.78.
+    assert isinstance(decoder_of(second).decode(content), NoisedSums)
+    third = STUDY.model_copy(update={"seed": 10})
+    door = a_door(ledger, limits, third)
+    content = door.handle(codec.encode(SumPrivately(study=third.digest)))
+    refused = decoder_of(third).decode(content)
+    assert isinstance(refused, Refusal)
+    assert refused.reason is RefusalCode.BUDGET_SPENT
