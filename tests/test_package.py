@@ -8,10 +8,9 @@ SURFACE = """
     Finite JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
-    Running
-    Schema SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy
-    aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy load_run mixture
-    overlap read_logged read_study run search_tree self_normalised_aipw_scores
+    Running Schema SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy
+    aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy
+    load_run mixture overlap read_logged read_study run search_tree self_normalised_aipw_scores
     self_normalised_ipw_scores write_report
 """.split()
 

@@ -1,0 +1,195 @@
+"""Runs with differential privacy: what they learn, what they claim, and what they refuse."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedopl
+from fedopl.cli.app import app
+from fedopl.engines.privacy_price import prices
+from fedopl.report.page import render
+from fedopl.results.value_tables import LEARNED
+
+FEATURES = ("x0", "x1", "x2")
+RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
+SLOPES = np.array([[1.0, 0.0, 0.3], [-1.0, 0.5, 0.0]])
+
+
+def trial(n_rows, seed, **more):
+    """Two arms by the toss of a coin; outcomes are linear, or bent where nothing is learned of."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(n_rows, 3))
+    actions = rng.integers(2, size=n_rows)
+    means = contexts @ SLOPES.T + np.cos(2 * contexts[:, :1])
+    outcomes = means[np.arange(n_rows), actions] + rng.normal(size=n_rows)
+    return fedopl.LoggedData(
+        contexts,
+        actions,
+        np.clip(outcomes, -5, 5),
+        np.full(n_rows, 0.5),
+        action_names=("a", "b"),
+        feature_names=FEATURES,
+        **more,
+    )
+
+
+def learned(n_rows=1500, seed=0, epsilon=4.0, evaluation=0.25, **plan):
+    clients = {name: trial(n_rows, 10 * seed + place) for place, name in enumerate("xyz")}
+    return fedopl.learn(
+        clients,
+        privacy=fedopl.PrivacyPlan(epsilon=epsilon, outcome=(-5, 5), ranges=RANGES, **plan),
+        declared=fedopl.Declared(overlap=0.5),
+        evaluation=evaluation,
+        running=fedopl.Running(secret=f"secret {seed}"),
+    )
+
+
+def fresh(n_rows=200_000):
+    contexts = np.random.default_rng(99).normal(size=(n_rows, 3))
+    return contexts, contexts @ SLOPES.T + np.cos(2 * contexts[:, :1])
+
+
+def value(policy, contexts, means):
+    return means[np.arange(len(means)), policy.decide(contexts)].mean()
+
+
+def test_with_much_noise_policies_are_worse_and_with_little_as_good_as_without():
+    contexts, means = fresh(20_000)
+    best = means.max(axis=1).mean()
+    lost = {
+        epsilon: np.mean(
+            [
+                best - value(learned(800, seed, epsilon, 0).policy, contexts, means)
+                for seed in range(4)
+            ]
+        )
+        for epsilon in (0.1, 8.0)
+    }
+    plain = fedopl.learn({name: trial(800, i) for i, name in enumerate("xyz")}, evaluation=0)
+    assert lost[8.0] < best - value(plain.policy, contexts, means) + 0.01
+    assert lost[0.1] > 10 * lost[8.0]
+
+
+def test_intervals_cover_what_the_policy_is_worth_though_outcomes_bend():
+    contexts, means = fresh()
+    held = []
+    for seed in range(60):
+        run = learned(1500, seed, epsilon=1.0)
+        low, high = run.values.of(LEARNED).interval()
+        held.append(low <= value(run.policy, contexts, means) <= high)
+    # Of intervals that hold in 95 %, fewer than 52 of 60 do in one of 200 tries.
+    assert sum(held) >= 52
+    # And they know of the noise: without it they would be a fraction as wide.
+    quiet = learned(1500, 1, epsilon=50.0).values.of(LEARNED).standard_error
+    assert run.values.of(LEARNED).standard_error > 1.5 * quiet
+
+
+def test_a_person_with_several_rows_needs_more_noise_and_the_others_are_left_out():
+    rows = {
+        name: trial(600, place, groups=np.repeat(np.arange(150), 4))
+        for place, name in enumerate("xyz")
+    }
+    for most, unit in ((1, "person"), (3, "person")):
+        run = fedopl.learn(
+            rows,
+            privacy=fedopl.PrivacyPlan(
+                epsilon=4, outcome=(-5, 5), ranges=RANGES, unit=unit, most_rows_per_person=most
+            ),
+            declared=fedopl.Declared(overlap=0.5),
+            running=fedopl.Running(secret="of the test"),
+        )
+        assert "any one person is in" in render(run)
+    with pytest.raises(fedopl.FedoplError):
+        fedopl.learn(
+            {"x": trial(300, 0), "y": trial(300, 1)},
+            privacy=fedopl.PrivacyPlan(epsilon=4, outcome=(-5, 5), ranges=RANGES, unit="person"),
+            declared=fedopl.Declared(overlap=0.5),
+        )
+
+
+def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_other_noise():
+    one = learned(400, 3)
+    clients = {name: trial(400, 30 + place) for place, name in enumerate("xyz")}
+    options = {
+        "privacy": one.study.privacy,
+        "declared": fedopl.Declared(overlap=0.5),
+        "running": fedopl.Running(secret="secret 3"),
+    }
+    again = fedopl.learn(dict(reversed(clients.items())), **options)
+    np.testing.assert_array_equal(one.policy.parameters, again.policy.parameters)
+    other = fedopl.learn(clients, **(options | {"running": None}))
+    assert (other.policy.parameters != one.policy.parameters).all()
+
+
+def test_a_saved_run_says_the_same_and_its_report_claims_nothing_that_is_not_so(tmp_path):
+    run = learned(400)
+    run.save(tmp_path / "run")
+    again = fedopl.load_run(tmp_path / "run")
+    assert str(again) == str(run)
+    page = re.sub(r"<[^>]+>", " ", render(again)).replace("\u00a0", " ")
+    assert "by at most a factor of 54.6, save for a probability of 1e-06" in page
+    assert "of the learned policy's value" in page.replace("&#39;", "'")
+    assert "nothing is claimed about joining" in page.replace("\n", " ")
+    for false in ("splits = 5", "diagnose = true", "exactly from the clients", "regret bounds say"):
+        assert false not in page
+
+
+WRONG = {
+    "epsilon": ({"epsilon": 0}, "epsilon"),
+    "delta": ({"epsilon": 1, "delta": 0.01}, "privacy.delta: 0.01 is no promise for x, which has"),
+    "a range": ({"epsilon": 1, "ranges": {"x0": (-1, 1)}}, "no range of 'x1', 'x2'"),
+    "upside down": ({"epsilon": 1, "outcome": (3, -3)}, "expected [low, high], came [3, -3]"),
+    "no feature": ({"epsilon": 1, "ranges": {**RANGES, "z": (0, 1)}}, "'z' is no feature"),
+    "noise": ({"epsilon": 1, "noise": "total"}, "noise"),
+    "rows": ({"epsilon": 1, "most_rows_per_person": 3}, 'unit = "person"'),
+}
+
+
+@pytest.mark.parametrize(("said", "complaint"), WRONG.values(), ids=WRONG)
+def test_a_wrong_setting_is_named_before_anything_is_released(said, complaint):
+    with pytest.raises(fedopl.OptionError, match=re.escape(complaint)):
+        fedopl.learn(
+            {"x": trial(300, 0), "y": trial(300, 1)},
+            privacy=fedopl.PrivacyPlan(**({"outcome": (-5, 5), "ranges": RANGES} | said)),
+            declared=fedopl.Declared(overlap=0.5),
+        )
+
+
+OTHERS = {
+    "overlap": ({"declared": None}, "declared.overlap"),
+    "a tree": ({"policy": "tree"}, "policies are linear"),
+    "a basis": ({"basis": "hinges"}, "linear in the features"),
+    "minimax": ({"mixture": "minimax"}, "agreed, not found"),
+    "diagnosis": ({"diagnose": True}, "many more answers"),
+    "cross-fitting": ({"evaluation": "cross-fitted"}, "held-out rows"),
+    "logistic": ({"nuisances": fedopl.NuisancePlan(propensity="logistic")}, "auto or known"),
+}
+
+
+@pytest.mark.parametrize(("said", "complaint"), OTHERS.values(), ids=OTHERS)
+def test_what_cannot_be_had_privately_is_refused_in_words(said, complaint):
+    plan = fedopl.PrivacyPlan(epsilon=1, outcome=(-5, 5), ranges=RANGES)
+    options = {"privacy": plan, "declared": fedopl.Declared(overlap=0.5)} | said
+    with pytest.raises(fedopl.OptionError, match=complaint):
+        fedopl.learn({"x": trial(300, 0), "y": trial(300, 1)}, **options)
+
+
+def test_the_price_is_known_beforehand(tmp_path):
+    run = learned(200)
+    low, nearly_none = prices(run.study, [300, 300], (0.2,))
+    assert low.half_width > nearly_none.half_width
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'name = "s"\n[outcome]\ncolumn = "y"\ndirection = "higher"\n[action]\ncolumn = "a"\n'
+        'levels = ["p", "q"]\n[features]\nx = "number"\n[declared]\noverlap = 0.5\n'
+        "[privacy]\nepsilon = 1\noutcome = [0, 1]\n[privacy.ranges]\nx = [0, 10]\n"
+    )
+    said = CliRunner().invoke(app, ["privacy", str(study), "--rows", "200", "--rows", "100"])
+    assert said.exit_code == 0
+    assert "by at most a factor of 2.72" in said.output
+    assert "With clients of 200, 100 made-up rows" in said.output
+    found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
+    assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]
