@@ -80,6 +80,7 @@ def good_commands(tiny, folder):
         "schema": ["schema", "client"],
         "check": ["check", study, "--clients", clients],
         "preview": ["preview", study, clients / "north", "--brief"],
+        "privacy": ["privacy", private_study(folder), "--rows", "60"],
         "run": ["run", study, "--clients", clients, "--out", folder / "again"],
         "evaluate": ["evaluate", run / "policy.json", "--study", study, "--clients", clients],
         "report": ["report", run, "--out", folder / "report.html"],
@@ -93,12 +94,23 @@ def good_commands(tiny, folder):
     }
 
 
+def private_study(folder):
+    path = folder / "private.toml"
+    path.write_text(
+        'name = "s"\n[outcome]\ncolumn = "y"\ndirection = "higher"\n[action]\ncolumn = "a"\n'
+        'levels = ["p", "q"]\n[features]\nx = "number"\n[declared]\noverlap = 0.5\n'
+        "[privacy]\nepsilon = 1\noutcome = [0, 1]\nranges = { x = [0, 10] }\n"
+    )
+    return path
+
+
 BAD_COMMANDS = {
     "demo": ["demo", "/dev/null/demo"],
     "init": ["init", "/dev/null/new"],
     "schema": ["schema", "world"],
     "check": ["check", "no.toml"],
     "preview": ["preview", "no.toml", "north"],
+    "privacy": ["privacy", "no.toml"],
     "run": ["run", "no.toml"],
     "evaluate": ["evaluate", "no.json"],
     "report": ["report", "nowhere"],

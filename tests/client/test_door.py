@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.client.answers.handlers import HANDLERS
+from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger, unlocking
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
@@ -48,7 +48,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of
+from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
@@ -213,9 +213,7 @@ def thinned(data, code, n_rows):
 
 def models_for(study, value=0.5):
     """As many outcome models as the study's server sends: for each fold and from all, or none."""
-    federated = study.nuisances.kind == "federated"
-    n_models = study.nuisances.folds + 1 if federated else 0
-    shape = (n_models, study.n_actions, study.n_terms + 1)
+    shape = (study.n_outcome_models, study.n_actions, study.n_terms + 1)
     return {"models": np.full(shape, value), "supported": np.ones(shape[:2])}
 
 
@@ -1569,7 +1567,9 @@ def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
 
 
 def test_every_message_a_server_can_send_has_a_handler():
-    assert set(HANDLERS) == set(QUERIES)
+    assert {*HANDLERS, *PRIVATE_HANDLERS} == set(QUERIES)
+    # What may be asked with differential privacy is answered in one way only, with noise.
+    assert set(PRIVATE_HANDLERS) == set(filter(is_private, QUERIES))
     assert set(MESSAGES.values()) == {*QUERIES, *(query.answer for query in QUERIES), Refusal}
 
 
@@ -1602,6 +1602,6 @@ def test_how_many_rows_have_a_score_is_told_with_noise_where_some_have_none(draw
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
 def test_the_handler_of_a_query_takes_it_and_gives_its_answer(query):
-    hints = get_type_hints(HANDLERS[query])
+    hints = get_type_hints((HANDLERS | PRIVATE_HANDLERS)[query])
     assert hints.pop("return") is query.answer
     assert query in hints.values()
