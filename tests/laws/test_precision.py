@@ -288,7 +288,7 @@ def test_weights_by_noise_go_with_everything_else(options):
         assert by_noise.weights["client 1"] < run.mixture["client 1"]
 
 
-def test_clients_that_most_contradict_are_not_learned_from_either():
+def test_robust_weights_are_not_given_back_by_noise():
     _, rows = logged("few-rows", 60)
     liar = next(iter(rows))
     far = rows[liar]
@@ -297,7 +297,7 @@ def test_clients_that_most_contradict_are_not_learned_from_either():
     )
     run = learned(rows, "auto", mixture=fedopl.mixture.empirical(robust="trimmed"))
     assert run.mixture[liar] == 0
-    assert liar not in run.statistics.noise_weights(run.mixture).weights
+    assert run.statistics.noise_weights(run.mixture) is None
 
 
 def test_a_saved_run_solves_again_and_says_who_counted_for_what(tmp_path):
