@@ -81,8 +81,8 @@ class ScoreStatistics:
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """What clients count for in learning; None where they count as the mixture says."""
-        # Robust weights are what a liar is held down by; noise must not give it back. Where noise was
-        # added for privacy, scores tell nothing of their own.
+        # Robust weights are what a liar is held down by; noise must not give it back. Where noise
+        # was added for privacy, scores tell nothing of their own.
         study = self.study
         if not study.linear.counts_by_noise or study.mixture.robust or study.privacy:
             return None
