@@ -124,6 +124,28 @@ def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_o
     assert (other.policy.parameters != one.policy.parameters).all()
 
 
+def test_a_run_that_goes_on_has_the_noise_it_began_with(tmp_path):
+    clients = {name: trial(300, place) for place, name in enumerate("xyz")}
+    options = {
+        "privacy": fedopl.PrivacyPlan(epsilon=2, outcome=(-5, 5), ranges=RANGES),
+        "declared": fedopl.Declared(overlap=0.5),
+        "running": fedopl.Running(journal=tmp_path / "journal"),
+    }
+    first = fedopl.learn(clients, **options)
+    kept = sorted((tmp_path / "journal").glob("trip-*.bin"))
+    for path in kept[len(kept) // 2 :]:
+        path.unlink()
+    again = fedopl.learn(clients, **options)
+    np.testing.assert_array_equal(first.policy.parameters, again.policy.parameters)
+    assert str(first.values) == str(again.values)
+
+
+def test_a_policy_with_noise_is_for_its_own_mixture():
+    run = learned(300)
+    with pytest.raises(fedopl.OptionError, match="learned in steps for one mixture"):
+        run.resolve("uniform")
+
+
 def test_a_saved_run_says_the_same_and_its_report_claims_nothing_that_is_not_so(tmp_path):
     run = learned(400)
     run.save(tmp_path / "run")

@@ -16,7 +16,7 @@ from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits, as_limits
-from fedopl.client.disclosure.private_draws import SEED_ALONE
+from fedopl.client.disclosure.private_draws import SEED_ALONE, kept_secret
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
@@ -219,8 +219,7 @@ def _run(
     journal = Path(running.journal) if running.journal else None
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
-    # Noise that protects must not follow from a seed that others know.
-    secret = (running.secret or secrets.token_hex(32)) if study.privacy else SEED_ALONE
+    secret = _secret_for_noise(running, journal) if study.privacy else SEED_ALONE
     own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": secret}
     own["regressor"] = given["regressor"]
     ledgers = {name: MemoryLedger() for name in clients}
@@ -241,6 +240,16 @@ def _run(
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
     return Run.of(record, ledgers)
+
+
+def _secret_for_noise(running: Running, journal: Path | None) -> str:
+    """Noise that protects must not follow from a seed that others know.
+
+    A run that goes on has the secret it began with: by another one other rows would be held out.
+    """
+    if running.secret:
+        return running.secret
+    return kept_secret(journal / "secret") if journal else secrets.token_hex(32)
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

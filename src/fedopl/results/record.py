@@ -101,6 +101,11 @@ class Record:
     def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; no client is asked."""
         wanted = as_mixture(mixture)
+        if self.study.privacy:
+            raise OptionError(
+                "resolve: with differential privacy a policy is learned in steps for one mixture; "
+                "run the study with the other"
+            )
         if wanted.kind in FOUND:
             raise OptionError(
                 f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "

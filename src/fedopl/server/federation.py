@@ -153,6 +153,12 @@ def evaluate_policies(
 def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
     if not policies:
         raise OptionError("policies: expected at least one")
+    if study.privacy:
+        raise OptionError(
+            "privacy: the noise of this study is for one set of values, of the policy that its run "
+            "learns. To value another policy, agree on a study without [privacy], or let the run's "
+            "own report say what its policy is worth"
+        )
     if study.evaluation.is_cross_fitted:
         raise OptionError(
             "evaluation: values of this study are cross-fitted, each fold's by a policy learned "
