@@ -1,13 +1,11 @@
 """Verbs that learn: demo, run, evaluate."""
 
 import re
-import warnings
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from fedopl.base.errors import FedoplWarning
 from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath, Threads
 from fedopl.cli.live import watched
 from fedopl.cli.printing import note, resumable
@@ -79,12 +77,12 @@ def evaluate(
     from fedopl.policies.kinds import load_policy
 
     named = {str(p): load_policy(p / "policy.json" if p.is_dir() else p) for p in policies}
-    _warn_of_other_studies(policies, study)
+    _note_other_studies(policies, study)
     valued = evaluate_folders(named, study, clients, threads=threads, watch=watched)
     say_run(valued, None, as_json=as_json)
 
 
-def _warn_of_other_studies(policies: list[Path], study: Path) -> None:
+def _note_other_studies(policies: list[Path], study: Path) -> None:
     """Say of policies from runs of other studies that they learned from rows valued here."""
     from fedopl.results.run_folder import load_record
     from fedopl.study.study_file import read_study
@@ -93,10 +91,9 @@ def _warn_of_other_studies(policies: list[Path], study: Path) -> None:
     for policy in policies:
         run = policy if policy.is_dir() else policy.parent
         if (run / "run.json").is_file() and load_record(run).study.before_screening != agreed:
-            warnings.warn(
-                f"{policy}: was learned in another study, which held other rows out. If these are "
+            typer.echo(
+                f"fedopl: note: {policy}: was learned in another study, which held other rows out. If these are "
                 "the same clients, it has learned from most of the rows that it is valued on here, "
                 "and may look better than it is",
-                FedoplWarning,
-                stacklevel=3,
+                err=True,
             )
