@@ -92,8 +92,8 @@ def _note_other_studies(policies: list[Path], study: Path) -> None:
         run = policy if policy.is_dir() else policy.parent
         if (run / "run.json").is_file() and load_record(run).study.before_screening != agreed:
             typer.echo(
-                f"fedopl: note: {policy}: was learned in another study, which held other rows out. If these are "
-                "the same clients, it has learned from most of the rows that it is valued on here, "
-                "and may look better than it is",
+                f"fedopl: note: {policy}: was learned in another study, which held other rows out. "
+                "If these are the same clients, it has learned from most of the rows that it is "
+                "valued on here, and may look better than it is",
                 err=True,
             )
