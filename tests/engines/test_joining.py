@@ -42,7 +42,7 @@ def decides(contexts):
 
 
 OPTIONS = {
-    "linear": {},
+    "linear": {"policy": fedopl.Linear(precision="rows")},  # as with weights that are found
     "by rounds": {"policy": fedopl.Linear(oracle="csoaa-sgd", training={"rounds": 3})},
     "tree": {"policy": "tree"},
     "finite": {"policy": fedopl.Finite(candidates={"by x1": decides})},

@@ -120,7 +120,14 @@ def eight_seeds():
     """Five clients of 150 rows, valued by eight seeds under five splits each."""
     clients = clients_of(2, 150, 0.2)
     return [
-        fedopl.learn(clients, basis="linear", evaluation=plan(5), nuisances=NUISANCES, seed=seed)
+        fedopl.learn(
+            clients,
+            policy=fedopl.Linear(precision="rows"),
+            basis="linear",
+            evaluation=plan(5),
+            nuisances=NUISANCES,
+            seed=seed,
+        )
         for seed in range(8)
     ]
 

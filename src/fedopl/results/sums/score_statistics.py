@@ -23,7 +23,7 @@ from fedopl.results.sums.term_choice import (
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
 from fedopl.solvers.nested_ridge import shrunk_solution
-from fedopl.study.mixture import Weights, renormalised
+from fedopl.study.mixture import FOUND, Weights, renormalised
 from fedopl.study.study import Study
 
 # What is left of a share after a subtraction, and is rounding.
@@ -81,10 +81,11 @@ class ScoreStatistics:
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """What clients count for in learning; None where they count as the mixture says."""
-        # Robust weights are what a liar is held down by; noise must not give it back. Where noise
-        # was added for privacy, scores tell nothing of their own.
+        # Weights that are found or robust are what was looked for; noise must not undo them. Where
+        # noise was added for privacy, scores tell nothing of their own.
         study = self.study
-        if not study.linear.counts_by_noise or study.mixture.robust or study.privacy:
+        is_found = study.mixture.kind in FOUND or study.mixture.robust is not None
+        if not study.linear.counts_by_noise or is_found or study.privacy:
             return None
         weights = renormalised(weights, self.sums.keys())
         own = {name: self.sums[name] for name, weight in weights.items() if weight > 0}
