@@ -30,14 +30,16 @@ PIPELINES = {
         "nuisances": PAPER.model_copy(update=BLOCKS),
         "policy": BY_ROWS,
     },
-    "local ridge, auto propensity": {"nuisances": "local"},
+    'local ridge, auto propensity, `precision="rows"`': {"nuisances": "local", "policy": BY_ROWS},
     "**default**: federated ridge, auto propensity": {},
-    "default, models on blocks": {"nuisances": fedopl.NuisancePlan(**BLOCKS)},
     'default, `precision="rows"`': {"policy": BY_ROWS},
+    "the same, models on blocks": {"nuisances": fedopl.NuisancePlan(**BLOCKS), "policy": BY_ROWS},
     'default, `precision="clients"`': {"policy": in_blocks(precision="clients")},
     "default, `csoaa-sgd`": {"policy": in_blocks(oracle="csoaa-sgd")},
     "default, `wap`, shared features": {"policy": fedopl.Linear(oracle="wap")},
-    "default, `direct`": {"policy": in_blocks(oracle="direct")},
+    'default, `direct`, `precision="rows"`': {
+        "policy": in_blocks(oracle="direct", precision="rows")
+    },
 }
 
 
