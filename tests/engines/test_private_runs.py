@@ -2,14 +2,20 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import fedopl
 from fedopl.cli.app import app
+from fedopl.client.door import Door
 from fedopl.engines.privacy_price import prices
+from fedopl.messages.private.noised_sums import NoisedSums
+from fedopl.messages.private.noised_values import NoisedValues
+from fedopl.messages.private.residual_step import ResidualSums
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
 
@@ -110,6 +116,66 @@ def test_a_person_with_several_rows_needs_more_noise_and_the_others_are_left_out
         )
 
 
+def test_values_are_of_the_rows_used_where_a_person_has_more():
+    """All outcomes are 4 or nearly: left-out rows must not count as the middle of the range."""
+    rows = {}
+    for place, name in enumerate("xyz"):
+        data = trial(8000, place)
+        whose = np.repeat(np.arange(2000), 4)
+        rows[name] = fedopl.LoggedData(
+            data.contexts,
+            data.actions,
+            np.full(8000, 4.0),
+            np.full(8000, 0.5),
+            action_names=("a", "b"),
+            feature_names=FEATURES,
+            groups=whose,
+        )
+    for most in (1, 2):
+        run = fedopl.learn(
+            rows,
+            privacy=fedopl.PrivacyPlan(
+                epsilon=8,
+                outcome=(-5, 5),
+                ranges=RANGES,
+                unit="person",
+                most_rows_per_person=most,
+            ),
+            declared=fedopl.Declared(overlap=0.5),
+            running=fedopl.Running(secret="of persons"),
+        )
+        assert run.values.of("logging policy").value == pytest.approx(4, abs=0.4)
+
+
+def test_where_less_is_better_the_range_is_that_of_outcomes_as_they_are(tmp_path):
+    table = fedopl.Schema(
+        action="arm",
+        actions=("a", "b"),
+        reward="days",
+        direction="lower",
+        numeric=FEATURES,
+        propensity=0.5,
+    )
+    rows = {}
+    for place, name in enumerate("xyz"):
+        data = trial(4000, place)
+        columns = dict(zip(FEATURES, data.contexts.T, strict=True))
+        arms = np.array(["a", "b"])[data.actions]
+        rows[name] = fedopl.read_logged(
+            pd.DataFrame({**columns, "arm": arms, "days": 10 - data.rewards}), table
+        )
+    plan = fedopl.PrivacyPlan(epsilon=8, outcome=(5, 15), ranges=RANGES)
+    run = fedopl.learn(
+        rows,
+        privacy=plan,
+        declared=fedopl.Declared(overlap=0.5),
+        running=fedopl.Running(secret="less is better"),
+    )
+    contexts, means = fresh(20_000)
+    assert means.max(axis=1).mean() - value(run.policy, contexts, means) < 0.05
+    assert run.values.of("logging policy").value == pytest.approx(10, abs=0.5)
+
+
 def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_other_noise():
     one = learned(400, 3)
     clients = {name: trial(400, 30 + place) for place, name in enumerate("xyz")}
@@ -122,6 +188,33 @@ def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_o
     np.testing.assert_array_equal(one.policy.parameters, again.policy.parameters)
     other = fedopl.learn(clients, **(options | {"running": None}))
     assert (other.policy.parameters != one.policy.parameters).all()
+
+
+@pytest.mark.parametrize("kind", [NoisedSums, ResidualSums, NoisedValues])
+def test_numbers_that_no_rows_can_have_are_rejected_and_the_others_go_on(monkeypatch, kind):
+    clients = {name: trial(400, place) for place, name in enumerate("wxyz")}
+    honest = Door._computed
+
+    def lying(door, query):
+        found = honest(door, query)
+        if door.name != "w" or not isinstance(found, kind):
+            return found
+        arrays = {
+            name: 1e9 * array for name, array in vars(found).items() if hasattr(array, "shape")
+        }
+        return replace(found, **arrays)
+
+    monkeypatch.setattr(Door, "_computed", lying)
+    run = fedopl.learn(
+        clients,
+        privacy=fedopl.PrivacyPlan(epsilon=8, outcome=(-5, 5), ranges=RANGES),
+        declared=fedopl.Declared(overlap=0.5),
+        running=fedopl.Running(secret="of liars"),
+    )
+    rejected = {name: why for one in run.rounds for name, why in one.rejected.items()}
+    assert "more than its rows can have" in rejected["w"]
+    contexts, means = fresh(20_000)
+    assert means.max(axis=1).mean() - value(run.policy, contexts, means) < 0.1
 
 
 def test_a_run_that_goes_on_has_the_noise_it_began_with(tmp_path):

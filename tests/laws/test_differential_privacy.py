@@ -114,7 +114,7 @@ def test_no_row_moves_a_release_further_than_it_declares(without_noise):
 
 
 def test_noise_is_large_enough_for_the_promise():
-    found = PLAN.deviations(space(drawn()).bounds, OVERLAP)
+    found = space(drawn()).deviations
     moves = {
         (answer, name): declared.at_most(STUDY)
         for answer in (NoisedSums, ResidualSums, NoisedValues)
@@ -138,7 +138,7 @@ def test_sums_of_rows_of_which_one_is_new_have_other_noise_as_large_as_it_says(m
     assert (noise[0] != noise[1]).all()
     diagonal = np.diagonal(noise[0], axis1=1, axis2=2)
     beside = noise[0][:, *np.triu_indices(N_FEATURES + 1, 1)]
-    deviation = PLAN.deviations(space(one).bounds, OVERLAP).first
+    deviation = space(one).deviations.first
     assert 0.5 < diagonal.std() / deviation < 1.7
     assert 0.5 < beside.std() / (deviation / np.sqrt(2)) < 1.7
 

@@ -18,7 +18,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import Running, learn
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.plans import Declared
-from fedopl.study.privacy_plan import Bounds, PrivacyPlan
+from fedopl.study.privacy_plan import FIRST_SHARE, VALUE_SHARE, PrivacyPlan, PrivateSetting
 from fedopl.study.study import Study
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -42,12 +42,17 @@ class Price:
 def noise_table(study: Study) -> str:
     """The noise of every release, in units of the study."""
     plan = _plan_of(study)
-    found = plan.deviations(Bounds(study.n_features, study.n_actions), study.declared.overlap)
+    found = PrivateSetting(study).deviations
     rows = [
-        ["first sums", "1", "40 %", f"{found.first:.3g}"],
-        ["a step", str(plan.steps), f"{60 / plan.steps:.3g} %", f"{found.step:.3g}"],
-        ["sums of values", "1", "60 % (held-out rows)", f"{found.values:.3g}"],
-        ["squares of values", "1", "40 % (held-out rows)", f"{found.value_squares:.3g}"],
+        ["first sums", "1", f"{FIRST_SHARE:.0%}", f"{found.first:.3g}"],
+        ["a step", str(plan.steps), f"{(1 - FIRST_SHARE) / plan.steps:.0%}", f"{found.step:.3g}"],
+        ["sums of values", "1", f"{VALUE_SHARE:.0%} (held-out rows)", f"{found.values:.3g}"],
+        [
+            "squares of values",
+            "1",
+            f"{1 - VALUE_SHARE:.0%} (held-out rows)",
+            f"{found.value_squares:.3g}",
+        ],
     ]
     return text_table(["what leaves", "times", "share of the budget", "noise"], rows)
 
@@ -112,7 +117,9 @@ class _World:
     """Made-up rows in the ranges of a study, and what policies lose there."""
 
     def __init__(self, study: Study, plan: PrivacyPlan, draw: int) -> None:
-        self._study, self._scales, self._draw = study, plan.scales(study.features), draw
+        # Made-up outcomes are better the larger they are, whatever the study's own mean.
+        self._study, self._draw = study, draw
+        self._scales = plan.scales(study.features, reward_sign=1.0)
         self._is_flag = np.array([name not in plan.ranges for name in study.features])
         rng = generator_for(draw, purpose="made-up effects")
         slopes = rng.normal(size=(study.n_actions, study.n_features))

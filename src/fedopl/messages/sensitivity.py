@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
+from fedopl.base.arrays import largest_size
 from fedopl.messages.message import Message
 from fedopl.study.study import Study
 
@@ -20,12 +23,30 @@ class Moves:
     at_most: Callable[[Study], float]
 
 
+_MOST_DEVIATIONS = 12
+
+
 def _not_at_all(_study: Study) -> float:
     return 0.0
 
 
 # The number of rows is public: a row that becomes nobody's is still counted.
 UNMOVED = Moves(_not_at_all)
+
+
+def beyond_rows(answer: Message, study: Study, n_rows: int, deviation: float) -> str | None:
+    """What is too large in an answer for so many rows, each of which moves it by what is declared.
+
+    Noise may add a dozen deviations to every number, which it does once in 10³² times.
+    """
+    for name, moves in declared_moves(type(answer)).items():
+        found = getattr(answer, name)
+        if moves is None or not isinstance(found, np.ndarray):
+            continue
+        most = n_rows * moves.at_most(study) + _MOST_DEVIATIONS * deviation
+        if not largest_size(found) <= most:
+            return f"{name}: {largest_size(found):.3g}, more than its rows can have, {most:.3g}"
+    return None
 
 
 def declared_moves(answer: type[Message]) -> dict[str, Moves | None]:

@@ -45,7 +45,6 @@ from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screen_pairs import go_on_for, screen_if_wanted
 from fedopl.study.mixture import Counted
-from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
 
@@ -61,7 +60,7 @@ def run_study(
     `alone` gives what the only party learned by itself, where the caller is that party.
     """
     if conversation.study.privacy:
-        return _run_privately(conversation, conversation.study.privacy)
+        return _run_privately(conversation)
     if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     screen_if_wanted(conversation)
@@ -81,10 +80,10 @@ def run_study(
     return record
 
 
-def _run_privately(conversation: Conversation, plan: PrivacyPlan) -> Record:
+def _run_privately(conversation: Conversation) -> Record:
     """Everything from sums with noise: the policy, and what it and the best arm are worth."""
     study = conversation.study
-    setting, policy = learn_privately(conversation, plan)
+    setting, policy = learn_privately(conversation)
     if study.table:
         policy = LinearPolicy.from_numbers(policy.numbers(), study)  # with the study's encoding
     candidates = Candidates(study, {})

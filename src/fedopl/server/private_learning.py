@@ -6,8 +6,6 @@ outcomes, over propensities: so they become doubly robust, without scores of row
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.sensitivity import beyond_rows
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -27,8 +26,7 @@ from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
 from fedopl.study.mixture import Weights
-from fedopl.study.privacy_plan import Bounds, Deviations, PrivacyPlan, Scales
-from fedopl.study.study import Study
+from fedopl.study.privacy_plan import PrivateSetting
 
 # How far a step goes: with more of them each goes less far, so that noise averages out.
 _DAMPING = {1: 1.0, 2: 0.8, 3: 0.7, 4: 0.6}
@@ -37,51 +35,40 @@ _LEAST_DAMPING = 0.3
 _MARGIN = 1.64
 
 
-@dataclass(frozen=True, eq=False)
-class PrivateStudy:
-    """A study with differential privacy, and the sizes of its noise."""
-
-    study: Study
-    plan: PrivacyPlan
-    bounds: Bounds
-    scales: Scales
-    deviations: Deviations
-
-    @classmethod
-    def of(cls, study: Study, plan: PrivacyPlan) -> Self:
-        """By the study's settings alone."""
-        bounds = Bounds(study.n_features, study.n_actions)
-        found = plan.deviations(bounds, study.declared.overlap)
-        return cls(study, plan, bounds, plan.scales(study.features), found)
-
-
-def learn_privately(conversation: Conversation, plan: PrivacyPlan) -> tuple[Setting, LinearPolicy]:
+def learn_privately(conversation: Conversation) -> tuple[Setting, LinearPolicy]:
     """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
-    private = PrivateStudy.of(conversation.study, plan)
+    private = PrivateSetting(conversation.study)
     rows, sums = _first_sums(conversation)
     weights = conversation.study.mixture.weights(rows)
     total = combined(sums, weights={})
     fit = first_fit(total.squares, total.products, private.deviations.first * math.sqrt(len(sums)))
     parameters = _steps(conversation, private, fit, rows, weights)
-    statistics = _statistics(private, sums, parameters, rows)
+    own = _score_sums(private, sums, parameters)
+    statistics = ScoreStatistics(study=conversation.study, sums=own, rows=rows)
     setting = Setting(study=conversation.study, rows=rows, weights=weights, statistics=statistics)
     raw = private.scales.parameters(parameters)
     return setting, LinearPolicy(raw, conversation.study.actions, conversation.study.features)
 
 
 def _first_sums(conversation: Conversation) -> tuple[dict[str, int], Answers[NoisedSums]]:
+    """Who takes part: whoever enrols, and gives sums that so many rows can have."""
+    study = conversation.study
+    deviation = PrivateSetting(study).deviations.first
     enrolled, sums = conversation.together(conversation.transport.clients, Enrol(), SumPrivately())
-    both = conversation.drop(
-        enrolled, lambda name, _: None if name in sums else "gave no first sums"
-    )
-    rows = {name: own.n_rows for name, own in conversation.require_quorum(both).items()}
-    kept = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
+
+    def fault_in(name: str, answer: NoisedSums) -> str | None:
+        if name not in enrolled:
+            return "did not enrol"
+        return beyond_rows(answer, study, enrolled[name].n_rows, deviation)
+
+    kept = conversation.require_quorum(conversation.drop(sums, fault_in))
+    rows = {name: own.n_rows for name, own in enrolled.items() if name in kept}
     return rows, kept
 
 
 def _steps(
     conversation: Conversation,
-    private: PrivateStudy,
+    private: PrivateSetting,
     fit: FirstFit,
     rows: Mapping[str, int],
     weights: Weights,
@@ -92,7 +79,7 @@ def _steps(
     # A row counts in a step as its client does in the mixture.
     per_row = {name: weights[name] * sum(rows.values()) / rows[name] for name in rows}
     noise = private.deviations.first * math.sqrt(len(rows))
-    passed = _passed(private)
+    passed = _passed(private, *parameters.shape)
     path = []
     for step in range(n_steps):
         answers = conversation.require_quorum(
@@ -107,19 +94,15 @@ def _steps(
     return mean
 
 
-def _passed(private: PrivateStudy) -> float:
+def _passed(private: PrivateSetting, n_actions: int, n_columns: int) -> float:
     """About how much of a residual passes its bound, if it is normal and actions equally likely."""
-    size = math.sqrt(private.study.n_features + 1)
-    bound = private.bounds.step / size / private.study.n_actions
+    bound = private.bounds.step / math.sqrt(n_columns) / n_actions
     return math.erf(bound / math.sqrt(2))
 
 
-def _statistics(
-    private: PrivateStudy,
-    sums: Mapping[str, NoisedSums],
-    parameters: FloatArray,
-    rows: Mapping[str, int],
-) -> ScoreStatistics:
+def _score_sums(
+    private: PrivateSetting, sums: Mapping[str, NoisedSums], parameters: FloatArray
+) -> dict[str, ScoreSums]:
     """Sums as if scores were what the models say: they have the same solution for any mixture."""
     back = np.linalg.inv(private.scales.to_units)
     raw = private.scales.parameters(parameters)
@@ -133,24 +116,23 @@ def _statistics(
             squares=np.einsum("ai,ij,aj->a", raw, gram, raw),
             shares=np.ones(len(raw)),
         )
-    return ScoreStatistics(study=private.study, sums=own, rows=dict(rows))
+    return own
 
 
 def value_privately(
     conversation: Conversation, setting: Setting, policies: Mapping[str, Policy], models: FloatArray
 ) -> Answers[Values] | None:
     """What these policies are worth to every client, with errors that know of the noise."""
-    study = conversation.study
-    if study.privacy is None or not study.evaluation.share:
+    if not conversation.study.evaluation.share:
         return None
-    private = PrivateStudy.of(study, study.privacy)
+    private = PrivateSetting(conversation.study)
     numbers = np.stack([policy.numbers() for policy in policies.values()])
     answers = conversation.each(ValuePrivately(models=models, policies=numbers), setting.weights)
     found = {name: _values(private, own) for name, own in answers.items()}
     return Answers(answers.exchange, found)
 
 
-def _values(private: PrivateStudy, own: NoisedValues) -> Values:
+def _values(private: PrivateSetting, own: NoisedValues) -> Values:
     """Means as outcomes are, and covariances with what noise adds to them."""
     n_rows, half = own.n_rows, private.scales.half_range
     means, seconds = own.sums / n_rows, own.squares / n_rows

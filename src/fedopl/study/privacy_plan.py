@@ -118,8 +118,11 @@ class PrivacyPlan(Checked):
             value_squares=noise_for((rows * longest) ** 2, squares),
         )
 
-    def scales(self, features: tuple[str, ...]) -> "Scales":
-        """The units of these features; a flag without a range is 0 or 1."""
+    def scales(self, features: tuple[str, ...], reward_sign: float) -> "Scales":
+        """The units of these features; a flag without a range is 0 or 1.
+
+        Outcomes of which less is better are negated on reading, and so is their range.
+        """
         ranges = [self.ranges.get(name, (0.0, 1.0)) for name in features]
         low, high = np.array(ranges, dtype=np.float64).T
         is_number = np.array([name in self.ranges for name in features])
@@ -127,7 +130,7 @@ class PrivacyPlan(Checked):
             centre=(low + high) / 2,
             # A flag lies at the ends of its range, most numbers well within theirs.
             unit=(high - low) / np.where(is_number, 4.0, 2.0),
-            outcome=self.outcome,
+            outcome=self.outcome if reward_sign > 0 else (-self.outcome[1], -self.outcome[0]),
         )
 
 
@@ -206,13 +209,6 @@ class Scales:
         found[:, -1] += self.outcome_centre
         return found
 
-    def in_units(self, parameters: FloatArray) -> FloatArray:  # shaped as parameters
-        """The reverse of `parameters`."""
-        moved = parameters.copy()
-        moved[:, -1] -= self.outcome_centre
-        back: FloatArray = moved @ np.linalg.inv(self.to_units) / self.outcome_unit
-        return back
-
 
 class Bounds:
     """How large a row's part in each release is, at most, in units of the study."""
@@ -223,3 +219,15 @@ class Bounds:
         self.square = n_features + 1.0  # of features and an intercept
         self.product = 1.2 * size  # of features and an intercept, times the outcome
         self.step = 0.6 * n_actions * size  # the same, times a residual over its propensity
+
+
+class PrivateSetting:
+    """All that follows from a private study's settings: units, bounds, and the sizes of noise."""
+
+    def __init__(self, study: "Study") -> None:
+        if study.privacy is None:
+            raise TypeError("the study has no differential privacy")
+        self.plan: PrivacyPlan = study.privacy
+        self.bounds = Bounds(study.n_features, study.n_actions)
+        self.scales = self.plan.scales(study.features, study.reward_sign)
+        self.deviations = self.plan.deviations(self.bounds, study.declared.overlap)

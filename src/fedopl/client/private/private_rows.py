@@ -14,7 +14,7 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.message import RowSplit
-from fedopl.study.privacy_plan import Bounds, PrivacyPlan, Scales
+from fedopl.study.privacy_plan import PrivateSetting
 from fedopl.study.study import Study
 
 GRID = 1024  # steps of a unit; a product of two numbers on it has GRID² of them
@@ -47,12 +47,15 @@ class PrivateRows:
     """One client's rows in a study with differential privacy."""
 
     def __init__(self, data: LoggedData, study: Study, draws: PrivateDraws) -> None:
-        if study.privacy is None:
-            raise TypeError("the study has no differential privacy")
         self._data, self.study, self._draws = data, study, draws
-        self.plan: PrivacyPlan = study.privacy
-        self.bounds = Bounds(study.n_features, study.n_actions)
-        self.scales: Scales = self.plan.scales(study.features)
+        setting = PrivateSetting(study)
+        self.plan, self.bounds, self.scales = setting.plan, setting.bounds, setting.scales
+        self.plan.check_rows(draws.client, data.n_rows)
+        if self.plan.unit == "person" and data.groups is None:
+            raise DataError(
+                f'{draws.client}: unit = "person", but no column says whose a row is; name it as '
+                "group under [rows]"
+            )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -62,14 +65,8 @@ class PrivateRows:
     @cached_property
     def _units(self) -> IntArray:  # (n_rows,)
         """Whose each row is: its own, or a person's."""
-        if self.plan.unit == "row":
-            return np.arange(self._data.n_rows)
-        if self._data.groups is None:
-            raise DataError(
-                'privacy: unit = "person", but no column says whose a row is; name it as '
-                "group under [rows]"
-            )
-        return np.asarray(self._data.groups[:], np.int64)
+        groups = None if self.plan.unit == "row" else self._data.groups
+        return np.arange(self._data.n_rows) if groups is None else np.asarray(groups[:], np.int64)
 
     @cached_property
     def _is_held_out(self) -> BoolArray:  # (n_rows,)
@@ -92,8 +89,8 @@ class PrivateRows:
         return np.asarray(place < self.plan.most_rows_per_person)
 
     def n_rows(self, split: RowSplit) -> int:
-        """How many there are in a split, used or not: a number that no row's content moves."""
-        return int(self._in(split).sum())
+        """How many are used in a split: a number that no row's content moves."""
+        return int((self._in(split) & self._is_used).sum())
 
     def _in(self, split: RowSplit) -> BoolArray:
         return self._is_held_out if split is RowSplit.EVALUATION else ~self._is_held_out

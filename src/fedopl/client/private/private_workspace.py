@@ -11,13 +11,14 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.private.private_rows import GRID, GridRows, PrivateRows, truncated
-from fedopl.client.private.release import Noise, symmetric
+from fedopl.client.private.release import FINE, Noise, symmetric
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.policies.linear import LinearPolicy
 from fedopl.solvers.private_regression import FirstFit, first_fit
+from fedopl.study.privacy_plan import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -39,7 +40,7 @@ class PrivateWorkspace:
         self.store: Store = MemoryStore() if store is None else store
         self.rows = PrivateRows(data, study, draws)
         self.plan, self.bounds, self.scales = self.rows.plan, self.rows.bounds, self.rows.scales
-        self.deviations = self.plan.deviations(self.bounds, study.declared.overlap)
+        self.deviations = PrivateSetting(study).deviations
 
     @property
     def n_training(self) -> int:
@@ -163,11 +164,13 @@ class PrivateWorkspace:
 
     def _released(self, values: FloatArray, asked: bytes) -> NoisedValues:
         on_grid, noise = truncated(values), self.noise(asked)
+        # Finer than what is squared: truncation must not move means.
+        sums = np.trunc(values * FINE).sum(axis=0)
         squares = on_grid.T @ on_grid
         deviation, above = self.deviations.value_squares, np.triu_indices(len(squares), 1)
         return NoisedValues(
             n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(on_grid.sum(axis=0) * GRID, self.deviations.values, "sums"),
+            sums=noise.added(sums, self.deviations.values, "sums"),
             squares=symmetric(
                 squares,
                 noise.added(np.diagonal(squares), deviation, "squares"),

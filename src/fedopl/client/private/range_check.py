@@ -8,7 +8,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.messages.message import RowSplit
+from fedopl.study.privacy_plan import PrivateSetting
 from fedopl.study.study import Study
 
 _MANY = 0.01  # of rows; fewer beyond a range change little
@@ -18,10 +18,8 @@ def private_problems(name: str, data: LoggedData, study: Study) -> list[str]:
     """What keeps these rows from a private study."""
     if study.privacy is None:
         return []
-    rows = PrivateRows(data, study, PrivateDraws(study.seed, name, "a look ahead"))
     try:
-        study.privacy.check_rows(name, data.n_rows)
-        rows.n_rows(RowSplit.TRAINING)
+        PrivateRows(data, study, PrivateDraws(study.seed, name, "a look ahead"))
     except (DataError, OptionError) as error:
         return [str(error)]
     return []
@@ -31,16 +29,15 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
     """What ranges do to these rows, where that is more than a little."""
     if study.privacy is None:
         return
-    plan, n_rows = study.privacy, data.n_rows
+    plan, n_rows, scales = study.privacy, data.n_rows, PrivateSetting(study).scales
     low, high = plan.outcome
     rewards = np.asarray(data.rewards[:])
-    beyond = float(((rewards < low) | (rewards > high)).mean())
+    beyond = float(((rewards < scales.low) | (rewards > scales.high)).mean())
     if beyond > _MANY:
         yield (
             f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to {high:g}, "
             "and count as at its ends: values will be of outcomes so limited"
         )
-    scales = plan.scales(study.features)
     scaled = (np.asarray(data.contexts[:]) - scales.centre) / scales.unit
     for place, feature in enumerate(study.features):
         far = float((np.abs(scaled[:, place]) > 2).mean())

@@ -5,8 +5,8 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.sensitivity import UNMOVED, Moves
-from fedopl.study.privacy_plan import N_VALUED, longest_scores
+from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
+from fedopl.study.privacy_plan import N_VALUED, PrivateSetting, longest_scores
 from fedopl.study.study import Study
 
 
@@ -51,9 +51,13 @@ class ValuePrivately(Query[NoisedValues], code=28, asked=Asked.EACH, permission=
         """Noise is for so many policies at once."""
         return len(self.policies) == N_VALUED and super().is_plausible(study)
 
-    def fault_in(self, answer: NoisedValues, _study: Study, _n_rows: int) -> str | None:
-        """One sum for each candidate."""
+    def fault_in(self, answer: NoisedValues, study: Study, _n_rows: int) -> str | None:
+        """One sum for each candidate, none larger than the held-out rows and noise can make it."""
         n_candidates = len(self.policies) + N_OWN_CANDIDATES
         if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
             return f"valued {len(answer.sums)} policies of {n_candidates}"
-        return None if answer.n_rows > 0 else "valued policies on no rows"
+        if answer.n_rows <= 0:
+            return "valued policies on no rows"
+        return beyond_rows(
+            answer, study, answer.n_rows, PrivateSetting(study).deviations.value_squares
+        )

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.sensitivity import Moves
-from fedopl.study.privacy_plan import Bounds
+from fedopl.messages.sensitivity import Moves, beyond_rows
+from fedopl.study.privacy_plan import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -37,6 +37,10 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
     def needed(cls, study: Study) -> bool:
         """Where there is differential privacy."""
         return study.privacy is not None
+
+    def fault_in(self, answer: ResidualSums, study: Study, n_rows: int) -> str | None:
+        """No sum is larger than so many rows and noise can make it."""
+        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviations.step)
 
     @classmethod
     def most(cls, study: Study) -> int:

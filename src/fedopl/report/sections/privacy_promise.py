@@ -6,7 +6,7 @@ from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, percent
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED
-from fedopl.study.privacy_plan import Bounds, PrivacyPlan
+from fedopl.study.privacy_plan import PrivacyPlan, PrivateSetting
 
 
 def privacy_promise(record: Record) -> Section | None:
@@ -15,7 +15,8 @@ def privacy_promise(record: Record) -> Section | None:
     if plan is None:
         return None
     said = (Text(promise(plan)), Text(_rests_on(plan)))
-    parts: tuple[Part, ...] = (*said, _noise(record, plan), *_price(record, plan))
+    setting = PrivateSetting(record.study)
+    parts: tuple[Part, ...] = (*said, _noise(record, setting), *_price(record, setting))
     return Section(name="privacy", title="Privacy", parts=parts)
 
 
@@ -52,15 +53,13 @@ def _rests_on(plan: PrivacyPlan) -> str:
     )
 
 
-def _noise(record: Record, plan: PrivacyPlan) -> Table:
-    study = record.study
-    bounds = Bounds(study.n_features, study.n_actions)
-    deviations = plan.deviations(bounds, study.declared.overlap)
+def _noise(record: Record, setting: PrivateSetting) -> Table:
+    deviations = setting.deviations
     rows = [
         ("First sums: squares and products of features and outcomes", "once", deviations.first),
-        ("A step of learning", f"{plan.steps} times", deviations.step),
+        ("A step of learning", f"{setting.plan.steps} times", deviations.step),
     ]
-    if study.evaluation.share:
+    if record.study.evaluation.share:
         rows.append(("Sums of values", "once", deviations.values))
         rows.append(("Sums of squares of values", "once", deviations.value_squares))
     return Table(
@@ -71,21 +70,18 @@ def _noise(record: Record, plan: PrivacyPlan) -> Table:
     )
 
 
-def _price(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
+def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
     """By how much noise widened the interval of the learned policy's value."""
     if not record.values.rows:
         return ()
-    study = record.study
-    found = record.values.of(LEARNED)
-    deviations = plan.deviations(Bounds(study.n_features, study.n_actions), study.declared.overlap)
-    half = plan.scales(study.features).half_range
+    found, half = record.values.of(LEARNED), setting.scales.half_range
     held_out = {
         row.client: row.estimate.n_rows
         for row in record.values.rows
         if row.policy == LEARNED and row.client in record.mixture
     }
     variance = sum(
-        (record.mixture[name] * half * deviations.values / n_rows) ** 2
+        (record.mixture[name] * half * setting.deviations.values / n_rows) ** 2
         for name, n_rows in held_out.items()
     )
     share = min(variance / found.standard_error**2, 1.0)
