@@ -306,5 +306,9 @@ def test_the_price_is_known_beforehand(tmp_path):
     assert said.exit_code == 0
     assert "by at most a factor of 2.72" in said.output
     assert "With clients of 200, 100 made-up rows" in said.output
+    for few in ("-5", "0"):
+        refused = CliRunner().invoke(app, ["privacy", str(study), "--rows", few])
+        assert refused.exit_code == 2
+        assert "--rows" in refused.output
     found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
     assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]

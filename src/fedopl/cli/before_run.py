@@ -49,7 +49,8 @@ def privacy(
     study: StudyPath = Path("study.toml"),
     *,
     rows: Annotated[
-        list[int] | None, typer.Option(help="rows of a client; once for each client")
+        list[int] | None,
+        typer.Option(min=10, max=1_000_000, help="rows of a client; once for each client"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
