@@ -55,7 +55,6 @@ OURS: dict[str, Callable[[ModuleType], dict[str, Any]]] = {
     "fedopl, tree of depth two": lambda f: {"policy": f.Tree(depth=2)},
     "fedopl, precision by client": lambda f: {"policy": f.Linear(precision="clients")},
     "fedopl, precision by rows": lambda f: {"policy": f.Linear(precision="rows")},
-    "fedopl, precision auto": lambda f: {"policy": f.Linear(precision="auto")},
     "fedopl, clip .05": lambda f: {"nuisances": f.NuisancePlan(clip=0.05)},
 }
 
