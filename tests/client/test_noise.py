@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedopl.client.disclosure.noise import noisy_counts, noisy_values
+from fedopl.client.disclosure.noise import noisy_counts, values_with_noise
 from fedopl.client.disclosure.private_draws import PrivateDraws
 
 
@@ -55,7 +55,7 @@ def test_noise_on_values_has_its_size_and_is_in_the_covariances():
     moved, wider = [], []
     for secret in range(2_000):
         draws = draws_for(str(secret), *range(len(means)), "all")
-        noisy, spread = noisy_values(means, covariances, influence, draws)
+        noisy, spread = values_with_noise(means, covariances, influence, draws)
         moved.append(noisy - means)
         wider.append(spread)
     assert np.std(moved, axis=0) == pytest.approx(np.full(5, influence), rel=0.06)
@@ -67,17 +67,17 @@ def test_noise_on_values_has_its_size_and_is_in_the_covariances():
 
 def test_the_same_question_has_the_same_noise_beside_whatever_others():
     means, covariances = estimates()
-    every, _ = noisy_values(means, covariances, 0.05, draws_for("secret", *range(5), "all"))
+    every, _ = values_with_noise(means, covariances, 0.05, draws_for("secret", *range(5), "all"))
     some = [3, 1]
     draws = draws_for("secret", *some, "both")
-    few, _ = noisy_values(means[some], covariances[np.ix_(some, some)], 0.05, draws)
+    few, _ = values_with_noise(means[some], covariances[np.ix_(some, some)], 0.05, draws)
     assert few.tolist() == every[some].tolist()
 
 
 def test_another_question_or_secret_has_other_noise_and_no_noise_changes_nothing():
     means, covariances = estimates()
     one, other, asked_otherwise = (
-        noisy_values(means, covariances, 0.05, draws)[0]
+        values_with_noise(means, covariances, 0.05, draws)[0]
         for draws in (
             draws_for("one", *range(5), "all"),
             draws_for("other", *range(5), "all"),
@@ -86,7 +86,7 @@ def test_another_question_or_secret_has_other_noise_and_no_noise_changes_nothing
     )
     assert (one != other).all()
     assert (one != asked_otherwise).all()
-    assert noisy_values(means, covariances, 0.0, [])[0] is means
+    assert values_with_noise(means, covariances, 0.0, [])[0] is means
 
 
 def test_arrays_in_a_question_count_to_the_last_bit():

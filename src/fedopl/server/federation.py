@@ -40,7 +40,8 @@ from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
-from fedopl.server.private_learning import learn_privately, value_privately
+from fedopl.server.private_learning import learn_privately
+from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screen_pairs import go_on_for, screen_if_wanted

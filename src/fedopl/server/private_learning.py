@@ -11,15 +11,12 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import combined
-from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
@@ -31,8 +28,6 @@ from fedopl.study.privacy_plan import PrivateSetting
 # How far a step goes: with more of them each goes less far, so that noise averages out.
 _DAMPING = {1: 1.0, 2: 0.8, 3: 0.7, 4: 0.6}
 _LEAST_DAMPING = 0.3
-# One-sided: a variance with noise is taken to be larger than it seems, with 95 % confidence.
-_MARGIN = 1.64
 
 
 def learn_privately(conversation: Conversation) -> tuple[Setting, LinearPolicy]:
@@ -117,37 +112,3 @@ def _score_sums(
             shares=np.ones(len(raw)),
         )
     return own
-
-
-def value_privately(
-    conversation: Conversation, setting: Setting, policies: Mapping[str, Policy], models: FloatArray
-) -> Answers[Values] | None:
-    """What these policies are worth to every client, with errors that know of the noise."""
-    if not conversation.study.evaluation.share:
-        return None
-    private = PrivateSetting(conversation.study)
-    numbers = np.stack([policy.numbers() for policy in policies.values()])
-    answers = conversation.each(ValuePrivately(models=models, policies=numbers), setting.weights)
-    found = {name: _values(private, own) for name, own in answers.items()}
-    return Answers(answers.exchange, found)
-
-
-def _values(private: PrivateSetting, own: NoisedValues) -> Values:
-    """Means as outcomes are, and covariances with what noise adds to them."""
-    n_rows, half = own.n_rows, private.scales.half_range
-    means, seconds = own.sums / n_rows, own.squares / n_rows
-    centred = seconds - np.outer(means, means)
-    if private.plan.most_rows_per_person > 1:
-        centred = seconds  # rows of a person are alike; how alike is not known
-    size, vectors = np.linalg.eigh(centred)
-    spread = (vectors * np.maximum(size, 0.0)) @ vectors.T
-    noise = (private.deviations.values / n_rows) ** 2
-    noise += _MARGIN * private.deviations.value_squares / n_rows**2
-    covariances = spread / n_rows + noise * np.eye(len(means))
-    return Values(
-        n_rows=n_rows,
-        of_rows=n_rows,
-        degrees_of_freedom=n_rows - 1,
-        means=half * means + private.scales.outcome_centre,
-        covariances=half**2 * covariances,
-    )

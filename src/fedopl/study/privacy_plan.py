@@ -16,6 +16,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.privacy.accountant import mu_for, noise_for, split_mu
+from fedopl.privacy.score_axes import longest_turned
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
@@ -24,20 +25,15 @@ if TYPE_CHECKING:
 # Shares of μ² in training: the first sums, and all steps together.
 FIRST_SHARE = 0.4
 # Shares of μ² in evaluation: values, and what their variance is found from.
-VALUE_SHARE = 0.6
+VALUE_SHARE = 0.8
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
 N_VALUED = 2
 Range = tuple[float, float]
 
 
 def longest_scores(overlap: float | None) -> float:
-    """How long a row's scores of all candidates are together, in half-ranges of the outcome.
-
-    With outcomes and models between −1 and 1 and propensities of e or more, no doubly robust score
-    exceeds 2/e − 1; what was done is an outcome itself.
-    """
-    largest = 2 / (overlap or 1.0) - 1
-    return math.sqrt((N_VALUED + 1) * largest**2 + 1)
+    """How long a row's scores of all candidates are together, turned, in half-ranges."""
+    return longest_turned(overlap or 1.0)
 
 
 class Deviations(NamedTuple):

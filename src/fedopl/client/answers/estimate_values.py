@@ -8,7 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.noise import noisy_values
+from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.values import JointEstimate, JointSums
@@ -63,7 +63,7 @@ def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> 
     own = [(valued.split.name, whose) for whose in ("logging", "local")]
     draws = [space.noise_for("value", *parts) for parts in (*valued.asked, *own, together)]
     influence = space.limits.value_noise * spread.usual / found.n_rows
-    means, covariances = noisy_values(found.means, found.covariances, influence, draws, most)
+    means, covariances = values_with_noise(found.means, found.covariances, influence, draws, most)
     return Values(
         n_rows=n_used,
         of_rows=n_rows,

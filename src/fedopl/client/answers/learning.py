@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.noise import noisy_total, noisy_values, round_noise
+from fedopl.client.disclosure.noise import noisy_total, round_noise, values_with_noise
 from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
 from fedopl.client.disclosure.small_cells import (
     check_parts,
@@ -215,7 +215,7 @@ def _held_out_loss(
     influence = round_noise(noise, plan.rounds) * 2 * most / len(found)
     draws = [space.noise_for("network loss", query.round, query.network, part) for part in "mv"]
     variance = np.array([[found.var() / len(found)]])
-    means, variances = noisy_values(np.array([found.mean()]), variance, influence, draws)
+    means, variances = values_with_noise(np.array([found.mean()]), variance, influence, draws)
     return float(means[0]), float(variances[0, 0])
 
 

@@ -60,7 +60,7 @@ def round_noise(value_noise: float, n_rounds: int) -> float:
     return value_noise * float(np.sqrt(max(n_rounds / FEW_ROUNDS, 1.0)))
 
 
-def noisy_values(
+def values_with_noise(
     means: FloatArray,
     covariances: FloatArray,
     influence: float,

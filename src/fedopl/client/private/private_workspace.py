@@ -17,6 +17,7 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.policies.linear import LinearPolicy
+from fedopl.privacy.score_axes import MOST_MODELLED, score_axes
 from fedopl.solvers.private_regression import FirstFit, first_fit
 from fedopl.study.privacy_plan import PrivateSetting
 from fedopl.study.study import Study
@@ -153,14 +154,15 @@ class PrivateWorkspace:
         outcomes = self.rows.outcomes(split) / self.scales.half_range
         wide = np.column_stack([contexts, np.ones(len(contexts))])
         modelled = (wide @ query.models.T - self.scales.outcome_centre) / self.scales.half_range
-        scores = np.clip(modelled, -1.0, 1.0)
+        scores = np.clip(modelled, -MOST_MODELLED, MOST_MODELLED)
         every = np.arange(len(scores))
         scores[every, actions] += (outcomes - scores[every, actions]) / self.chances(split)
         decided = [np.argmax(wide @ policy.T, axis=1) for policy in query.policies]
         decided.append(self.local_policy.decide(contexts))
         columns = [scores[every, codes] for codes in decided]
         columns.insert(len(query.policies), outcomes)
-        return self._released(self.rows.by_unit(np.column_stack(columns), split), asked)
+        turned = np.column_stack(columns) @ score_axes(self.study.declared.overlap or 1.0).T
+        return self._released(self.rows.by_unit(turned, split), asked)
 
     def _released(self, values: FloatArray, asked: bytes) -> NoisedValues:
         on_grid, noise = truncated(values), self.noise(asked)

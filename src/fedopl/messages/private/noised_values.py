@@ -15,13 +15,17 @@ def _sums_move(study: Study) -> float:
 
 
 def _squares_move(study: Study) -> float:
-    """The Frobenius length of ssᵀ is |s|²."""
+    """The Frobenius length of zzᵀ is |z|²."""
     return longest_scores(study.declared.overlap) ** 2
 
 
 @message
 class NoisedValues(Message, code=92):
-    """Σ s and Σ ssᵀ over held-out rows, s the scores of candidates in half-ranges, with noise."""
+    """Σ z and Σ zzᵀ over held-out rows, with noise.
+
+    z are scores of candidates, in half-ranges of the outcome, turned so that noise is small where
+    it matters: `score_axes`.
+    """
 
     n_rows: Annotated[int, UNMOVED, PerClient]
     sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move), PerClient]

@@ -2,6 +2,7 @@
 
 import math
 
+from fedopl.privacy.score_axes import noise_of_scores
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, percent
 from fedopl.results.record import Record
@@ -80,7 +81,8 @@ def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
         for row in record.values.rows
         if row.policy == LEARNED and row.client in record.mixture
     }
-    variance = sum(
+    factor = noise_of_scores(record.study.declared.overlap or 1.0)[0, 0]  # of the learned policy
+    variance = factor * sum(
         (record.mixture[name] * half * setting.deviations.values / n_rows) ** 2
         for name, n_rows in held_out.items()
     )

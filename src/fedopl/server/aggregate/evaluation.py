@@ -21,6 +21,7 @@ from fedopl.results.value_tables import (
     ValueTable,
 )
 from fedopl.server.aggregate.setting import Setting
+from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
 from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate without any noise.
@@ -57,8 +58,8 @@ def signed_estimate(
 
 def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimate:
     # fsum is exact, so that the order in which clients come decides no bit of an estimate.
-    variances = [weight**2 * _variance(values.covariances, contrast) for weight, values in parts]
-    total = math.fsum(variances)
+    variances = [weight**2 * _variance(values, contrast) for weight, values in parts]
+    total = honest_variance(math.fsum(variances), _noises(parts, contrast))
     # A single row, or a single group, says nothing about how much others vary.
     is_known = all(values.degrees_of_freedom > 0 for weight, values in parts if weight)
     spread = math.fsum(
@@ -79,11 +80,22 @@ def _whole(number: float) -> int:
     return int(number * (1 + 1e-9))
 
 
-def _variance(covariances: FloatArray, contrast: FloatArray) -> float:
+def _variance(values: Values, contrast: FloatArray) -> float:
     """The variance of a contrast; policies that decide alike differ by nothing but rounding."""
-    found = float(contrast @ covariances @ contrast)
-    size = float(np.abs(contrast) @ np.abs(covariances) @ np.abs(contrast))
+    found = float(contrast @ values.covariances @ contrast)
+    if isinstance(values, ValuesWithNoise):
+        return found  # those of several clients are added up before one below zero is ruled out
+    size = float(np.abs(contrast) @ np.abs(values.covariances) @ np.abs(contrast))
     return found if found > ROUNDING_OF_SQUARES * size else 0.0
+
+
+def _noises(parts: list[tuple[float, Values]], contrast: FloatArray) -> list[tuple[float, float]]:
+    """What noise alone makes of a contrast's variance, by client, and how far that one is off."""
+    return [
+        (weight**2 * float(contrast @ values.noise @ contrast), values.doubt)
+        for weight, values in parts
+        if isinstance(values, ValuesWithNoise)
+    ]
 
 
 def value_table(
