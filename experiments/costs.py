@@ -175,7 +175,7 @@ QUERIES = {
     "ScreenProducts": Message(48, "0"),
     "TakePairs": Message(57, "2·u"),
     "SumPrivately": Message(48, "0"),
-    "SumResiduals": Message(57, "d·(p + 1) + 1"),
+    "SumResiduals": Message(57, "d·(p + 1) + 2"),
     "ValuePrivately": Message(70, "3·d·(p + 1)"),
 }
 ANSWERS = {

@@ -20,6 +20,7 @@ from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
 from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 ACTIONS, N_FEATURES, OVERLAP = ("a", "b", "c"), 3, 0.1
@@ -29,6 +30,10 @@ PLAN = PrivacyPlan(epsilon=1.0, outcome=(-3, 3), ranges=RANGES, steps=2)
 STUDY = Study(
     actions=ACTIONS, features=FEATURES, privacy=PLAN, declared=fedopl.Declared(overlap=OVERLAP)
 )
+BENDING = fedopl.Basis(
+    kind="splines", knots=dict.fromkeys(FEATURES, (-1.0, 0.0, 1.0)), products=FEATURES
+)
+BENT = STUDY.model_copy(update={"basis": BENDING})
 
 
 def drawn(n_rows=40, seed=0, **changed):
@@ -55,18 +60,19 @@ def without_noise(monkeypatch):
     monkeypatch.setattr(Noise, "added", lambda _self, sums, *_: sums / FINE)
 
 
-def query_for(rng):
+def query_for(rng, study=STUDY):
     size = rng.choice([0.1, 1.0, 30.0])
-    parameters = size * rng.normal(size=(3, N_FEATURES + 1))
+    parameters = size * rng.normal(size=(3, study.n_terms + 1))
     # Few policies differ from constant arms, so that often all of them take what was done.
-    policies = np.zeros((2, 3, N_FEATURES + 1))
+    policies = np.zeros((2, 3, study.n_terms + 1))
     policies[:, rng.integers(3), -1] = rng.choice([1.0, 9.0])
-    return parameters, ValuePrivately(models=-size * policies[0], policies=policies)
+    step = SumResiduals(number=0, n_terms=study.n_terms, parameters=parameters)
+    return step, ValuePrivately(models=-size * policies[0], policies=policies)
 
 
-def exact(data, rng_seed, nobody=None):
+def exact(data, rng_seed, nobody=None, study=STUDY):
     """Every release without noise; a row that is nobody's adds nothing and is still counted."""
-    own = space(data)
+    own = space(data, study)
     # The client's own policy follows from sums with noise, of which there is none here.
     own.__dict__["local_policy"] = constant_policy("a", ACTIONS, FEATURES)
     if nobody is not None:
@@ -74,18 +80,19 @@ def exact(data, rng_seed, nobody=None):
         used[nobody] = False
         own.rows.__dict__["_is_used"] = used
     # Propensities are known, so nothing but its own part depends on the row.
-    parameters, query = query_for(np.random.default_rng(rng_seed))
+    step, query = query_for(np.random.default_rng(rng_seed), study)
     values = own.noised_values(query, b"")
     return {
         (NoisedSums, "squares"): own.first_sums.squares,
         (NoisedSums, "products"): own.first_sums.products,
-        (ResidualSums, "residuals"): own.residual_sums(parameters, b""),
+        (ResidualSums, "residuals"): own.residual_sums(step, b""),
         (NoisedValues, "sums"): values.sums,
         (NoisedValues, "squares"): values.squares,
     }
 
 
-def test_no_row_moves_a_release_further_than_it_declares(without_noise):
+@pytest.mark.parametrize("study", [STUDY, BENT], ids=["linear", "bent"])
+def test_no_row_moves_a_release_further_than_it_declares(without_noise, study):
     rng = np.random.default_rng(1)
     furthest = {}
     held_out = int(np.flatnonzero(space(drawn()).rows._is_held_out)[0])
@@ -100,10 +107,10 @@ def test_no_row_moves_a_release_further_than_it_declares(without_noise):
             actions=(row, rng.integers(3)),
             propensities=(row, rng.choice([1e-9, OVERLAP, 1.0])),
         )
-        with_it, without = exact(data, trial), exact(data, trial, nobody=row)
+        with_it, without = (exact(data, trial, nobody, study) for nobody in (None, row))
         for (answer, name), sums in with_it.items():
             moved = np.linalg.norm(sums - without[answer, name])
-            most = declared_moves(answer)[name].at_most(STUDY)
+            most = declared_moves(answer)[name].at_most(study)
             assert moved <= most * (1 + 1e-9)
             furthest[name] = max(furthest.get(name, 0), moved / most)
     # The bounds are no larger than they have to be.
@@ -113,19 +120,40 @@ def test_no_row_moves_a_release_further_than_it_declares(without_noise):
     assert furthest["sums"] > 0.99
 
 
-def test_noise_is_large_enough_for_the_promise():
-    found = space(drawn()).deviations
+@pytest.mark.parametrize("study", [STUDY, BENT], ids=["linear", "bent"])
+def test_noise_is_large_enough_for_the_promise(study):
+    found = PrivateSetting(study)
     moves = {
-        (answer, name): declared.at_most(STUDY)
+        (answer, name): declared.at_most(study)
         for answer in (NoisedSums, ResidualSums, NoisedValues)
         for name, declared in declared_moves(answer).items()
     }
-    first = np.hypot(moves[NoisedSums, "squares"], moves[NoisedSums, "products"]) / found.first
-    steps = PLAN.steps * (moves[ResidualSums, "residuals"] / found.step) ** 2
-    assert first**2 + steps <= mu_for(PLAN.epsilon, PLAN.delta) ** 2 * (1 + 1e-9)
-    values = (moves[NoisedValues, "sums"] / found.values) ** 2
-    values += (moves[NoisedValues, "squares"] / found.value_squares) ** 2
-    assert values <= mu_for(PLAN.epsilon, PLAN.delta) ** 2 * (1 + 1e-9)
+    squares = (moves[NoisedSums, "squares"] / found.deviation("squares")) ** 2
+    products = (moves[NoisedSums, "products"] / found.deviation("products")) ** 2
+    steps = PLAN.steps * (moves[ResidualSums, "residuals"] / found.deviation("step")) ** 2
+    promised = mu_for(PLAN.epsilon, PLAN.delta) ** 2 * (1 + 1e-9)
+    assert squares + products + steps <= promised
+    values = (moves[NoisedValues, "sums"] / found.deviation("values")) ** 2
+    values += (moves[NoisedValues, "squares"] / found.deviation("value squares")) ** 2
+    assert values <= promised
+
+
+def test_a_step_of_fewer_terms_has_less_noise_and_no_row_moves_it_further(without_noise):
+    few, noise = BENT.n_features, PrivateSetting(BENT)
+    assert noise.step_deviation(few) < noise.deviation("step")
+    furthest, row = 0.0, int(np.flatnonzero(~space(drawn(), BENT).rows._is_held_out)[0])
+    for trial in range(60):
+        rng = np.random.default_rng(trial)
+        own = 10.0 * rng.normal(size=N_FEATURES)
+        data = drawn(seed=trial, contexts=(row, own), rewards=(row, 9.0 * rng.normal()))
+        asked_for = SumResiduals(number=0, n_terms=few, parameters=np.zeros((3, BENT.n_terms + 1)))
+        with_it, without = space(data, BENT), space(data, BENT)
+        without.rows.__dict__["_is_used"] = np.arange(data.n_rows) != row
+        moved = with_it.residual_sums(asked_for, b"") - without.residual_sums(asked_for, b"")
+        assert not moved[:, few:-1].any()
+        furthest = max(furthest, float(np.linalg.norm(moved)))
+    most = noise.plan.mu * np.sqrt(0.6 / PLAN.steps) * noise.step_deviation(few)
+    assert 0.9 * most < furthest <= most * (1 + 1e-9)
 
 
 def test_sums_of_rows_of_which_one_is_new_have_other_noise_as_large_as_it_says(monkeypatch):
@@ -138,7 +166,7 @@ def test_sums_of_rows_of_which_one_is_new_have_other_noise_as_large_as_it_says(m
     assert (noise[0] != noise[1]).all()
     diagonal = np.diagonal(noise[0], axis1=1, axis2=2)
     beside = noise[0][:, *np.triu_indices(N_FEATURES + 1, 1)]
-    deviation = space(one).deviations.first
+    deviation = PrivateSetting(STUDY).deviation("squares")
     assert 0.5 < diagonal.std() / deviation < 1.7
     assert 0.5 < beside.std() / (deviation / np.sqrt(2)) < 1.7
 
@@ -197,14 +225,23 @@ def test_only_what_declares_how_far_a_row_moves_it_can_be_asked():
     assert len(undeclared) > 15
 
 
+def a_step(number, parameters, n_terms=N_FEATURES):
+    return SumResiduals(number=number, n_terms=n_terms, parameters=parameters)
+
+
+def test_a_step_of_terms_that_are_no_family_is_refused():
+    """Fewer terms have less noise: a server must not choose them at will."""
+    found = asked(a_door(), a_step(0, np.zeros((3, N_FEATURES + 1)), n_terms=1))
+    assert isinstance(found, Refusal)
+
+
 def test_a_server_gets_one_set_of_sums_its_steps_and_one_set_of_values():
     door = a_door()
     assert isinstance(asked(door, SumPrivately()), NoisedSums)
     for step in range(PLAN.steps):
-        parameters = np.full((3, N_FEATURES + 1), float(step))
-        found = asked(door, SumResiduals(number=step, parameters=parameters))
+        found = asked(door, a_step(step, np.full((3, N_FEATURES + 1), float(step))))
         assert isinstance(found, ResidualSums)
-    another = asked(door, SumResiduals(number=0, parameters=np.ones((3, N_FEATURES + 1)) / 7))
+    another = asked(door, a_step(0, np.ones((3, N_FEATURES + 1)) / 7))
     assert isinstance(another, Refusal)
     assert another.reason is RefusalCode.BUDGET_SPENT
     _, query = query_for(np.random.default_rng(0))

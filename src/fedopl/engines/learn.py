@@ -35,6 +35,7 @@ from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import likely_values, most_terms
 from fedopl.study.study import MOST_TO_SCREEN, Study
 
 MOST_ASKED = 100  # clients whose rows knots are drafted from
@@ -132,7 +133,7 @@ def learn(
     }
     study = _study_of(clients, basis=None if isinstance(basis, str) else basis, **agreed)
     own_limits = as_limits(limits)
-    if isinstance(basis, str) and (study.drafts_basis or basis != "auto"):
+    if isinstance(basis, str) and (study.can_bend or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
@@ -156,13 +157,20 @@ def _drafted_basis(
 ) -> Basis | None:
     """A basis for these rows, to be written into the study before anything is asked.
 
-    Everybody's rarest action has to have rows enough, in every fold, for sums of all terms.
+    Everybody's rarest action has to have rows enough, in every fold, for sums of all terms. With
+    differential privacy it follows from public ranges and sizes, and from nothing in the rows.
     """
-    most_terms = math.inf
+    if study.privacy:
+        likely = likely_values(study.features, study.privacy.ranges)
+        learned_from = 1 - study.evaluation.share
+        sizes = [round(learned_from * own.n_rows) for own in clients.values()]
+        columns = {name: [values] for name, values in likely.items()}
+        return drafted_basis(columns, kind, most_terms(study.privacy, sizes))
+    most = math.inf
     if math.isfinite(limits.parameter_share):
         fewest = min(int(data.rows_per_action.min()) for data in clients.values())
         rows = fewest * (1 - study.evaluation.share) / study.nuisances.folds
-        most_terms = rows * limits.parameter_share - 1
+        most = rows * limits.parameter_share - 1
     names = sorted(clients)
     some = [_spread(clients[name]) for name in names[:: -(-len(names) // MOST_ASKED)]]
     columns = {
@@ -171,7 +179,7 @@ def _drafted_basis(
     plan = study.evaluation
     may_screen = not plan.is_cross_fitted and plan.splits == 1
     may_screen &= study.n_features <= MOST_TO_SCREEN
-    return drafted_basis(columns, kind, most_terms, may_screen=may_screen)
+    return drafted_basis(columns, kind, most, may_screen=may_screen)
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)

@@ -18,7 +18,14 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import Running, learn
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.plans import Declared
-from fedopl.study.privacy_plan import FIRST_SHARE, VALUE_SHARE, PrivacyPlan, PrivateSetting
+from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import (
+    OF_FLAGS,
+    PrivateSetting,
+    Scales,
+    are_numbers,
+    middles_and_units,
+)
 from fedopl.study.study import Study
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -41,19 +48,13 @@ class Price:
 
 def noise_table(study: Study) -> str:
     """The noise of every release, in units of the study."""
-    plan = _plan_of(study)
-    found = PrivateSetting(study).deviations
-    rows = [
-        ["first sums", "1", f"{FIRST_SHARE:.0%}", f"{found.first:.3g}"],
-        ["a step", str(plan.steps), f"{(1 - FIRST_SHARE) / plan.steps:.0%}", f"{found.step:.3g}"],
-        ["sums of values", "1", f"{VALUE_SHARE:.0%} (held-out rows)", f"{found.values:.3g}"],
-        [
-            "squares of values",
-            "1",
-            f"{1 - VALUE_SHARE:.0%} (held-out rows)",
-            f"{found.value_squares:.3g}",
-        ],
-    ]
+    _plan_of(study)
+    rows = []
+    for release in PrivateSetting(study).releases.values():
+        part = release.part
+        held_out = " (held-out rows)" if release.of_held_out else ""
+        share = f"{part.share / part.times:.0%}{held_out}"
+        rows.append([part.what, str(part.times), share, f"{release.deviation:.3g}"])
     return text_table(["what leaves", "times", "share of the budget", "noise"], rows)
 
 
@@ -86,8 +87,8 @@ def _plan_of(study: Study) -> PrivacyPlan:
 
 def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float) -> Price:
     regrets, widths = [], []
-    # A flag lies at the ends of its range; the promise to a person with rows is that to a row.
-    flags = dict.fromkeys(study.features, (-0.5, 1.5))
+    # Made-up tables have numbers alone; the promise to a person with rows is that to a row.
+    flags = dict.fromkeys(study.features, OF_FLAGS)
     said = plan.model_dump() | {"epsilon": epsilon, "ranges": flags | plan.ranges}
     alone = PrivacyPlan.model_validate(said | {"unit": "row", "most_rows_per_person": 1})
     for draw in range(N_DRAWS):
@@ -95,6 +96,7 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         run = learn(
             {f"client {place}": world.rows(n_rows, place) for place, n_rows in enumerate(sizes)},
             privacy=alone,
+            basis=study.basis,
             declared=Declared(overlap=study.declared.overlap),
             evaluation=study.evaluation.share,
             running=Running(secret=f"made-up rows {draw}"),
@@ -119,8 +121,9 @@ class _World:
     def __init__(self, study: Study, plan: PrivacyPlan, draw: int) -> None:
         # Made-up outcomes are better the larger they are, whatever the study's own mean.
         self._study, self._draw = study, draw
-        self._scales = plan.scales(study.features, reward_sign=1.0)
-        self._is_flag = np.array([name not in plan.ranges for name in study.features])
+        self._centre, self._unit = middles_and_units(study.features, plan.ranges)
+        self._scales = Scales(self._centre, np.diag(1 / self._unit), plan.outcome)
+        self._is_flag = ~are_numbers(study.features, plan.ranges)
         rng = generator_for(draw, purpose="made-up effects")
         slopes = rng.normal(size=(study.n_actions, study.n_features))
         self._slopes = _EFFECT * slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
@@ -134,7 +137,7 @@ class _World:
         means = self._means(scaled)[np.arange(n_rows), actions]
         outcomes = means + _NOISE * self._scales.outcome_unit * rng.normal(size=n_rows)
         return LoggedData(
-            self._scales.centre + self._scales.unit * scaled,
+            self._centre + self._unit * scaled,
             actions,
             outcomes,
             np.full(n_rows, 1 / self._study.n_actions),
@@ -147,7 +150,7 @@ class _World:
         rng = generator_for(self._draw, purpose="made-up test")
         scaled = self._contexts(N_FRESH, rng)
         means = self._means(scaled)
-        decided = decide(self._scales.centre + self._scales.unit * scaled)
+        decided = decide(self._centre + self._unit * scaled)
         return float((means.max(axis=1) - means[np.arange(N_FRESH), decided]).mean())
 
     def _contexts(self, n_rows: int, rng: np.random.Generator) -> FloatArray:

@@ -23,7 +23,7 @@ from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
 from fedopl.study.mixture import Weights
-from fedopl.study.privacy_plan import PrivateSetting
+from fedopl.study.private_setting import Bounds, PrivateSetting
 
 # How far a step goes: with more of them each goes less far, so that noise averages out.
 _DAMPING = {1: 1.0, 2: 0.8, 3: 0.7, 4: 0.6}
@@ -36,19 +36,21 @@ def learn_privately(conversation: Conversation) -> tuple[Setting, LinearPolicy]:
     rows, sums = _first_sums(conversation)
     weights = conversation.study.mixture.weights(rows)
     total = combined(sums, weights={})
-    fit = first_fit(total.squares, total.products, private.deviations.first * math.sqrt(len(sums)))
+    noise = private.first_noise.of_total(len(sums))
+    fit = first_fit(total.squares, total.products, noise, private.families)
     parameters = _steps(conversation, private, fit, rows, weights)
     own = _score_sums(private, sums, parameters)
     statistics = ScoreStatistics(study=conversation.study, sums=own, rows=rows)
     setting = Setting(study=conversation.study, rows=rows, weights=weights, statistics=statistics)
     raw = private.scales.parameters(parameters)
-    return setting, LinearPolicy(raw, conversation.study.actions, conversation.study.features)
+    study = conversation.study
+    return setting, LinearPolicy(raw, study.actions, study.features, terms=study.terms)
 
 
 def _first_sums(conversation: Conversation) -> tuple[dict[str, int], Answers[NoisedSums]]:
     """Who takes part: whoever enrols, and gives sums that so many rows can have."""
     study = conversation.study
-    deviation = PrivateSetting(study).deviations.first
+    deviation = PrivateSetting(study).deviation("squares")
     enrolled, sums = conversation.together(conversation.transport.clients, Enrol(), SumPrivately())
 
     def fault_in(name: str, answer: NoisedSums) -> str | None:
@@ -73,12 +75,14 @@ def _steps(
     damping = _DAMPING.get(n_steps, _LEAST_DAMPING)
     # A row counts in a step as its client does in the mixture.
     per_row = {name: weights[name] * sum(rows.values()) / rows[name] for name in rows}
-    noise = private.deviations.first * math.sqrt(len(rows))
-    passed = _passed(private, *parameters.shape)
+    noise = private.deviation("squares") * math.sqrt(len(rows))
+    passed = _passed(len(parameters), fit.n_terms)
     path = []
     for step in range(n_steps):
         answers = conversation.require_quorum(
-            conversation.each(SumResiduals(number=step, parameters=parameters), rows)
+            conversation.each(
+                SumResiduals(number=step, n_terms=fit.n_terms, parameters=parameters), rows
+            )
         )
         present = sum(weights[name] for name in answers)
         total = sum(per_row[name] / present * own.residuals for name, own in answers.items())
@@ -89,9 +93,9 @@ def _steps(
     return mean
 
 
-def _passed(private: PrivateSetting, n_actions: int, n_columns: int) -> float:
+def _passed(n_actions: int, n_terms: int) -> float:
     """About how much of a residual passes its bound, if it is normal and actions equally likely."""
-    bound = private.bounds.step / math.sqrt(n_columns) / n_actions
+    bound = Bounds(n_terms, n_actions).step / math.sqrt(n_terms + 1) / n_actions
     return math.erf(bound / math.sqrt(2))
 
 
@@ -103,7 +107,8 @@ def _score_sums(
     raw = private.scales.parameters(parameters)
     own = {}
     for name, answer in sums.items():
-        fit = first_fit(answer.squares, answer.products, private.deviations.first)
+        noise = private.first_noise
+        fit = first_fit(answer.squares, answer.products, noise, private.families[-1:])
         gram = back @ (fit.square / fit.square[-1, -1]) @ back.T
         own[name] = ScoreSums(
             grams=gram[None],

@@ -13,7 +13,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.study.privacy_plan import PrivateSetting
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -24,7 +24,7 @@ def value_privately(
     study = conversation.study
     if not study.evaluation.share:
         return None
-    numbers = np.stack([policy.numbers() for policy in policies.values()])
+    numbers = np.stack([policy.numbers_for(study) for policy in policies.values()])
     answers = conversation.each(ValuePrivately(models=models, policies=numbers), setting.weights)
     return Answers(answers.exchange, {name: values_of(study, own) for name, own in answers.items()})
 
@@ -36,10 +36,10 @@ def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
     squares for the mean is then too little, as if each had one row: n ≤ Σ(rows of a person)².
     """
     private = PrivateSetting(study)
-    deviations, n_rows, half = private.deviations, own.n_rows, private.scales.half_range
+    n_rows, half, deviation = own.n_rows, private.scales.half_range, private.deviation("values")
     back = half * np.linalg.inv(score_axes(study.declared.overlap or 1.0))  # half-ranges and turns
     means = own.sums / n_rows
-    added = (deviations.values / n_rows) ** 2 * np.eye(len(means))
+    added = (deviation / n_rows) ** 2 * np.eye(len(means))
     # Squares of means have the noise in them, too.
     spread = own.squares / n_rows - np.outer(means, means) + added
     n_units = n_rows / private.plan.most_rows_per_person  # at least
@@ -50,5 +50,5 @@ def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
         means=back @ means + private.scales.outcome_centre,
         covariances=back @ (spread / n_rows + added) @ back.T,
         noise=back @ added @ back.T,
-        doubt=deviations.value_squares / deviations.values**2,
+        doubt=private.deviation("value squares") / deviation**2,
     )

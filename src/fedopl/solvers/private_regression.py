@@ -2,17 +2,22 @@
 
 Everything is in units of the study, in which features, outcomes and what models leave of them are
 about one in size. Sums are symmetric noise away from the truth: a diagonal entry of squares by
-`deviation`, one beside it by deviation/√2, one of products by `deviation`.
+their deviation, one beside it by that over √2, one of products by theirs.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
 # Variances that coefficients may have, to choose from by likelihood.
-_PRIORS = np.geomspace(1e-3, 10, 25)
+_PRIORS = np.geomspace(1e-3, 10, 13)
+# Of the logarithm of a likelihood: less is no reason for a richer family.
+_CLEARLY = 2.0
 _RESIDUAL_VARIANCE = 1.0
 _LEAST_VARIANCE = 0.02  # of the mean one, for any direction of features
 # Of the noise in squares, added to them where a step is solved for.
@@ -20,18 +25,35 @@ _STEP_RIDGE = 0.3
 _ROUNDS = 3  # of noise that depends on coefficients and coefficients that depend on it
 
 
+class FirstNoise(NamedTuple):
+    """Standard deviations of what was added to the first sums."""
+
+    squares: float
+    products: float
+
+    def of_total(self, n_clients: int) -> "FirstNoise":
+        """Those of a sum over so many clients that each added as much."""
+        return FirstNoise(*(math.sqrt(n_clients) * own for own in self))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FirstFit:
     """What the first sums tell."""
 
     parameters: FloatArray  # (n_actions, n_columns)
+    n_terms: int  # how many of the terms they use, the first ones
     square: FloatArray  # (n_columns, n_columns), of all rows, whatever was done
     rows: FloatArray  # (n_actions,), that took each action, about
 
 
-def first_fit(squares: FloatArray, products: FloatArray, deviation: float) -> FirstFit:
-    """Models of each action's outcome, from noisy sums of squares and products by action."""
-    n_actions, n_columns = products.shape
+def first_fit(
+    squares: FloatArray, products: FloatArray, noise: FirstNoise, families: Sequence[int]
+) -> FirstFit:
+    """Models of each action's outcome, from noisy sums of squares and products by action.
+
+    `families` says how many of the terms, the first, models may use; the plainest is first.
+    """
+    n_columns, deviation = products.shape[1], noise.squares
     rows = np.maximum(squares[:, -1, -1], 1.0)
     means = _shrunk_means(squares[:, :-1, -1] / rows[:, None], rows, deviation)
     spread = _shrunk_spread(squares, means, rows, deviation)
@@ -41,8 +63,8 @@ def first_fit(squares: FloatArray, products: FloatArray, deviation: float) -> Fi
     apart = ((squares - shared) ** 2).sum(axis=(1, 2))
     own = _kept(apart, deviation**2 * n_free)[:, None, None]
     blended = own * squares + (1 - own) * shared
-    parameters = [filtered(blended[a], products[a], deviation) for a in range(n_actions)]
-    return FirstFit(parameters=np.stack(parameters), square=shared.sum(axis=0), rows=rows)
+    parameters, n_terms = _fitted(blended, products, noise, families)
+    return FirstFit(parameters=parameters, n_terms=n_terms, square=shared.sum(axis=0), rows=rows)
 
 
 def _kept(size: FloatArray | float, noise: FloatArray | float) -> FloatArray:
@@ -85,32 +107,106 @@ def _square_of(spread: FloatArray, mean: FloatArray) -> FloatArray:  # (n_column
     return square
 
 
-def filtered(square: FloatArray, product: FloatArray, deviation: float) -> FloatArray:
-    """Ridge regression that knows of the noise; how much it shrinks is chosen by likelihood.
+def _fitted(
+    squares: FloatArray, products: FloatArray, noise: FirstNoise, families: Sequence[int]
+) -> tuple[FloatArray, int]:  # (n_actions, n_columns)
+    """Ridge regression that knows of the noise, and how many terms it uses, the first ones.
 
-    In the directions of the squares' eigenvectors, a product is g·θ with variance t²g² if
-    coefficients have the variance t², and noise: of sampling, σ²g, and of what was added to
-    products and squares, v = deviation²(1 + |θ|²/2).
+    If coefficients have variances D, products Gθ have the covariance GDG, and noise: of sampling,
+    σ²G, and of what was added to products and squares, s_b² + s_G²|θ|²/2. The terms that each
+    family adds have a variance of their own, chosen by likelihood; the plainest family is
+    taken whose likelihood is not clearly less than the best.
     """
-    found, vectors = np.linalg.eigh(square)
-    size = np.maximum(found, 0.0)
-    turned = vectors.T @ product
-    parameters = np.zeros_like(product)
+    squares = _no_less_than_zero(squares)
+    parameters = np.zeros_like(products)
+    variances = np.array([1.0, *np.zeros(len(families) - 1)])
     for _ in range(_ROUNDS):
-        added = deviation**2 * (1 + parameters @ parameters / 2)
-        noise = added + _RESIDUAL_VARIANCE * size
-        variances = _PRIORS[:, None] * size**2 + np.maximum(noise, 1e-12)
-        misfits = (np.log(variances) + turned**2 / variances).sum(axis=1)
-        best = int(np.argmin(misfits))
-        parameters = vectors @ (_PRIORS[best] * size * turned / variances[best])
-    return parameters
+        added = noise.products**2 + noise.squares**2 * (parameters**2).sum(axis=1) / 2
+        evidence = _Evidence(squares, products, added, families)
+        variances, n_families = evidence.chosen(variances)
+        parameters = evidence.parameters(variances)
+    return parameters, families[n_families - 1]
+
+
+def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
+    """The same squares without what only noise can have made: directions of less than nothing."""
+    size, vectors = np.linalg.eigh(squares)
+    found: FloatArray = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """How likely products of all actions are, for variances of coefficients by family."""
+
+    squares: FloatArray  # (n_actions, n_columns, n_columns)
+    products: FloatArray  # (n_actions, n_columns)
+    added: FloatArray  # (n_actions,), variances of the noise that was added
+    families: Sequence[int]
+
+    def chosen(self, variances: FloatArray) -> tuple[FloatArray, int]:
+        """Variances by family, zero for those that are not used, and how many are."""
+        found, best = [], -math.inf
+        for n_used in range(1, len(self.families) + 1):
+            own = np.where(np.arange(len(variances)) < n_used, np.maximum(variances, 1e-2), 0.0)
+            likelihood, own = self._climbed(own, n_used)
+            found.append((likelihood, own))
+            best = max(best, likelihood)
+        n_used = next(n for n, (one, _) in enumerate(found, 1) if one >= best - _CLEARLY)
+        return found[n_used - 1][1], n_used
+
+    def _climbed(self, variances: FloatArray, n_used: int) -> tuple[float, FloatArray]:
+        """The best variances of the first families, each in turn, twice."""
+        best = -math.inf
+        for _ in range(1 if n_used == 1 else 2):
+            for family in range(n_used):
+                tried = [(self._likelihood(own), own) for own in _with_each(variances, family)]
+                best, variances = max(tried, key=lambda one: one[0])
+        return best, variances
+
+    def _likelihood(self, variances: FloatArray) -> float:
+        by_column = self._by_column(variances)
+        covariances = self._covariances(by_column)
+        factors = np.linalg.cholesky(covariances)
+        turned = np.linalg.solve(factors, self.products[..., None])[..., 0]
+        logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
+        return -float(logs + (turned**2).sum() / 2)
+
+    def parameters(self, variances: FloatArray) -> FloatArray:  # (n_actions, n_columns)
+        """The most likely coefficients."""
+        by_column = self._by_column(variances)
+        pulled = np.linalg.solve(self._covariances(by_column), self.products[..., None])
+        found: FloatArray = by_column * (self.squares @ pulled)[..., 0]
+        return found
+
+    def _covariances(self, by_column: FloatArray) -> FloatArray:
+        noise = np.maximum(self.added, 1e-9)[:, None, None] * np.eye(len(by_column))
+        found: FloatArray = (
+            (self.squares * by_column) @ self.squares + _RESIDUAL_VARIANCE * self.squares + noise
+        )
+        return found
+
+    def _by_column(self, variances: FloatArray) -> FloatArray:  # (n_columns,)
+        """Of the terms that each family adds, and of the intercept, as of the plainest's terms."""
+        added = np.diff([0, *self.families])
+        return np.append(np.repeat(variances, added), variances[0])
+
+
+def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
+    """The same with each variance that this family may have."""
+    for variance in _PRIORS:
+        own = variances.copy()
+        own[family] = variance
+        yield own
 
 
 def stepped(
     parameters: FloatArray, residuals: FloatArray, fit: FirstFit, *, passed: float, noise: float
 ) -> FloatArray:  # shaped as parameters
     """Parameters after a step along residual sums, of which about so much passed their bound."""
-    n_columns = residuals.shape[1]
-    ridge = _STEP_RIDGE * noise * np.sqrt(2 * n_columns) * np.eye(n_columns)
-    moved: FloatArray = np.linalg.solve(passed * fit.square + ridge, residuals.T).T
-    return parameters + moved
+    used = [*range(fit.n_terms), -1]
+    ridge = _STEP_RIDGE * noise * np.sqrt(2 * len(used)) * np.eye(len(used))
+    moved = parameters.copy()
+    square = passed * fit.square[np.ix_(used, used)] + ridge
+    moved[:, used] += np.linalg.solve(square, residuals[:, used].T).T
+    return moved

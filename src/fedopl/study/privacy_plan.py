@@ -1,48 +1,20 @@
-"""What a study promises to every row or person: differential privacy, and the bounds it rests on.
+"""What a study promises to every row or person: differential privacy, and ranges to rest it on."""
 
-Features are measured from the middle of their range, in quarters of its width, so that most are
-about one in size, and outcomes likewise. Ranges are public: nobody's value decides them.
-"""
-
-import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.privacy.accountant import mu_for, noise_for, split_mu
-from fedopl.privacy.score_axes import longest_turned
+from fedopl.privacy.accountant import mu_for
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-# Shares of μ² in training: the first sums, and all steps together.
-FIRST_SHARE = 0.4
-# Shares of μ² in evaluation: values, and what their variance is found from.
-VALUE_SHARE = 0.8
-# Policies that are valued, beside what was done and the client's own: the learned one and an arm.
-N_VALUED = 2
 Range = tuple[float, float]
-
-
-def longest_scores(overlap: float | None) -> float:
-    """How long a row's scores of all candidates are together, turned, in half-ranges."""
-    return longest_turned(overlap or 1.0)
-
-
-class Deviations(NamedTuple):
-    """Standard deviations of the noise on each release, in units of the study."""
-
-    first: float  # of squares on the diagonal, and of products; beside the diagonal over √2
-    step: float
-    values: float
-    value_squares: float  # on the diagonal; beside it over √2
 
 
 class PrivacyPlan(Checked):
@@ -98,37 +70,6 @@ class PrivacyPlan(Checked):
         """
         return mu_for(self.epsilon, self.delta)
 
-    def deviations(self, bounds: "Bounds", overlap: float | None) -> Deviations:
-        """How much noise each release has."""
-        first, *steps = split_mu(
-            self.mu, [FIRST_SHARE, *[(1 - FIRST_SHARE) / self.steps] * self.steps]
-        )
-        values, squares = split_mu(self.mu, [VALUE_SHARE, 1 - VALUE_SHARE])
-        longest = longest_scores(overlap)
-        rows = self.most_rows_per_person
-        return Deviations(
-            first=noise_for(rows * math.hypot(bounds.square, bounds.product), first),
-            step=noise_for(rows * bounds.step, steps[0]),
-            values=noise_for(rows * longest, values),
-            # A person's scores are added up before they are squared.
-            value_squares=noise_for((rows * longest) ** 2, squares),
-        )
-
-    def scales(self, features: tuple[str, ...], reward_sign: float) -> "Scales":
-        """The units of these features; a flag without a range is 0 or 1.
-
-        Outcomes of which less is better are negated on reading, and so is their range.
-        """
-        ranges = [self.ranges.get(name, (0.0, 1.0)) for name in features]
-        low, high = np.array(ranges, dtype=np.float64).T
-        is_number = np.array([name in self.ranges for name in features])
-        return Scales(
-            centre=(low + high) / 2,
-            # A flag lies at the ends of its range, most numbers well within theirs.
-            unit=(high - low) / np.where(is_number, 4.0, 2.0),
-            outcome=self.outcome if reward_sign > 0 else (-self.outcome[1], -self.outcome[0]),
-        )
-
 
 def check_private(study: "Study", plan: PrivacyPlan) -> None:
     """A PlacedError, unless the study can be had with differential privacy."""
@@ -138,7 +79,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
     unknown = [name for name in plan.ranges if name not in study.features]
     refused = {
         "policy": study.policy.kind == "linear" and study.linear.can_bend,
-        "basis": study.basis is None,
+        "basis.screened_pairs": study.basis is None or not study.basis.screened_pairs,
         "mixture": study.mixture.kind not in FOUND and not study.mixture.robust,
         "mixture.count": not study.mixture.counts_weight,
         "joining.diagnose": not study.joining.diagnose,
@@ -161,7 +102,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
 # What each setting has to be, beside differential privacy.
 _PRIVATELY = {
     "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact",
-    "basis": "with differential privacy, policies are linear in the features; leave it out",
+    "basis.screened_pairs": "with differential privacy, pairs are named, not screened",
     "mixture": "with differential privacy, weights of clients are agreed, not found",
     "mixture.count": "with differential privacy, clients count by rows",
     "joining.diagnose": "what joining is worth takes many more answers than the noise is for",
@@ -174,56 +115,3 @@ _PRIVATELY = {
     "declared.overlap": "with differential privacy, say how small propensities may be, as in "
     "overlap = 0.05",
 }
-
-
-class Scales:
-    """What features and outcomes are measured from, and in."""
-
-    def __init__(self, centre: FloatArray, unit: FloatArray, outcome: Range) -> None:
-        self.centre, self.unit = centre, unit
-        self.low, self.high = outcome
-        self.outcome_centre = (self.low + self.high) / 2
-        self.outcome_unit = (self.high - self.low) / 6
-
-    @property
-    def half_range(self) -> float:
-        """How far outcomes lie from the middle of their range, at most."""
-        return (self.high - self.low) / 2
-
-    @cached_property
-    def to_units(self) -> FloatArray:  # (n_features + 1, n_features + 1)
-        """What turns features and an intercept, as they are, into the same in units."""
-        n_features = len(self.unit)
-        found = np.eye(n_features + 1)
-        found[:-1, :-1] /= self.unit[:, None]
-        found[:-1, -1] = -self.centre / self.unit
-        return found
-
-    def parameters(self, in_units: FloatArray) -> FloatArray:  # shaped as in_units
-        """Coefficients of outcomes as they are on features as they are."""
-        found: FloatArray = self.outcome_unit * (in_units @ self.to_units)
-        found[:, -1] += self.outcome_centre
-        return found
-
-
-class Bounds:
-    """How large a row's part in each release is, at most, in units of the study."""
-
-    def __init__(self, n_features: int, n_actions: int) -> None:
-        size = math.sqrt(n_features + 1)
-        self.radius = math.sqrt(n_features)  # of features; rows further out count for less
-        self.square = n_features + 1.0  # of features and an intercept
-        self.product = 1.2 * size  # of features and an intercept, times the outcome
-        self.step = 0.6 * n_actions * size  # the same, times a residual over its propensity
-
-
-class PrivateSetting:
-    """All that follows from a private study's settings: units, bounds, and the sizes of noise."""
-
-    def __init__(self, study: "Study") -> None:
-        if study.privacy is None:
-            raise TypeError("the study has no differential privacy")
-        self.plan: PrivacyPlan = study.privacy
-        self.bounds = Bounds(study.n_features, study.n_actions)
-        self.scales = self.plan.scales(study.features, study.reward_sign)
-        self.deviations = self.plan.deviations(self.bounds, study.declared.overlap)

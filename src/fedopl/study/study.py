@@ -155,11 +155,6 @@ class Study(Checked):
         """Whether it can have a basis: all is learned from sums, and on shared features."""
         return self.nuisances.features == "shared" and self.linear.can_bend
 
-    @property
-    def drafts_basis(self) -> bool:
-        """Whether a basis may be made of the rows at hand: with differential privacy it may not."""
-        return self.can_bend and self.privacy is None
-
     def _check_cross_fitted(self) -> None:
         """Refuse what cannot be learned without each fold from sums that are there."""
         if not self.policy.can_be_resolved:

@@ -25,8 +25,8 @@ def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
     """What outcome models leave, with noise; a step each."""
     if not 0 <= query.number < space.plan.steps:
         raise RefusedError(RefusalCode.MALFORMED)
-    asked = b"%d %s" % (query.number, query.parameters.tobytes())
-    return ResidualSums(residuals=space.residual_sums(query.parameters, asked))
+    asked = b"%d %d %s" % (query.number, query.n_terms, query.parameters.tobytes())
+    return ResidualSums(residuals=space.residual_sums(query, asked))
 
 
 def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:

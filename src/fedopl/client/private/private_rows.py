@@ -14,7 +14,7 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.message import RowSplit
-from fedopl.study.privacy_plan import PrivateSetting
+from fedopl.study.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 GRID = 1024  # steps of a unit; a product of two numbers on it has GRID² of them
@@ -31,7 +31,7 @@ def truncated(numbers: FloatArray) -> FloatArray:  # shaped as numbers
 class GridRows:
     """Rows of one split; numbers are whole steps of the grid."""
 
-    features: FloatArray  # (n_rows, n_features + 1), an intercept last, each row times its weight
+    features: FloatArray  # (n_rows, n_terms + 1), an intercept last, each row times its weight
     outcomes: FloatArray  # (n_rows,), times the same weight
     actions: IntArray  # (n_rows,)
     chances: FloatArray  # (n_rows,), of what was done
@@ -49,7 +49,7 @@ class PrivateRows:
     def __init__(self, data: LoggedData, study: Study, draws: PrivateDraws) -> None:
         self._data, self.study, self._draws = data, study, draws
         setting = PrivateSetting(study)
-        self.plan, self.bounds, self.scales = setting.plan, setting.bounds, setting.scales
+        self.plan, self.scales = setting.plan, setting.scales
         self.plan.check_rows(draws.client, data.n_rows)
         if self.plan.unit == "person" and data.groups is None:
             raise DataError(
@@ -99,6 +99,11 @@ class PrivateRows:
         """The contexts of used rows of a split, as they are."""
         return np.asarray(self._data.contexts[:])[self._in(split) & self._is_used]
 
+    def units(self, split: RowSplit, n_terms: int) -> FloatArray:  # (n_rows, n_terms)
+        """The first so many terms of the same rows, in units of the study."""
+        contexts, terms = self.contexts(split), self.study.terms
+        return self.scales.units(contexts if terms is None else terms.of(contexts, n_terms))
+
     def outcomes(self, split: RowSplit) -> FloatArray:  # (n_rows,)
         """Outcomes from the middle of their range, within it."""
         found = np.asarray(self._data.rewards[:])[self._in(split) & self._is_used]
@@ -129,12 +134,13 @@ class PrivateRows:
             own = own[np.arange(len(own)), self.actions(split)]
         return own
 
-    def on_grid(self, split: RowSplit, chances: FloatArray) -> GridRows:
-        """The rows of a split, bounded."""
-        scaled = (self.contexts(split) - self.scales.centre) / self.scales.unit
+    def on_grid(self, split: RowSplit, chances: FloatArray, n_terms: int) -> GridRows:
+        """The rows of a split with the first so many terms, bounded."""
+        scaled = self.units(split, n_terms)
         squares = (scaled**2).sum(axis=1)
         # Rows far out count for less, and are not moved: so what is linear stays linear.
-        weights = np.minimum(1.0, self.bounds.radius / np.sqrt(np.maximum(squares, 1e-12)))
+        radius = Bounds(n_terms, self.study.n_actions).radius
+        weights = np.minimum(1.0, radius / np.sqrt(np.maximum(squares, 1e-12)))
         features = truncated(np.column_stack([scaled, np.ones(len(scaled))]) * weights[:, None])
         outcomes = truncated(weights * self.outcomes(split) / self.scales.outcome_unit)
         return GridRows(

@@ -16,10 +16,11 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.score_axes import MOST_MODELLED, score_axes
 from fedopl.solvers.private_regression import FirstFit, first_fit
-from fedopl.study.privacy_plan import PrivateSetting
+from fedopl.study.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -40,8 +41,9 @@ class PrivateWorkspace:
         self.study, self.limits, self.draws = study, limits, draws
         self.store: Store = MemoryStore() if store is None else store
         self.rows = PrivateRows(data, study, draws)
-        self.plan, self.bounds, self.scales = self.rows.plan, self.rows.bounds, self.rows.scales
-        self.deviations = PrivateSetting(study).deviations
+        self._by_terms: dict[int, GridRows] = {}
+        self.setting = PrivateSetting(study)
+        self.plan, self.scales = self.setting.plan, self.setting.scales
 
     @property
     def n_training(self) -> int:
@@ -62,16 +64,16 @@ class PrivateWorkspace:
     @cached_property
     def first_sums(self) -> NoisedSums:
         """Squares and products of training rows by action, with noise: the same whenever asked."""
-        rows = self.rows.on_grid(RowSplit.TRAINING, np.ones(0))
-        outcomes = rows.bounded(rows.outcomes / GRID, self.bounds.product)
-        n_columns, n_actions = self.study.n_features + 1, self.study.n_actions
+        rows = self.rows.on_grid(RowSplit.TRAINING, np.ones(0), self.study.n_terms)
+        outcomes = rows.bounded(rows.outcomes / GRID, self.setting.bounds.product)
+        n_columns, n_actions = self.study.n_terms + 1, self.study.n_actions
         squares = np.empty((n_actions, n_columns, n_columns))
         products = np.empty((n_actions, n_columns))
         for action in range(n_actions):
             own = rows.features[rows.actions == action]
             squares[action] = own.T @ own
             products[action] = outcomes[rows.actions == action] @ own
-        noise, deviation = self.noise(b"first sums"), self.deviations.first
+        noise, deviation = self.noise(b"first sums"), self.setting.deviation("squares")
         above = squares[:, *np.triu_indices(n_columns, 1)]
         diagonal = np.diagonal(squares, axis1=1, axis2=2)
         return NoisedSums(
@@ -80,20 +82,21 @@ class PrivateWorkspace:
                 noise.added(diagonal, deviation, "squares"),
                 noise.added(above, deviation / math.sqrt(2), "beside squares"),
             ),
-            products=noise.added(products, deviation, "products"),
+            products=noise.added(products, self.setting.deviation("products"), "products"),
         )
 
     @cached_property
     def own_fit(self) -> FirstFit:
         """What the client's own noisy sums tell: all that it may use of its rows elsewhere."""
-        sums = self.first_sums
-        return first_fit(sums.squares, sums.products, self.deviations.first)
+        sums, noise = self.first_sums, self.setting.first_noise
+        return first_fit(sums.squares, sums.products, noise, self.setting.families)
 
     @cached_property
     def local_policy(self) -> LinearPolicy:
         """What the client's own noisy sums would decide."""
         parameters = self.scales.parameters(self.own_fit.parameters)
-        return LinearPolicy(parameters, self.study.actions, self.study.features)
+        actions, features = self.study.actions, self.study.features
+        return LinearPolicy(parameters, actions, features, terms=self.study.terms)
 
     # --- propensities ---------------------------------------------------------------------------
 
@@ -106,19 +109,18 @@ class PrivateWorkspace:
         least = self.study.declared.overlap or 0.0
         known = self.rows.known_chances(split)
         if known is None:
-            modelled = self._modelled(self.rows.contexts(split))
+            modelled = self._modelled(self.rows.units(split, self.study.n_features))
             known = modelled[np.arange(len(modelled)), self.rows.actions(split)]
         return np.clip(known, least, 1.0)
 
-    def _modelled(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-        sums, fit = self.first_sums, self.own_fit
-        means = sums.squares[:, :-1, -1] / fit.rows[:, None]
+    def _modelled(self, scaled: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        sums, fit, features = self.first_sums, self.own_fit, slice(self.study.n_features)
+        means = sums.squares[:, features, -1] / fit.rows[:, None]
         total = fit.rows.sum()
-        within = fit.square[:-1, :-1] / total
+        within = fit.square[features, features] / total
         centre = fit.rows @ means / total
         spread = within - np.outer(centre, centre)
         directions = np.linalg.pinv(spread, rcond=1e-6, hermitian=True) @ means.T
-        scaled = (contexts - self.scales.centre) / self.scales.unit
         logits = scaled @ directions - 0.5 * np.einsum("ai,ia->a", means, directions)
         logits += np.log(fit.rows / total)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -126,24 +128,30 @@ class PrivateWorkspace:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    @cached_property
-    def training_rows(self) -> GridRows:
-        """Training rows on the grid, with their propensities."""
-        return self.rows.on_grid(RowSplit.TRAINING, self.chances(RowSplit.TRAINING))
+    def _training_rows(self, n_terms: int) -> GridRows:
+        """Training rows on the grid, with their propensities; every step uses as many terms."""
+        if n_terms not in self._by_terms:
+            chances = self.chances(RowSplit.TRAINING)
+            self._by_terms = {n_terms: self.rows.on_grid(RowSplit.TRAINING, chances, n_terms)}
+        return self._by_terms[n_terms]
 
-    def residual_sums(self, parameters: FloatArray, asked: bytes) -> FloatArray:
+    def residual_sums(self, query: SumResiduals, asked: bytes) -> FloatArray:
         """Σ f·(y − fᵀθ)/e of each action's rows, bounded row by row, with noise."""
-        rows = self.training_rows
+        n_actions, used = self.study.n_actions, query.columns
+        rows, parameters = self._training_rows(query.n_terms), query.parameters[:, used]
         fitted = np.einsum("ij,ij->i", rows.features, parameters[rows.actions])
         left = (rows.outcomes - fitted) / GRID / rows.chances
-        bounded = rows.bounded(left, self.bounds.step)
+        bounded = rows.bounded(left, Bounds(query.n_terms, n_actions).step)
         sums = np.stack(
             [
                 bounded[rows.actions == action] @ rows.features[rows.actions == action]
-                for action in range(self.study.n_actions)
+                for action in range(n_actions)
             ]
         )
-        return self.noise(asked).added(sums, self.deviations.step, "residuals")
+        released = np.zeros_like(query.parameters)  # of terms that are not used, nothing is said
+        deviation = self.setting.step_deviation(query.n_terms)
+        released[:, used] = self.noise(asked).added(sums, deviation, "residuals")
+        return released
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -152,7 +160,8 @@ class PrivateWorkspace:
         split = RowSplit.EVALUATION
         contexts, actions = self.rows.contexts(split), self.rows.actions(split)
         outcomes = self.rows.outcomes(split) / self.scales.half_range
-        wide = np.column_stack([contexts, np.ones(len(contexts))])
+        terms = contexts if self.study.terms is None else self.study.terms.of(contexts)
+        wide = np.column_stack([terms, np.ones(len(terms))])
         modelled = (wide @ query.models.T - self.scales.outcome_centre) / self.scales.half_range
         scores = np.clip(modelled, -MOST_MODELLED, MOST_MODELLED)
         every = np.arange(len(scores))
@@ -169,10 +178,10 @@ class PrivateWorkspace:
         # Finer than what is squared: truncation must not move means.
         sums = np.trunc(values * FINE).sum(axis=0)
         squares = on_grid.T @ on_grid
-        deviation, above = self.deviations.value_squares, np.triu_indices(len(squares), 1)
+        deviation, above = self.setting.deviation("value squares"), np.triu_indices(len(squares), 1)
         return NoisedValues(
             n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.deviations.values, "sums"),
+            sums=noise.added(sums, self.setting.deviation("values"), "sums"),
             squares=symmetric(
                 squares,
                 noise.added(np.diagonal(squares), deviation, "squares"),

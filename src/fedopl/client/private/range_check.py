@@ -8,7 +8,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.study.privacy_plan import PrivateSetting
+from fedopl.study.private_setting import PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
 _MANY = 0.01  # of rows; fewer beyond a range change little
@@ -38,7 +38,8 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
             f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to {high:g}, "
             "and count as at its ends: values will be of outcomes so limited"
         )
-    scaled = (np.asarray(data.contexts[:]) - scales.centre) / scales.unit
+    centre, unit = middles_and_units(study.features, plan.ranges)
+    scaled = (np.asarray(data.contexts[:]) - centre) / unit
     for place, feature in enumerate(study.features):
         far = float((np.abs(scaled[:, place]) > 2).mean())
         spread = float(scaled[:, place].std())

@@ -5,17 +5,17 @@ from typing import Annotated
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves
-from fedopl.study.privacy_plan import Bounds
+from fedopl.study.private_setting import Bounds
 from fedopl.study.study import Study
 
 
 def _squares_move(study: Study) -> float:
     """A row is in one action's squares, ffᵀ, whose Frobenius length is |f|²."""
-    return Bounds(study.n_features, study.n_actions).square
+    return Bounds(study.n_terms, study.n_actions).square
 
 
 def _products_move(study: Study) -> float:
-    return Bounds(study.n_features, study.n_actions).product
+    return Bounds(study.n_terms, study.n_actions).product
 
 
 @message

@@ -6,7 +6,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
-from fedopl.study.privacy_plan import N_VALUED, PrivateSetting, longest_scores
+from fedopl.study.private_setting import N_VALUED, PrivateSetting, longest_scores
 from fedopl.study.study import Study
 
 
@@ -63,5 +63,5 @@ class ValuePrivately(Query[NoisedValues], code=28, asked=Asked.EACH, permission=
         if answer.n_rows <= 0:
             return "valued policies on no rows"
         return beyond_rows(
-            answer, study, answer.n_rows, PrivateSetting(study).deviations.value_squares
+            answer, study, answer.n_rows, PrivateSetting(study).deviation("value squares")
         )

@@ -9,12 +9,12 @@ from typing import Annotated
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
-from fedopl.study.privacy_plan import Bounds, PrivateSetting
+from fedopl.study.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 
 def _residuals_move(study: Study) -> float:
-    return Bounds(study.n_features, study.n_actions).step
+    return Bounds(study.n_terms, study.n_actions).step
 
 
 @message
@@ -31,16 +31,26 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
     title = "A step of learning, with noise"
     content = "sums of what outcome models leave, times features, over propensities"
     number: int  # of the step, counted from zero
+    n_terms: int  # how many terms are used, the first ones; nothing is said of others
     parameters: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns that are used: so many terms, and the intercept."""
+        return [*range(self.n_terms), self.parameters.shape[1] - 1]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where there is differential privacy."""
         return study.privacy is not None
 
+    def is_plausible(self, study: Study) -> bool:
+        """The terms of a family, whose noise is smaller the fewer they are."""
+        return self.n_terms in PrivateSetting(study).families and super().is_plausible(study)
+
     def fault_in(self, answer: ResidualSums, study: Study, n_rows: int) -> str | None:
         """No sum is larger than so many rows and noise can make it."""
-        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviations.step)
+        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviation("step"))
 
     @classmethod
     def most(cls, study: Study) -> int:

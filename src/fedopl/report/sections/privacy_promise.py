@@ -2,12 +2,14 @@
 
 import math
 
+from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.score_axes import noise_of_scores
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, percent
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED
-from fedopl.study.privacy_plan import PrivacyPlan, PrivateSetting
+from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import PrivateSetting
 
 
 def privacy_promise(record: Record) -> Section | None:
@@ -17,7 +19,12 @@ def privacy_promise(record: Record) -> Section | None:
         return None
     said = (Text(promise(plan)), Text(_rests_on(plan)))
     setting = PrivateSetting(record.study)
-    parts: tuple[Part, ...] = (*said, _noise(record, setting), *_price(record, setting))
+    parts: tuple[Part, ...] = (
+        *said,
+        _noise(setting),
+        *_terms_used(record),
+        *_price(record, setting),
+    )
     return Section(name="privacy", title="Privacy", parts=parts)
 
 
@@ -54,20 +61,35 @@ def _rests_on(plan: PrivacyPlan) -> str:
     )
 
 
-def _noise(record: Record, setting: PrivateSetting) -> Table:
-    deviations = setting.deviations
+def _noise(setting: PrivateSetting) -> Table:
     rows = [
-        ("First sums: squares and products of features and outcomes", "once", deviations.first),
-        ("A step of learning", f"{setting.plan.steps} times", deviations.step),
+        (
+            release.part.what,
+            "once" if release.part.times == 1 else f"{release.part.times} times",
+            decimal(release.deviation),
+        )
+        for release in setting.releases.values()
     ]
-    if record.study.evaluation.share:
-        rows.append(("Sums of values", "once", deviations.values))
-        rows.append(("Sums of squares of values", "once", deviations.value_squares))
     return Table(
         caption="Noise that each client added to every number, in units of the study",
         headers=("What left", "How often", "Standard deviation"),
-        rows=tuple((what, often, decimal(size)) for what, often, size in rows),
+        rows=tuple(rows),
         text_columns=(1,),
+    )
+
+
+def _terms_used(record: Record) -> tuple[Text, ...]:
+    """Which terms of a basis there was reason to use."""
+    terms, policy = record.study.terms, record.policy
+    if terms is None or not isinstance(policy, LinearPolicy) or len(terms.families) < 2:
+        return ()
+    family = next(name for name in terms.families if terms.sizes[name] >= policy.n_used)
+    richer = "" if family == terms.families[-1] else "; sums with noise gave no clear sign of more"
+    return (
+        Text(
+            f"Of the {count(terms.n_terms)} terms of the basis, {count(terms.sizes[family])} were "
+            f"used, those of {family}{richer}."
+        ),
     )
 
 
@@ -83,7 +105,7 @@ def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
     }
     factor = noise_of_scores(record.study.declared.overlap or 1.0)[0, 0]  # of the learned policy
     variance = factor * sum(
-        (record.mixture[name] * half * setting.deviations.values / n_rows) ** 2
+        (record.mixture[name] * half * setting.deviation("values") / n_rows) ** 2
         for name, n_rows in held_out.items()
     )
     share = min(variance / found.standard_error**2, 1.0)

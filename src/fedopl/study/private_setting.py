@@ -1,0 +1,252 @@
+"""What follows from a private study's settings: units, bounds, and the noise of what leaves.
+
+Features are measured from the middle of their range, in quarters of its width, so that most are
+about one in size, and outcomes likewise; terms of a basis, so that they would be round where
+features vary by themselves within their ranges. Ranges are public: nobody's value decides them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.seeds import generator_for
+from fedopl.privacy.accountant import noise_for, split_mu
+from fedopl.privacy.score_axes import longest_turned
+from fedopl.solvers.private_regression import FirstNoise
+from fedopl.study.privacy_plan import PrivacyPlan, Range
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
+
+# Shares of μ² in training: the first sums, and all steps together.
+FIRST_SHARE = 0.4
+# Shares of μ² in evaluation: values, and what their variance is found from.
+VALUE_SHARE = 0.8
+# Policies that are valued, beside what was done and the client's own: the learned one and an arm.
+N_VALUED = 2
+# Made-up contexts that terms of a basis are made round with; so much is added to variances first.
+_N_MADE_UP, _ROUND_BEYOND = 4096, 0.02
+# Of rows times μ; with fewer, a policy that is linear costs much to learn on a basis, as
+# `experiments/private_basis.py` shows.
+_ROWS_A_TERM = 20
+OF_FLAGS = (0.0, 1.0)
+
+
+class Releasable(NamedTuple):
+    """Something that leaves, before its noise is known."""
+
+    what: str
+    moves: float  # what one row, or person, moves it by, in units of the study
+    share: float  # of μ², all times together
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Release:
+    """Something that leaves with noise."""
+
+    part: Releasable
+    mu: float  # of it, all times together, as Gaussian differential privacy
+    of_held_out: bool  # of rows that nothing is learned from, or of all others
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of its noise, in units of the study."""
+        return self.deviation_for(self.part.moves)
+
+    def deviation_for(self, moves: float) -> float:
+        """The same where a row moves it by so much."""
+        return noise_for(moves, self.mu / math.sqrt(self.part.times))
+
+
+def longest_scores(overlap: float | None) -> float:
+    """How long a row's scores of all candidates are together, turned, in half-ranges."""
+    return longest_turned(overlap or 1.0)
+
+
+class Bounds:
+    """How large a row's part in each release is, at most, in units of the study."""
+
+    def __init__(self, n_terms: int, n_actions: int) -> None:
+        size = math.sqrt(n_terms + 1)
+        self.radius = math.sqrt(n_terms)  # of features; rows further out count for less
+        self.square = n_terms + 1.0  # of features and an intercept
+        self.product = 1.2 * size  # of features and an intercept, times the outcome
+        self.step = 0.6 * n_actions * size  # the same, times a residual over its propensity
+
+
+class Scales:
+    """What features, or terms, and outcomes are measured from, and in."""
+
+    def __init__(self, centre: FloatArray, turned: FloatArray, outcome: Range) -> None:
+        self.centre = centre  # (n_terms,)
+        # What centred terms are multiplied by; those of a plainer family are made of its terms.
+        self.turned = turned  # (n_terms, n_terms), zero below the diagonal
+        self.low, self.high = outcome
+        self.outcome_centre = (self.low + self.high) / 2
+        self.outcome_unit = (self.high - self.low) / 6
+
+    @property
+    def half_range(self) -> float:
+        """How far outcomes lie from the middle of their range, at most."""
+        return (self.high - self.low) / 2
+
+    def units(self, terms: FloatArray) -> FloatArray:  # (n_rows, n_terms), the first ones
+        """Terms, the first of them or all, in units of the study."""
+        n_terms = terms.shape[1]
+        found: FloatArray = (terms - self.centre[:n_terms]) @ self.turned[:n_terms, :n_terms]
+        return found
+
+    @cached_property
+    def to_units(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
+        """What turns terms and an intercept, as they are, into the same in units."""
+        found = np.eye(len(self.centre) + 1)
+        found[:-1, :-1] = self.turned.T
+        found[:-1, -1] = -self.centre @ self.turned
+        return found
+
+    def parameters(self, in_units: FloatArray) -> FloatArray:  # shaped as in_units
+        """Coefficients of outcomes as they are on terms as they are."""
+        found: FloatArray = self.outcome_unit * (in_units @ self.to_units)
+        found[:, -1] += self.outcome_centre
+        return found
+
+
+def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
+    """The units of a study's terms; a flag without a range is 0 or 1.
+
+    Outcomes of which less is better are negated on reading, and so is their range.
+    """
+    low, high = plan.outcome
+    outcome = (low, high) if study.reward_sign > 0 else (-high, -low)
+    centre, unit = middles_and_units(study.features, plan.ranges)
+    if study.terms is None:
+        return Scales(centre, np.diag(1 / unit), outcome)
+    # Sums of terms with noise are solved well only where no term is nearly made of others.
+    rng = generator_for(0, purpose="made-up contexts in public ranges")
+    drawn = rng.normal(size=(_N_MADE_UP, study.n_features))
+    is_number = are_numbers(study.features, plan.ranges)
+    made_up = centre + unit * np.where(is_number, np.clip(drawn, -2, 2), np.sign(drawn))
+    terms = study.terms.of(made_up)
+    spread = np.cov(terms, rowvar=False)
+    spread += _ROUND_BEYOND * np.diag(np.diag(spread))
+    return Scales(terms.mean(axis=0), np.linalg.inv(np.linalg.cholesky(spread)).T, outcome)
+
+
+def middles_and_units(
+    features: tuple[str, ...], ranges: Mapping[str, Range]
+) -> tuple[FloatArray, FloatArray]:  # (n_features,) each
+    """The middle of each feature's range, and the unit it is measured in."""
+    low, high = np.array([ranges.get(name, OF_FLAGS) for name in features]).T
+    # A flag lies at the ends of its range, most numbers well within theirs.
+    return (low + high) / 2, (high - low) / np.where(are_numbers(features, ranges), 4.0, 2.0)
+
+
+def are_numbers(features: tuple[str, ...], ranges: Mapping[str, Range]) -> BoolArray:
+    """Which features are no flags; one between 0 and 1, such as a share, is taken for a flag."""
+    return np.array([ranges.get(name, OF_FLAGS) != OF_FLAGS for name in features])
+
+
+def likely_values(features: tuple[str, ...], ranges: Mapping[str, Range]) -> dict[str, FloatArray]:
+    """For each feature, values such as its public range makes likely."""
+    middles, units = middles_and_units(features, ranges)
+    normal = np.array([NormalDist().inv_cdf(share) for share in np.linspace(0.01, 0.99, 99)])
+    is_number = are_numbers(features, ranges)
+    values = middles + units * np.where(is_number, normal[:, None], np.sign(normal)[:, None])
+    return dict(zip(features, values.T, strict=True))
+
+
+def most_terms(plan: PrivacyPlan, rows: Sequence[int]) -> float:
+    """How many terms a basis may have for noise to leave much of what clients of these sizes tell.
+
+    A row's part in sums of so many terms is about as long as they are many, and so is noise.
+    """
+    return plan.mu * sum(rows) / math.sqrt(len(rows)) / _ROWS_A_TERM
+
+
+class PrivateSetting:
+    """Units, bounds and releases of a private study."""
+
+    def __init__(self, study: "Study") -> None:
+        if study.privacy is None:
+            raise TypeError("the study has no differential privacy")
+        self._study = study
+        self.plan: PrivacyPlan = study.privacy
+        self.bounds = Bounds(study.n_terms, study.n_actions)
+
+    @property
+    def families(self) -> tuple[int, ...]:
+        """How many terms each family has that learning may choose between, the plainest first."""
+        terms = self._study.terms
+        if terms is None:
+            return (self._study.n_features,)
+        return tuple(terms.sizes[family] for family in terms.families)
+
+    @cached_property
+    def scales(self) -> Scales:
+        """What features and outcomes are measured from, and in."""
+        return scales_of(self._study, self.plan)
+
+    @cached_property
+    def releases(self) -> Mapping[str, Release]:
+        """All that leaves with noise, by name.
+
+        No row is both learned from and held out, so each of the two may spend what is promised.
+        """
+        valued = self._valued() if self._study.evaluation.share else {}
+        return self._released(self._learned()) | self._released(valued, of_held_out=True)
+
+    def _learned(self) -> dict[str, Releasable]:
+        rows, bounds, n_steps = self.plan.most_rows_per_person, self.bounds, self.plan.steps
+        # Shared so that noise is least where coefficients are about one in size, and with them the
+        # noise that squares add to products: half of theirs.
+        halved = bounds.square / math.sqrt(2)
+        for_squares = FIRST_SHARE * halved / (halved + bounds.product)
+        return {
+            "squares": Releasable(
+                "First sums: squares of features", rows * bounds.square, for_squares
+            ),
+            "products": Releasable(
+                "First sums: products of features and outcomes",
+                rows * bounds.product,
+                FIRST_SHARE - for_squares,
+            ),
+            "step": Releasable("A step of learning", rows * bounds.step, 1 - FIRST_SHARE, n_steps),
+        }
+
+    def _valued(self) -> dict[str, Releasable]:
+        # A person's scores are added up before they are squared.
+        longest = self.plan.most_rows_per_person * longest_scores(self._study.declared.overlap)
+        return {
+            "values": Releasable("Sums of values", longest, VALUE_SHARE),
+            "value squares": Releasable("Sums of squares of values", longest**2, 1 - VALUE_SHARE),
+        }
+
+    def _released(
+        self, parts: Mapping[str, Releasable], *, of_held_out: bool = False
+    ) -> dict[str, Release]:
+        if not parts:
+            return {}
+        each = split_mu(self.plan.mu, [part.share for part in parts.values()])
+        named = zip(parts.items(), each, strict=True)
+        return {name: Release(part, mu, of_held_out) for (name, part), mu in named}
+
+    def deviation(self, name: str) -> float:
+        """How much noise a release has."""
+        return self.releases[name].deviation
+
+    @property
+    def first_noise(self) -> FirstNoise:
+        """How much noise the first sums have."""
+        return FirstNoise(self.deviation("squares"), self.deviation("products"))
+
+    def step_deviation(self, n_terms: int) -> float:
+        """How much noise a step has that is of the first so many terms."""
+        bound = Bounds(n_terms, self._study.n_actions).step
+        return self.releases["step"].deviation_for(self.plan.most_rows_per_person * bound)
