@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from fedopl.client.client_file import read_clients
+from fedopl.client.drafted_privacy import EPSILON, DraftedPrivacy
+from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, strict_json
 
@@ -245,3 +247,89 @@ def test_what_makes_no_sense_is_refused_in_words(tmp_path, tables, monkeypatch, 
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert everything_in(tmp_path) == before
+
+
+# --- differential privacy -------------------------------------------------------------------------
+
+
+def visits(n_rows, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    arm = rng.choice(["usual", "new"], n_rows)
+    frail = rng.gamma(3, 1.2, n_rows).round(1)
+    found = {
+        "age": rng.normal(64, 12, n_rows).round(),
+        "frail": frail,
+        "home alone": rng.integers(0, 2, n_rows),
+        "treatment": arm,
+        "outcome": (10 + 2 * (arm == "new") * (frail > 4) + rng.normal(0, 3, n_rows)).round(1),
+    }
+    return pd.DataFrame(found | more)
+
+
+def drafted_from(folder, table, *arguments):
+    table.to_csv(folder / "north.csv", index=False)
+    done = fedopl("init", "--from", folder / "north.csv", folder / "study", *arguments)
+    return done, folder / "study" / "study.toml"
+
+
+def test_with_rows_enough_a_draft_has_differential_privacy_and_runs_as_it_is(tmp_path):
+    done, path = drafted_from(tmp_path, visits(6000))
+    assert done.code == 0, done.text
+    study, _ = read_study(path)
+    assert study.privacy.epsilon == 8
+    assert study.privacy.ranges == {"age": (40, 90), "frail": (0, 10), "home alone": (0, 1)}
+    low, high = study.privacy.outcome
+    assert low < 4 < 18 < high
+    assert study.declared.overlap == pytest.approx(0.12)
+    # Knots follow from ranges, not from rows; a flag bends nowhere.
+    assert study.basis.knots == {"age": (53, 65, 77), "frail": (2.6, 5, 7.4)}
+    clients = path.parent / "clients"
+    ready(path.parent)
+    run = fedopl("run", path, "--clients", clients, "--out", tmp_path / "run")
+    assert run.code == 0, run.text
+    assert "differential privacy" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("n_rows", [400, 6000])
+def test_a_draft_is_exact_or_private_as_said_and_says_why_where_nobody_did(tmp_path, n_rows):
+    for place, (arguments, is_private) in enumerate(
+        [((), n_rows > 1000), (("--exact",), False), (("--private",), True)]
+    ):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        done, path = drafted_from(folder, visits(n_rows), *arguments)
+        assert done.code == 0, done.text
+        study, _ = read_study(path)
+        assert (study.privacy is not None) == is_private
+        says_why = "# Sums are exact, without [privacy]: with 400 rows" in path.read_text()
+        assert says_why == (not arguments and not is_private)
+
+
+def test_weights_and_noise_do_not_go_together(tmp_path):
+    table = visits(6000, sampling_weight=np.linspace(1, 2, 6000))
+    _, path = drafted_from(tmp_path, table)
+    assert read_study(path)[0].privacy is None
+    assert "# Sums are exact, without [privacy]: rows have weights." in path.read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    done, _ = drafted_from(other, table, "--private")
+    assert done.code == 1
+    assert "take out 'sampling_weight'" in done.err
+
+
+def test_persons_with_several_rows_are_promised_something_as_persons(tmp_path):
+    table = visits(6000, person_id=np.arange(6000) // 2)
+    _, path = drafted_from(tmp_path, table, "--private")
+    plan = read_study(path)[0].privacy
+    assert (plan.unit, plan.most_rows_per_person) == ("person", 2)
+
+
+@pytest.mark.parametrize(("overlap", "n_rows"), [(0.5, 300), (0.05, 3600)])
+def test_a_draft_is_private_from_as_many_rows_as_the_docs_say(overlap, n_rows):
+    plan = PrivacyPlan(epsilon=EPSILON, outcome=(0, 1))
+    enough, few = (
+        DraftedPrivacy(plan=plan, overlap=overlap, sizes=[n] * 3)
+        for n in (n_rows, round(0.98 * n_rows))
+    )
+    assert not enough.why_not
+    assert few.why_not

@@ -202,3 +202,13 @@ def _nearest(came: str, offered: list[str]) -> str:
     near = difflib.get_close_matches(came.lower(), offered, n=1)
     choices = f"expected one of {', '.join(offered)}"
     return f"did you mean '{near[0]}'? {choices}" if near else choices
+
+
+def toml_text(value: str) -> str:
+    """A text between quotation marks, as TOML and JSON write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_key(name: str) -> str:
+    """A name on the left of an equals sign."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

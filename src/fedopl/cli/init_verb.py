@@ -34,6 +34,14 @@ def init(
     ] = None,
     action: Annotated[str | None, typer.Option(help="the column that says what was done")] = None,
     outcome: Annotated[str | None, typer.Option(help="the column with the outcome")] = None,
+    private: Annotated[
+        bool | None,
+        typer.Option(
+            "--private/--exact",
+            help="with noise that protects rows, or exact sums; by the number of rows if not said",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a commented study.toml and a client.toml to start from, or draft them from tables."""
@@ -45,11 +53,14 @@ def init(
         # A shell hands over `--from a.csv b.csv` as one table and one more argument.
         more = [path for path in given if suffix_of(path) in READERS]
         where = _only([path for path in given if path not in more])
-        hints = Hints(action=action, outcome=outcome, client_column=client_column)
+        hints = Hints(action=action, outcome=outcome, client_column=client_column, private=private)
         _draft([*tables, *more], where, hints, as_json=as_json)
         return
-    if client_column or action or outcome:
-        raise OptionError("init: --client-column, --action and --outcome are about tables; --from")
+    if client_column or action or outcome or private is not None:
+        raise OptionError(
+            "init: --client-column, --action, --outcome, --private and --exact are about tables; "
+            "--from"
+        )
     where = _only(given)
     paths = {name: where / place for name, place in PLACES.items()}
     _refuse_taken(paths.values())

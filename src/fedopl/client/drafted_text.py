@@ -1,12 +1,11 @@
 """A drafted study as text: which column seems to be what, and a question where that is a guess."""
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
+from fedopl.base.toml_file import toml_key, toml_text
 from fedopl.client.column_profiles import (
     ACTION_WORDS,
     LOWER_WORDS,
@@ -18,6 +17,8 @@ from fedopl.client.column_profiles import (
 )
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import drafted_basis
+from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
+from fedopl.policies.basis import Basis
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
 from fedopl.study.study import MOST_TO_SCREEN
 
@@ -42,6 +43,7 @@ class Hints:
     action: str | None = None  # the column of actions
     outcome: str | None = None
     client_column: str | None = None  # whose values are the clients, all in one table
+    private: bool | None = None  # whether noise is to protect rows, not rules; if enough is left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +108,6 @@ def _named(columns: Iterable[str]) -> str:
 # --- the text -------------------------------------------------------------------------------------
 
 
-def toml_text(value: str) -> str:
-    """A text between quotation marks, as TOML and JSON write it."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
-
-
 def _levels(labels: Iterable[str]) -> str:
     return f"[{', '.join(map(toml_text, labels))}]"
 
@@ -125,18 +118,25 @@ def _in_order(profile: Profile) -> list[str]:
     return sorted(profile.labels)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many rows clients have."""
+
+    rows: Sequence[int]  # by client
+    rarest: int  # of those of a client that took its rarest action; they limit features
+
+
 def study_lines(
     title: str,
     found: Mapping[str, Profile],
     roles: Roles,
-    n_rarest: int,
+    sizes: Sizes,
+    *,
     only_somewhere: list[str],
+    private: bool | None,
 ) -> Iterator[str]:
-    """The lines of a study file; what was guessed has a mark and a question.
-
-    `n_rarest` rows of a client took its rarest action: they limit how many features there may be.
-    """
-    outcome, action = found[roles.outcome], found[roles.action]
+    """The lines of a study file; what was guessed has a mark and a question."""
+    outcome, action, n_rarest = found[roles.outcome], found[roles.action], sizes.rarest
     yield f"# A draft from tables. Lines with {CONFIRM} are guesses: look at each before it is run."
     yield f"name = {toml_text(title)}"
     yield from ("", "[outcome]")
@@ -161,9 +161,18 @@ def study_lines(
     marks = _missing_rule(found, roles) == "indicator"
     room = _Room.left_by(features, n_rarest, marks=marks)
     yield from (_feature(profile, room.named_levels) for profile in features)
-    yield from (f"# {_key(name)} is not in every table" for name in only_somewhere)
+    yield from (f"# {toml_key(name)} is not in every table" for name in only_somewhere)
+    used = [profile for profile in features if not _left_out(profile)]
+    privacy, why_not = _privacy(found, roles, used, sizes, private=private)
     is_small = _is_small(n_rarest, len(action.labels), room, is_grouped=roles.group is not None)
-    yield from _basis(features, room, n_rarest, may_screen=not is_small)
+    is_small &= privacy is None
+    if privacy:
+        yield from _private_basis(used, privacy)
+        yield from privacy.lines(CONFIRM)
+    else:
+        yield from _basis(used, room, n_rarest, may_screen=not is_small)
+    if why_not:
+        yield from ("", f"# Sums are exact, without [privacy]: {why_not}.")
     yield from ("", "[rows]", *_rows(found, roles))
     if room.folds < NuisancePlan().folds:
         what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
@@ -174,15 +183,52 @@ def study_lines(
     yield from ("", "[requires]", "values = true")
 
 
+def _privacy(
+    found: Mapping[str, Profile],
+    roles: Roles,
+    features: Sequence[Profile],
+    sizes: Sizes,
+    *,
+    private: bool | None,
+) -> tuple[DraftedPrivacy | None, str]:
+    """Differential privacy, or why there is none where nobody said so."""
+    if private is False:
+        return None, ""
+    if roles.weight:
+        if private:
+            raise OptionError(f"private: rows weigh the same there, take out '{roles.weight}'")
+        return None, "rows have weights"
+    counts = found[roles.action].labels.values()
+    known = found[roles.propensity] if roles.propensity else None
+    overlap = drafted_overlap(known, [count / sum(counts) for count in counts])
+    person = found[roles.group] if roles.group else None
+    privacy = DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes.rows)
+    if private or not privacy.why_not:
+        return privacy, ""
+    return None, privacy.why_not
+
+
+def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iterator[str]:
+    """Where numbers may bend, by public ranges and sizes alone."""
+    likely = privacy.likely_values([p.name for p in features if p.numbers is not None])
+    others = len(features) - len(likely)
+    columns = {name: [values] for name, values in likely.items()}
+    basis = drafted_basis(columns, most_terms=privacy.most_terms - others) if columns else None
+    yield from _basis_lines(basis)
+
+
 def _basis(
     features: Sequence[Profile], room: "_Room", n_rarest: int, *, may_screen: bool
 ) -> Iterator[str]:
     """Where numbers may bend, as richly as the rows of an action in a fold allow."""
-    numbers = {p.name: [p.numbers] for p in features if p.numbers is not None and not _left_out(p)}
+    numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
     rows = SLACK * n_rarest * (1 - EvaluationPlan().share) / room.folds
     most_terms = rows * Limits().parameter_share - 1 - (room.n_features - len(numbers))
     may_screen &= room.n_features <= MOST_TO_SCREEN
-    basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
+    yield from _basis_lines(drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen))
+
+
+def _basis_lines(basis: Basis | None) -> Iterator[str]:
     if basis is None:
         return
     yield from ("", f"[basis]  # {CONFIRM}: may effects bend? Without this, all is linear")
@@ -195,7 +241,7 @@ def _basis(
         yield f"screened_pairs = {basis.screened_pairs}  # {CONFIRM}: {what}"
     yield from ("", f"[basis.knots]  # {CONFIRM}: where each may bend, two values or more")
     yield from (
-        f"{_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"
+        f"{toml_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"
         for name, knots in basis.knots.items()
     )
 
@@ -286,7 +332,7 @@ def _left_out(profile: Profile) -> str:
 
 
 def _feature(profile: Profile, named_levels: int) -> str:
-    key = _key(profile.name)
+    key = toml_key(profile.name)
     if why := _left_out(profile):
         return f"# {key}: {why}"
     if profile.years:

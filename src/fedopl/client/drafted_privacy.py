@@ -1,0 +1,139 @@
+"""Differential privacy in a drafted study: ranges and overlap to confirm, if noise leaves enough.
+
+Ranges are round numbers about what most rows have, so that nobody's value is meant.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.toml_file import toml_key
+from fedopl.client.column_profiles import Profile
+from fedopl.privacy.score_axes import noise_of_scores
+from fedopl.study.plans import EvaluationPlan
+from fedopl.study.privacy_plan import PrivacyPlan, Range
+from fedopl.study.private_setting import (
+    OF_FLAGS,
+    VALUE_SHARE,
+    likely_values,
+    longest_scores,
+    most_terms,
+)
+
+EPSILON = 8.0
+# Of numbers, and of outcomes: what lies beyond counts for less, or as at an end.
+_MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
+# Of the outcome's range: the deviation that noise may give to the value of a policy. Sampling has
+# about as much in a thousand rows, so intervals are up to half as wide again.
+_MOST_NOISE = 0.01
+# No action of which more is known is taken to have been less likely anywhere than so much of that.
+_LESS_LIKELY, _LEAST_OVERLAP = 0.25, 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftedPrivacy:
+    """What a study with differential privacy would declare."""
+
+    plan: PrivacyPlan
+    overlap: float
+    sizes: Sequence[int]  # rows by client
+
+    @classmethod
+    def of(
+        cls,
+        features: Sequence[Profile],
+        outcome: Profile,
+        person: Profile | None,
+        overlap: float,
+        sizes: Sequence[int],
+    ) -> "DraftedPrivacy":
+        """From the columns that numbers come from, and the one that says whose a row is."""
+        numbers = {p.name: _range_of(p) for p in features if p.numbers is not None or p.years}
+        delta = min(1e-6, 10.0 ** -(2 + math.floor(math.log10(max(sizes)))))
+        said = {"epsilon": EPSILON, "delta": delta, "ranges": numbers}
+        if person is not None:
+            mean = math.ceil(person.n_rows / len(person.labels))
+            said |= {"unit": "person", "most_rows_per_person": mean}
+        plan = PrivacyPlan.model_validate(said | {"outcome": _outcome_range(outcome)})
+        return cls(plan=plan, overlap=overlap, sizes=sizes)
+
+    @property
+    def why_not(self) -> str:
+        """What keeps values from being known with so much noise; nothing if they would be."""
+        n_held_out = EvaluationPlan().share * sum(self.sizes)
+        moves = self.plan.most_rows_per_person * longest_scores(self.overlap)
+        deviation = moves / (self.plan.mu * math.sqrt(VALUE_SHARE))
+        deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes)) / n_held_out
+        if deviation / 2 <= _MOST_NOISE:  # in whole ranges, not in halves
+            return ""
+        return (
+            f"with {sum(self.sizes):,} rows, noise for epsilon = {EPSILON:g} would move the value "
+            f"of a policy by {deviation / 2:.1%} of the outcome's range; --private has it anyway"
+        )
+
+    @property
+    def most_terms(self) -> float:
+        """How many terms a basis may have, by public sizes."""
+        return most_terms(self.plan, [round((1 - EvaluationPlan().share) * n) for n in self.sizes])
+
+    def likely_values(self, names: Sequence[str]) -> Mapping[str, FloatArray]:
+        """Values of these numbers such as their ranges make likely."""
+        return likely_values(tuple(names), self.plan.ranges)
+
+    def lines(self, confirm: str) -> Iterator[str]:
+        """The same in a study file, with questions behind this mark."""
+        ranges = {toml_key(name): range_in_toml(own) for name, own in self.plan.ranges.items()}
+        question = "differential privacy; without this section sums are exact, and rules protect"
+        yield from ("", f"[privacy]  # {confirm}: {question}")
+        yield f"epsilon = {EPSILON:g}"
+        yield f"delta = {self.plan.delta:g}"
+        yield 'noise = "local"'
+        if self.plan.unit == "person":
+            yield 'unit = "person"'
+            what = "of a person with more rows, the first so many are used"
+            yield f"most_rows_per_person = {self.plan.most_rows_per_person}  # {confirm}: {what}"
+        yield f"outcome = {range_in_toml(self.plan.outcome)}  # {confirm}: where all outcomes lie"
+        if ranges:
+            yield from ("", f"[privacy.ranges]  # {confirm}: where most values lie")
+            yield from (f"{name} = {own}" for name, own in ranges.items())
+        yield from ("", "[declared]")
+        yield f"overlap = {self.overlap:g}  # {confirm}: was no action ever less likely than this?"
+
+
+def range_in_toml(own: Range) -> str:
+    """A range as TOML writes it."""
+    return f"[{own[0]:g}, {own[1]:g}]"
+
+
+def drafted_overlap(propensity: Profile | None, shares: Sequence[float]) -> float:
+    """How unlikely an action was anywhere, at the least: as known, or a part of its share."""
+    if propensity is not None and propensity.numbers is not None:
+        least = float(propensity.numbers.min())
+    else:
+        least = _LESS_LIKELY * min(shares)
+    digits = 1 - math.floor(math.log10(least))
+    return max(math.floor(least * 10.0**digits) / 10.0**digits, _LEAST_OVERLAP)
+
+
+def _range_of(profile: Profile) -> Range:
+    if profile.years:
+        return 0.0, 366.0 * (profile.years[1] - profile.years[0] + 1)
+    return _rounded(np.asarray(profile.numbers), _MOST)
+
+
+def _outcome_range(profile: Profile) -> Range:
+    return _rounded(np.asarray(profile.numbers), _NEARLY_ALL)
+
+
+def _rounded(numbers: FloatArray, quantiles: tuple[float, float]) -> Range:
+    """From quantiles outwards, to a twentieth of their distance or so, in round numbers."""
+    low, high = (float(bound) for bound in np.quantile(numbers, quantiles))
+    if set(np.unique(numbers[:1000]).tolist()) <= set(OF_FLAGS):
+        return OF_FLAGS
+    if not low < high:
+        low, high = float(numbers.min()), float(numbers.max())
+    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    return math.floor(low / step) * step, math.ceil(high / step) * step
