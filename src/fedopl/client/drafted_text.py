@@ -119,7 +119,7 @@ def _in_order(profile: Profile) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class TableSizes:
     """How many rows clients have."""
 
     rows: Sequence[int]  # by client
@@ -130,7 +130,7 @@ def study_lines(
     title: str,
     found: Mapping[str, Profile],
     roles: Roles,
-    sizes: Sizes,
+    sizes: TableSizes,
     *,
     only_somewhere: list[str],
     private: bool | None,
@@ -187,7 +187,7 @@ def _privacy(
     found: Mapping[str, Profile],
     roles: Roles,
     features: Sequence[Profile],
-    sizes: Sizes,
+    sizes: TableSizes,
     *,
     private: bool | None,
 ) -> tuple[DraftedPrivacy | None, str]:
