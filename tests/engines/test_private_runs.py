@@ -350,5 +350,13 @@ def test_the_price_is_known_beforehand(tmp_path):
         refused = CliRunner().invoke(app, ["privacy", str(study), "--rows", few])
         assert refused.exit_code == 2
         assert "--rows" in refused.output
+    (tmp_path / "clients" / "north").mkdir(parents=True)
+    (tmp_path / "clients" / "north" / "client.toml").write_text(
+        '[data]\nfile = "rows.csv"\n[limits]\nepsilon = 0.9\n'
+    )
+    where = ["--clients", str(tmp_path / "clients"), "--rows", "100"]
+    said = CliRunner().invoke(app, ["privacy", str(study), *where])
+    assert "north: epsilon 0 of 0.9 spent by other studies, 1 with this one" in said.output
+    assert "so it would be refused" in said.output
     found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
     assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]

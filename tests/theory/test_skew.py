@@ -11,6 +11,8 @@ from fedopl.theory.skew import (
     contrast_weights,
     effective_sample_size,
     largest_row_weight_bound,
+    noise_of_each,
+    noise_on_total,
     row_weights,
     skewness,
 )
@@ -33,6 +35,20 @@ def test_skewness_is_one_plus_chi_squared_from_the_empirical_mixture(pairs):
     assert skewness(weights, rows) == pytest.approx(1 + float(chi_squared(lam, shares)))
     assert skewness(weights, rows) == pytest.approx(float((lam**2 / shares).sum()))
     assert skewness(weights, rows) >= 1 - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("alpha", "skew", "total", "each"),
+    [(0, 1.0, 1.0, 2.24), (0.1, 1.16, 2.6, 3.16), (0.5, 5.0, 9.0, 9.06), (1, 17.0, 17.0, 17.0)],
+)
+def test_noise_grows_with_the_largest_weight_of_a_row(alpha, skew, total, each):
+    rows = {"small": 2000} | {f"large {place}": 8000 for place in range(4)}
+    shares = {name: n_rows / 34_000 for name, n_rows in rows.items()}
+    weights = {name: (1 - alpha) * share for name, share in shares.items()}
+    weights["small"] += alpha
+    assert skewness(weights, rows) == pytest.approx(skew, abs=0.005)
+    assert noise_on_total(weights, rows) == pytest.approx(total, abs=0.005)
+    assert noise_of_each(weights, rows) == pytest.approx(each, abs=0.005)
 
 
 def test_skewness_is_one_where_every_row_counts_the_same():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedopl.client.inspect_table import Examined
     from fedopl.engines.check_study import Readiness
     from fedopl.engines.preview import FieldInWords, Leaving
+    from fedopl.study.study import Study
 
 
 def schema(
@@ -52,6 +53,10 @@ def privacy(
         list[int] | None,
         typer.Option(min=10, max=1_000_000, help="rows of a client; once for each client"),
     ] = None,
+    clients: Annotated[
+        Path | None,
+        typer.Option("--clients", help="also say what each client in this folder has left to tell"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what differential privacy promises and costs, from made-up rows; none is touched."""
@@ -64,9 +69,10 @@ def privacy(
     agreed, _ = read_study(study)
     noise = noise_table(agreed)
     sizes = rows or [1000, 1000, 1000]
+    left = _left_to_tell(agreed, clients) if clients else {}
     found = prices(agreed, sizes)
     if as_json:
-        say_json({"rows": sizes, "prices": [asdict(one) for one in found]})
+        say_json({"rows": sizes, "prices": [asdict(one) for one in found], "left": left})
         return
     assert agreed.privacy is not None  # noqa: S101
     sized = ", ".join(f"{n_rows:,}" for n_rows in sizes)
@@ -76,6 +82,21 @@ def privacy(
         f"\nWith clients of {sized} made-up rows, linear effects of usual size, and actions that "
         f"are equally likely:\n{price_table(found)}"
     )
+    if left:
+        typer.echo("\nWhat clients have told, and may tell over the lifetime of their rows:")
+    for name, said in left.items():
+        typer.echo(f"{name}: {said}")
+
+
+def _left_to_tell(study: "Study", folder: Path) -> dict[str, str]:
+    from fedopl.client.client_file import read_clients
+    from fedopl.client.disclosure.ledger import FileLedger
+    from fedopl.client.disclosure.lifetime import left_for, summaries
+
+    return {
+        name: left_for(study, summaries(FileLedger(own.ledger_path).entries()), own.settings.limits)
+        for name, own in read_clients(folder).items()
+    }
 
 
 def _check_as_json(checked: "Readiness") -> dict[str, Any]:

@@ -29,6 +29,26 @@ def effective_sample_size(weights: Mapping[str, float], rows: Mapping[str, int])
     return sum(rows.values()) / skewness(weights, rows)
 
 
+def noise_on_total(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
+    """max_c λ_c/n̄_c = e^{D_∞(λ‖n̄)}: how much noise privacy takes where it is added to a total.
+
+    One row of the client that counts most for its size moves a weighted mean so many times as far
+    as a row of n would. It is no less than the skewness, e^{D_2(λ‖n̄)}.
+    """
+    return max(_row_ratios(weights, rows))
+
+
+def noise_of_each(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
+    """√Σ (λ_c/n̄_c)²: the same where every client adds noise of its own."""
+    return math.hypot(*_row_ratios(weights, rows))
+
+
+def _row_ratios(weights: Mapping[str, float], rows: Mapping[str, int]) -> list[float]:
+    check_mixture_weights(weights, rows)
+    total = sum(rows[name] for name in weights)
+    return [weight * total / rows[name] for name, weight in weights.items() if weight]
+
+
 def largest_row_weight_bound(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
     """s_{λ,n} = √(𝔰/n) / √(min_c n_c) ≥ max_c λ_c/n_c (proof of the Rademacher bound).
 

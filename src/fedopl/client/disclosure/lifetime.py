@@ -8,6 +8,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.privacy.accountant import epsilon_for, mu_of_several
+from fedopl.study.study import Study
 
 
 @dataclass(kw_only=True)
@@ -69,6 +70,22 @@ def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
     if not others:
         return said
     return f"{said}; it covers nothing of the {others:,} without differential privacy"
+
+
+def left_for(study: Study, studies: Iterable[StudySummary], limits: Limits) -> str:
+    """What of an owner's limit is spent, and what this study would add to it."""
+    if study.privacy is None:
+        raise TypeError("the study has no differential privacy")
+    others = [one.privacy for one in studies if one.counts and one.study != study.digest.hex()]
+    before, after = (
+        epsilon_for(mu_of_several(own), limits.delta)
+        for own in (others, [*others, study.privacy.mu])
+    )
+    verdict = "" if after <= limits.epsilon else ", so it would be refused"
+    return (
+        f"epsilon {before:.3g} of {limits.epsilon:g} spent by other studies, {after:.3g} with this "
+        f"one, at delta {limits.delta:g}{verdict}"
+    )
 
 
 def spent_in_all(studies: Iterable[StudySummary]) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import PrivateSetting
+from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
 
 
 def privacy_promise(record: Record) -> Section | None:
@@ -23,6 +24,7 @@ def privacy_promise(record: Record) -> Section | None:
         *said,
         _noise(setting),
         *_terms_used(record),
+        Text(_weights_count(record)),
         *_price(record, setting),
     )
     return Section(name="privacy", title="Privacy", parts=parts)
@@ -90,6 +92,19 @@ def _terms_used(record: Record) -> tuple[Text, ...]:
             f"Of the {count(terms.n_terms)} terms of the basis, {count(terms.sizes[family])} were "
             f"used, those of {family}{richer}."
         ),
+    )
+
+
+def _weights_count(record: Record) -> str:
+    """What the mixture does to noise, beside what it does to sampling errors."""
+    told = (record.mixture, record.rows)
+    return (
+        "Weights of clients count in noise, too. That of a step is "
+        f"{decimal(noise_of_each(*told))} times the noise of one client's answer (√Σr², r being a "
+        "client's weight over its share of rows), as each adds its own; added once to the total it "
+        "would be "
+        f"{decimal(noise_on_total(*told))} times (the largest r, e^D∞). Sampling errors are those "
+        f"of {decimal(skewness(*told))} times fewer rows (e^D₂, the skewness)."
     )
 
 
