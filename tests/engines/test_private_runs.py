@@ -18,6 +18,7 @@ from fedopl.messages.private.noised_values import NoisedValues
 from fedopl.messages.private.residual_step import ResidualSums
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
+from fedopl.study.private_setting import PrivateSetting
 
 FEATURES = ("x0", "x1", "x2")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
@@ -208,8 +209,12 @@ def test_a_policy_bends_only_where_sums_with_noise_say_so(bend):
     lost = means.max(axis=1).mean() - value(run.policy, contexts, means)
     assert run.policy.bends == bool(bend)
     assert lost < 0.05  # of 0.64 that a linear policy loses where effects bend
+    page = " ".join(re.sub(r"<[^>]+>", " ", render(run)).split())
     used = "those of linear; sums with noise gave no clear sign of more"
-    assert (used in render(run)) == (not bend)
+    assert (used in page) == (not bend)
+    n_terms = 3 if not bend else run.policy.n_used
+    deviation = PrivateSetting(run.study).step_deviation(n_terms)
+    assert f"A step of learning 4 times {deviation:.3g}" in page
 
 
 def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_other_noise():

@@ -42,7 +42,11 @@ _WITH_NOISE = (
     "How many took an action was left out of enrolment."
 )
 # Where a study has a basis.
-_TERMS = {Axis.REGRESSION: "(terms + 2)", Axis.FEATURES: "(terms + 1)"}
+_TERMS = {
+    Axis.REGRESSION: "(terms + 2)",
+    Axis.FEATURES: "(terms + 1)",
+    Axis.TERMS: "(terms + 1)",
+}
 
 
 def disclosed(record: Record) -> Section:

@@ -22,7 +22,7 @@ def privacy_promise(record: Record) -> Section | None:
     setting = PrivateSetting(record.study)
     parts: tuple[Part, ...] = (
         *said,
-        _noise(setting),
+        _noise(record, setting),
         *_terms_used(record),
         Text(_weights_count(record)),
         *_price(record, setting),
@@ -63,14 +63,17 @@ def _rests_on(plan: PrivacyPlan) -> str:
     )
 
 
-def _noise(setting: PrivateSetting) -> Table:
+def _noise(record: Record, setting: PrivateSetting) -> Table:
+    deviations = {name: release.deviation for name, release in setting.releases.items()}
+    if (family := _family(record)) and "step" in deviations:
+        deviations["step"] = setting.step_deviation(family[1])  # less, for fewer terms
     rows = [
         (
             release.part.what,
             "once" if release.part.times == 1 else f"{release.part.times} times",
-            decimal(release.deviation),
+            decimal(deviations[name]),
         )
-        for release in setting.releases.values()
+        for name, release in setting.releases.items()
     ]
     return Table(
         caption="Noise that each client added to every number, in units of the study",
@@ -80,17 +83,26 @@ def _noise(setting: PrivateSetting) -> Table:
     )
 
 
+def _family(record: Record) -> tuple[str, int] | None:
+    """The family of terms that the policy uses, and how many it has; None without a choice."""
+    terms, policy = record.study.terms, record.policy
+    if terms is None or not isinstance(policy, LinearPolicy):
+        return None
+    family = next(name for name in terms.families if terms.sizes[name] >= policy.n_used)
+    return family, terms.sizes[family]
+
+
 def _terms_used(record: Record) -> tuple[Text, ...]:
     """Which terms of a basis there was reason to use."""
-    terms, policy = record.study.terms, record.policy
-    if terms is None or not isinstance(policy, LinearPolicy) or len(terms.families) < 2:
+    terms, used = record.study.terms, _family(record)
+    if terms is None or used is None or len(terms.families) < 2:
         return ()
-    family = next(name for name in terms.families if terms.sizes[name] >= policy.n_used)
+    family, n_used = used
     richer = "" if family == terms.families[-1] else "; sums with noise gave no clear sign of more"
     return (
         Text(
-            f"Of the {count(terms.n_terms)} terms of the basis, {count(terms.sizes[family])} were "
-            f"used, those of {family}{richer}."
+            f"Of the {count(terms.n_terms)} terms of the basis, {count(n_used)} were used, those "
+            f"of {family}{richer}."
         ),
     )
 
