@@ -123,6 +123,17 @@ def test_statistics_are_those_of_a_naive_loop():
             assert tests.statistics[1, pair] == pytest.approx(t)
 
 
+def test_of_many_rows_some_are_tested_and_find_the_same():
+    data = drawn(4, n_rows=4000)
+    basis = Basis(knots={"x3": (-1, 0, 1)}, screened_pairs=3)
+    study = fedopl.Study(actions=data.action_names, features=NAMES, basis=basis)
+    space = Door("a", data, study, secret=SEED_ALONE)._space
+    asked = (space.unscored_chunks, study.terms.scaled, 2, N_FEATURES)
+    every, some = product_tests(*asked), product_tests(*asked, every=4)
+    assert (some.n_rows < every.n_rows / 3.9).all()
+    assert np.abs(some.statistics).argmax() == np.abs(every.statistics).argmax()
+
+
 def test_flags_of_one_column_and_constants_have_no_product():
     data = drawn(5)
     contexts = np.array(data.contexts)

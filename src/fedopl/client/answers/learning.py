@@ -46,6 +46,9 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.network import Network, network_numbers, network_of
 from fedopl.policies.neural import widths_in
 
+# Rows that products are tested on, of all actions: what more of them would show is hardly there.
+MOST_SCREENED = 100_000
+
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
     """How many rows there are to learn from, and by action; small counts are suppressed."""
@@ -74,7 +77,11 @@ def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatisti
     if terms is None or not enough.any():
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
     tests = product_tests(
-        space.unscored_chunks, terms.scaled, space.study.n_actions, space.study.n_features
+        space.unscored_chunks,
+        terms.scaled,
+        space.study.n_actions,
+        space.study.n_features,
+        every=-(-space.n_training // MOST_SCREENED),
     )
     told = releasable_statistics(tests.statistics, tests.rests_on, limits.minimum_cell)
     for action, n_rows in enumerate(tests.n_rows.tolist()):

@@ -42,8 +42,9 @@ def product_tests(
     scaling: Callable[[FloatArray], FloatArray],
     n_actions: int,
     n_features: int,
+    every: int = 1,
 ) -> ProductTests:
-    """Go through the training rows twice for each action."""
+    """Go through the training rows, or one of `every` so many, twice for each action."""
     first, second = np.triu_indices(n_features, 1)
     found, rests_on = np.zeros((2, n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
@@ -51,7 +52,7 @@ def product_tests(
     for action in range(n_actions):
 
         def parts(action: int = action) -> Iterator[_Part]:
-            return _parts(chunks(), scaling, action, at_once)
+            return _parts(chunks(), scaling, action, (every, at_once))
 
         fit = _fitted(parts(), first, second)
         if fit is not None:
@@ -61,11 +62,16 @@ def product_tests(
 
 
 def _parts(
-    chunks: Iterator[Chunk], scaling: Callable[[FloatArray], FloatArray], action: int, at_once: int
+    chunks: Iterator[Chunk],
+    scaling: Callable[[FloatArray], FloatArray],
+    action: int,
+    steps: tuple[int, int],
 ) -> Iterator[_Part]:
+    """Rows that took an action: one of so many, and at most so many at once."""
+    every, at_once = steps
     for chunk in chunks:
         training = chunk.training
-        own = np.flatnonzero(chunk.data.actions[training] == action)
+        own = np.flatnonzero(chunk.data.actions[training] == action)[::every]
         weights = chunk.weights(training)
         for start in range(0, len(own), at_once):
             rows = own[start : start + at_once]
