@@ -23,6 +23,7 @@ SECTIONS = {
     "kernels": "Ways to take a step",
     "scores": "Scores",
     "wide": "Many actions and features",
+    "bending": "Effects that bend",
     "trees": "Trees",
     "grids": "Grids of trees",
     "clients": "Many clients",

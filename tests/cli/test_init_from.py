@@ -7,6 +7,7 @@ import pytest
 from fedopl.client.client_file import read_clients
 from fedopl.client.drafted_privacy import EPSILON, DraftedPrivacy
 from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, strict_json
 
@@ -285,6 +286,11 @@ def test_with_rows_enough_a_draft_has_differential_privacy_and_runs_as_it_is(tmp
     assert study.basis.knots == {"age": (53, 65, 77), "frail": (2.6, 5, 7.4)}
     clients = path.parent / "clients"
     ready(path.parent)
+    shown = fedopl("preview", path, clients / "north", "--brief")
+    setting = PrivateSetting(study)
+    for name in ("squares", "products", "values"):
+        assert f"noise ± {setting.deviation(name):.3g}" in shown.out
+    assert "All but the number of rows has noise" in shown.out
     run = fedopl("run", path, "--clients", clients, "--out", tmp_path / "run")
     assert run.code == 0, run.text
     assert "differential privacy" in (tmp_path / "run" / "report.html").read_text()

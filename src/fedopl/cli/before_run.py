@@ -171,6 +171,14 @@ def preview(
         f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "
         "exactly these; what rests on everybody's models is computed here from this client alone."
     )
+    if agreed.privacy:
+        round_terms = (
+            " A term is there less what those before it say of it." if agreed.terms else ""
+        )
+        typer.echo(
+            "All but the number of rows has noise, of which ± is the standard deviation; numbers "
+            f"are in units of the study.{round_terms}"
+        )
 
 
 def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
@@ -183,6 +191,7 @@ def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
         **left.scalars,
         **{
             part.name: {"axes": part.axes, "labels": part.labels, "numbers": part.numbers}
+            | ({} if part.noise is None else {"noise": part.noise})
             for part in left.parts
         },
     }
@@ -196,7 +205,8 @@ def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
     lines = [f"── {left.query} → {left.answer}, {left.n_bytes:,} bytes"]
     lines += [f"   {name} = {value:g}" for name, value in left.scalars.items()]
     for part in left.parts:
-        lines.append(f"   {part.name}: {' × '.join(part.axes)} {part.numbers.shape}")
+        noise = "" if part.noise is None else f", noise ± {part.noise:.3g}"
+        lines.append(f"   {part.name}: {' × '.join(part.axes)} {part.numbers.shape}{noise}")
         lines += [] if brief else [_numbers_as_text(part)]
     return "\n".join(lines) + "\n"
 

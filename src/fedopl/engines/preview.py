@@ -18,7 +18,9 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message
+from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.pairwise import action_pairs
@@ -33,6 +35,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.repeat_splits import Begun, run_splits
 from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -45,6 +48,7 @@ class FieldInWords:
     axes: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]  # of each axis
     numbers: FloatArray
+    noise: float | None = None  # its standard deviation, with differential privacy
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,7 +152,8 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
     for name, kind in codec.FIELDS[type(answer)]:
         content = getattr(answer, name)
         if isinstance(kind, tuple):
-            parts.append(_part(_labels(study, query), name, kind, content))
+            part = _part(_labels(study, query), name, kind, content)
+            parts.append(replace(part, noise=_noise(study, query, answer, name)))
         elif kind in (int, float) and name != "exchange":
             scalars[name] = content
     return Leaving(
@@ -160,6 +165,17 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
         scalars=scalars,
         n_bytes=n_bytes,
     )
+
+
+def _noise(study: Study, query: Message, answer: Message, field: str) -> float | None:
+    """The standard deviation of the noise in a field; None where sums are exact."""
+    moves = declared_moves(type(answer))[field]
+    if study.privacy is None or moves is None or not moves.noise:
+        return None
+    setting = PrivateSetting(study)
+    if isinstance(query, SumResiduals):
+        return setting.step_deviation(query.n_terms)
+    return setting.deviation(moves.noise)
 
 
 def _part(

@@ -21,6 +21,7 @@ class Moves:
     """By so much, in Euclidean length, where a row becomes nobody's; a function of the study."""
 
     at_most: Callable[[Study], float]
+    noise: str = ""  # which release of the study's setting it is, whose noise covers that
 
 
 _MOST_DEVIATIONS = 12

@@ -22,8 +22,10 @@ def _products_move(study: Study) -> float:
 class NoisedSums(Message, code=90):
     """Σ ffᵀ and Σ f·y over training rows of each action, in units of the study, with noise."""
 
-    squares: Annotated[Array, (Axis.ACTIONS, Axis.TERMS, Axis.TERMS), Moves(_squares_move), Sum]
-    products: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_products_move), Sum]
+    squares: Annotated[
+        Array, (Axis.ACTIONS, Axis.TERMS, Axis.TERMS), Moves(_squares_move, "squares"), Sum
+    ]
+    products: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_products_move, "products"), Sum]
 
 
 @message

@@ -28,8 +28,10 @@ class NoisedValues(Message, code=92):
     """
 
     n_rows: Annotated[int, UNMOVED, PerClient]
-    sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move), PerClient]
-    squares: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), Moves(_squares_move), PerClient]
+    sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move, "values"), PerClient]
+    squares: Annotated[
+        Array, (Axis.CANDIDATES, Axis.CANDIDATES), Moves(_squares_move, "value squares"), PerClient
+    ]
 
 
 @message

@@ -21,7 +21,7 @@ def _residuals_move(study: Study) -> float:
 class ResidualSums(Message, code=91):
     """Σ f·(y − fᵀθ)/e over training rows of each action, bounded row by row, with noise."""
 
-    residuals: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_residuals_move), Sum]
+    residuals: Annotated[Array, (Axis.ACTIONS, Axis.TERMS), Moves(_residuals_move, "step"), Sum]
 
 
 @message
