@@ -217,6 +217,22 @@ def test_a_policy_bends_only_where_sums_with_noise_say_so(bend):
     assert f"A step of learning 4 times {deviation:.3g}" in page
 
 
+def test_knots_beyond_the_ranges_cost_little_and_break_nothing():
+    far = {"x0": (50.0, 60.0, 70.0), "x1": (-1.0, 0.0, 1.0)}
+    clients = {name: bending(2000, place, 0.0) for place, name in enumerate("xyz")}
+    run = fedopl.learn(
+        clients,
+        basis=fedopl.Basis(kind="splines", knots=far, products=("x0", "x1")),
+        privacy=fedopl.PrivacyPlan(epsilon=8.0, outcome=(-6, 6), ranges=RANGES),
+        declared=fedopl.Declared(overlap=0.5),
+        evaluation=0,
+        running=fedopl.Running(secret="far"),
+    )
+    contexts = np.random.default_rng(9).normal(size=(20_000, 3))
+    means = effects(contexts, 0.0)
+    assert means.max(axis=1).mean() - value(run.policy, contexts, means) < 0.05
+
+
 def test_one_secret_gives_one_result_whatever_the_order_of_clients_and_another_other_noise():
     one = learned(400, 3)
     clients = {name: trial(400, 30 + place) for place, name in enumerate("xyz")}

@@ -32,6 +32,7 @@ VALUE_SHARE = 0.8
 N_VALUED = 2
 # Made-up contexts that terms of a basis are made round with; so much is added to variances first.
 _N_MADE_UP, _ROUND_BEYOND = 4096, 0.02
+_LEAST_VARIANCE = 0.01  # of a term; those of a basis are about one in size
 # Of rows times μ; with fewer, a policy that is linear costs much to learn on a basis, as
 # `experiments/private_basis.py` shows.
 _ROWS_A_TERM = 20
@@ -135,7 +136,10 @@ def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
     made_up = centre + unit * np.where(is_number, np.clip(drawn, -2, 2), np.sign(drawn))
     terms = study.terms.of(made_up)
     spread = np.cov(terms, rowvar=False)
-    spread += _ROUND_BEYOND * np.diag(np.diag(spread))
+    variances = np.diag(spread).copy()
+    # A term that hardly varies within the ranges would take rows beyond them far out.
+    variances[study.n_features :] = np.maximum(variances[study.n_features :], _LEAST_VARIANCE)
+    spread += np.diag((1 + _ROUND_BEYOND) * variances - np.diag(spread))
     return Scales(terms.mean(axis=0), np.linalg.inv(np.linalg.cholesky(spread)).T, outcome)
 
 
