@@ -315,6 +315,7 @@ WRONG = {
     "delta": ({"epsilon": 1, "delta": 0.01}, "privacy.delta: 0.01 is no promise for x, which has"),
     "a range": ({"epsilon": 1, "ranges": {"x0": (-1, 1)}}, "no range of 'x1', 'x2'"),
     "upside down": ({"epsilon": 1, "outcome": (3, -3)}, "expected [low, high], came [3, -3]"),
+    "without end": ({"epsilon": 1, "outcome": (0, 1e300)}, "numbers of at most 1e+15"),
     "no feature": ({"epsilon": 1, "ranges": {**RANGES, "z": (0, 1)}}, "'z' is no feature"),
     "noise": ({"epsilon": 1, "noise": "total"}, "noise"),
     "rows": ({"epsilon": 1, "most_rows_per_person": 3}, 'unit = "person"'),

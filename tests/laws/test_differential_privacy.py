@@ -1,5 +1,7 @@
 """The laws of differential privacy: what one row can move, and that noise covers it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,6 +140,25 @@ def test_noise_is_large_enough_for_the_promise(study):
     assert values <= promised
 
 
+@pytest.mark.parametrize("study", [STUDY, BENT], ids=["linear", "bent"])
+@pytest.mark.parametrize("far", [(1.7e308, -1.7e308, 1.7e308), (1e300, 1e300, 1e300), (1e40, 0, 0)])
+def test_a_row_beyond_all_bounds_is_answered_like_any_other(study, far):
+    """A refusal, or a number that is none, would tell of the one row that made it so."""
+    own = space(drawn(200), study).rows._is_held_out
+    for row in (int(np.flatnonzero(own)[0]), int(np.flatnonzero(~own)[0])):
+        data = drawn(200, contexts=(row, far), rewards=(row, -1.7e308))
+        step, query = query_for(np.random.default_rng(row), study)
+        query = replace(
+            query,
+            models=1e15 * np.sign(np.arange(-6, query.models.size - 6)).reshape(query.models.shape),
+        )
+        for asked_for in (SumPrivately(), step, query):
+            found = asked(a_door(study=study, data=data), asked_for, study)
+            assert not isinstance(found, Refusal)
+            numbers = [held for held in vars(found).values() if isinstance(held, np.ndarray)]
+            assert all(np.isfinite(held).all() for held in numbers)
+
+
 def test_a_step_of_fewer_terms_has_less_noise_and_no_row_moves_it_further(without_noise):
     few, noise = BENT.n_features, PrivateSetting(BENT)
     assert noise.step_deviation(few) < noise.deviation("step")
@@ -192,19 +213,17 @@ def test_without_a_secret_there_is_no_answer():
 # --- the door -------------------------------------------------------------------------------------
 
 
-def asked(door, query):
-    from dataclasses import replace
-
+def asked(door, query, study=STUDY):
     from fedopl.messages.derived_sizes import decoder_of
 
-    content = door.handle(codec.encode(replace(query, study=STUDY.digest)))
-    return decoder_of(STUDY).decode(content)
+    content = door.handle(codec.encode(replace(query, study=study.digest)))
+    return decoder_of(study).decode(content)
 
 
-def a_door(ledger=None, limits=None, study=STUDY):
+def a_door(ledger=None, limits=None, study=STUDY, data=None):
     return Door(
         "one",
-        drawn(200),
+        drawn(200) if data is None else data,
         study,
         secret="s" * 32,
         ledger=MemoryLedger() if ledger is None else ledger,

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.basis import LARGEST_KNOT
 from fedopl.privacy.accountant import mu_for
 from fedopl.study.mixture import FOUND
 
@@ -48,6 +49,9 @@ class PrivacyPlan(Checked):
         for name, (low, high) in named.items():
             if not low < high:
                 raise PlacedError(name, f"expected [low, high], came [{low:g}, {high:g}]")
+            if max(-low, high) > LARGEST_KNOT:
+                message = f"expected numbers of at most {LARGEST_KNOT:g}"
+                raise PlacedError(name, f"{message}, came [{low:g}, {high:g}]")
         if self.most_rows_per_person > 1 and self.unit == "row":
             message = 'rows of a person are counted with unit = "person"'
             raise PlacedError("most_rows_per_person", message)

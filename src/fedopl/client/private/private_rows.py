@@ -14,9 +14,10 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.message import RowSplit
-from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.private_setting import Bounds, PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
+_FARTHEST = 1e9  # units from the middle of a range; so far out a row counts for nothing
 GRID = 1024  # steps of a unit; a product of two numbers on it has GRID² of them
 # Sums of whole numbers up to here are exact in floating point.
 LARGEST_EXACT = 2.0**53
@@ -96,8 +97,13 @@ class PrivateRows:
         return self._is_held_out if split is RowSplit.EVALUATION else ~self._is_held_out
 
     def contexts(self, split: RowSplit) -> FloatArray:  # (n_rows, n_features)
-        """The contexts of used rows of a split, as they are."""
-        return np.asarray(self._data.contexts[:])[self._in(split) & self._is_used]
+        """The contexts of used rows of a split, as they are but for what no number can be.
+
+        Nothing that is computed from them may overflow: a refusal would tell of the row.
+        """
+        own = np.asarray(self._data.contexts[:])[self._in(split) & self._is_used]
+        middle, unit = middles_and_units(self.study.features, self.plan.ranges)
+        return np.clip(own, middle - _FARTHEST * unit, middle + _FARTHEST * unit)
 
     def units(self, split: RowSplit, n_terms: int) -> FloatArray:  # (n_rows, n_terms)
         """The first so many terms of the same rows, in units of the study."""
