@@ -25,10 +25,6 @@ from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
 from fedopl.study.mixture import Weights
 from fedopl.study.private_setting import Bounds, PrivateSetting
 
-# How far a step goes: with more of them each goes less far, so that noise averages out.
-_DAMPING = {1: 1.0, 2: 0.8, 3: 0.7, 4: 0.6}
-_LEAST_DAMPING = 0.3
-
 
 def learn_privately(conversation: Conversation) -> tuple[Setting, LinearPolicy]:
     """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
@@ -70,15 +66,17 @@ def _steps(
     rows: Mapping[str, int],
     weights: Weights,
 ) -> FloatArray:  # (n_actions, n_columns), in units
-    """The mean over the later half of the steps."""
-    n_steps, parameters = private.plan.steps, fit.parameters
-    damping = _DAMPING.get(n_steps, _LEAST_DAMPING)
+    """The mean of where every step leads, each from the mean of those before.
+
+    Steps have noise of their own, and the more of them share what is promised, the more each has.
+    Their mean has as little as one step with all of it would have.
+    """
+    parameters = fit.parameters
     # A row counts in a step as its client does in the mixture.
     per_row = {name: weights[name] * sum(rows.values()) / rows[name] for name in rows}
     noise = private.deviation("squares") * math.sqrt(len(rows))
     passed = _passed(len(parameters), fit.n_terms)
-    path = []
-    for step in range(n_steps):
+    for step in range(private.plan.steps):
         answers = conversation.require_quorum(
             conversation.each(
                 SumResiduals(number=step, n_terms=fit.n_terms, parameters=parameters), rows
@@ -87,10 +85,8 @@ def _steps(
         present = sum(weights[name] for name in answers)
         total = sum(per_row[name] / present * own.residuals for name, own in answers.items())
         ahead = stepped(parameters, np.asarray(total), fit, passed=passed, noise=noise)
-        parameters = parameters + damping * (ahead - parameters)
-        path.append(parameters)
-    mean: FloatArray = np.mean(path[n_steps // 2 :], axis=0)
-    return mean
+        parameters = parameters + (ahead - parameters) / (step + 1)
+    return parameters
 
 
 def _passed(n_actions: int, n_terms: int) -> float:

@@ -79,7 +79,7 @@ class Bounds:
         self.radius = math.sqrt(n_terms)  # of features; rows further out count for less
         self.square = n_terms + 1.0  # of features and an intercept
         self.product = 1.2 * size  # of features and an intercept, times the outcome
-        self.step = 0.6 * n_actions * size  # the same, times a residual over its propensity
+        self.step = 0.4 * n_actions * size  # the same, times a residual over its propensity
 
 
 class Scales:
