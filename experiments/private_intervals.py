@@ -90,6 +90,7 @@ def once(world: World, n_rows: int, epsilon: float, draw: int) -> tuple[Told, To
         {name: world.logged(n_rows, draw, name) for name in CLIENTS},
         privacy=fedopl.PrivacyPlan(epsilon=epsilon, outcome=OUTCOMES, ranges=ranges),
         declared=fedopl.Declared(overlap=world.overlap),
+        basis="linear",
         running=fedopl.Running(secret=f"draw {draw}"),
     )
     fresh = generator_for(0, purpose="fresh").normal(size=(N_FRESH, len(FEATURES)))
