@@ -176,7 +176,9 @@ QUERIES = {
     "TakePairs": Message(57, "2·u"),
     "SumPrivately": Message(48, "0"),
     "SumResiduals": Message(57, "d·(p + 1) + 2"),
-    "ValuePrivately": Message(70, "3·d·(p + 1)"),
+    "ValuePrivately": Message(110, "3·d·(p + 1)"),
+    "SumCellsPrivately": Message(57, "d·(p + 1)"),
+    "LookPrivately": Message(66, "d·(p + 1) + 4·(2·q + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -206,6 +208,8 @@ ANSWERS = {
     "SumPrivately": Message(70, "d·(p + 1)·(p + 2)"),
     "SumResiduals": Message(57, "d·(p + 1)"),
     "ValuePrivately": Message(62, "21"),
+    "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
+    "LookPrivately": Message(57, "32·q"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

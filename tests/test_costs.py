@@ -29,6 +29,8 @@ from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
+from fedopl.messages.private.noised_cells import NoisedCells
+from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
@@ -200,6 +202,8 @@ OWN_AXES = {
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
+    NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
+    LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
 }
 
 

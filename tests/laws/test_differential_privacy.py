@@ -19,6 +19,7 @@ from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
+from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
 from fedopl.study.privacy_plan import PrivacyPlan
@@ -69,7 +70,9 @@ def query_for(rng, study=STUDY):
     policies = np.zeros((2, 3, study.n_terms + 1))
     policies[:, rng.integers(3), -1] = rng.choice([1.0, 9.0])
     step = SumResiduals(number=0, n_terms=study.n_terms, parameters=parameters)
-    return step, ValuePrivately(models=-size * policies[0], policies=policies)
+    return step, ValuePrivately(
+        models=-size * policies[0], **packed([], study) | {"linear": policies}
+    )
 
 
 def exact(data, rng_seed, nobody=None, study=STUDY):

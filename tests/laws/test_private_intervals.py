@@ -12,6 +12,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.policies.kinds import packed
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.values_with_noise import honest_variance
 from fedopl.server.private_values import values_of
@@ -59,7 +60,7 @@ def a_client(rng, most):
 def estimates(study, models, draw):
     """What the server says of one draw of all clients."""
     rng = np.random.default_rng(draw)
-    query = ValuePrivately(models=models, policies=POLICIES)
+    query = ValuePrivately(models=models, **packed([], study) | {"linear": POLICIES})
     answers = {}
     for place in range(N_CLIENTS):
         data = a_client(rng, study.privacy.most_rows_per_person)

@@ -133,12 +133,21 @@ def learn(
     }
     study = _study_of(clients, basis=None if isinstance(basis, str) else basis, **agreed)
     own_limits = as_limits(limits)
-    if isinstance(basis, str) and (study.can_bend or basis != "auto"):
+    if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     return _run(study, clients, given, own_limits, running or Running())
+
+
+def _may_bend(study: Study) -> bool:
+    """Whether a basis is drafted where nothing is said of one.
+
+    With differential privacy, a tree's own tables tell of all that bends: more terms in the models
+    beside them would add noise.
+    """
+    return study.can_bend and not (study.privacy and study.policy.on_grid)
 
 
 def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:

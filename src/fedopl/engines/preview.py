@@ -18,6 +18,8 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message
+from fedopl.messages.private.noised_cells import SumCellsPrivately
+from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
@@ -214,9 +216,13 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
             *(f"share with {action}" for action in study.actions),
         ),
     }
-    if isinstance(query, SumNearThresholds):
+    if isinstance(query, SumNearThresholds | LookPrivately):
         named = TreePolicy(query.look(study).root, study.actions, study.features, study.encoding)
         labels[Axis.QUESTIONS] = tuple(map(named.question, branches_of(named.root)))
+    if isinstance(query, SumCellsPrivately):
+        tables = PrivateSetting(study).tables
+        cells = tuple(cell_names(tables.grid, study.columns))
+        labels[Axis.CELLS] = tuple(cells[place] for place in tables.places)
     if isinstance(query, SumCells):
         grid = grid_from(study.tree, study.columns, query.n_cuts, query.cuts)
         labels[Axis.CELLS] = tuple(cell_names(grid, study.columns))

@@ -18,6 +18,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import Running, learn
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.plans import Declared
+from fedopl.study.policy_plans import Linear, Tree
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import (
     OF_FLAGS,
@@ -95,6 +96,7 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         world = _World(study, plan, draw)
         run = learn(
             {f"client {place}": world.rows(n_rows, place) for place, n_rows in enumerate(sizes)},
+            policy=_policy_for(study),
             privacy=alone,
             basis=study.basis,
             declared=Declared(overlap=study.declared.overlap),
@@ -102,7 +104,7 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
             running=Running(secret=f"made-up rows {draw}"),
         )
         if run.policy is None:
-            raise TypeError("a linear study always ends with a policy")
+            raise TypeError("a private study always ends with a policy")
         regrets.append(world.regret(run.policy.decide))
         if run.values.rows:
             low, high = run.values.of(LEARNED).interval()
@@ -113,6 +115,12 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         error=float(np.std(regrets, ddof=1) / np.sqrt(N_DRAWS)),
         half_width=float(np.median(widths)) if widths else np.nan,
     )
+
+
+def _policy_for(study: Study) -> Linear | Tree:
+    """A policy as the study's, for made-up columns that are all numbers."""
+    plan = study.policy
+    return Tree(depth=plan.depth, refine=plan.refine) if isinstance(plan, Tree) else Linear()
 
 
 class _World:
@@ -128,6 +136,9 @@ class _World:
         slopes = rng.normal(size=(study.n_actions, study.n_features))
         self._slopes = _EFFECT * slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
         self._levels = rng.normal(0, _EFFECT / 2, study.n_actions)
+        # Trees are compared where a tree is right: one action is best in each of its leaves.
+        self._asked = rng.choice(study.n_features, 2) if study.policy.on_grid else None
+        self._leaves = rng.permutation(max(study.n_actions, 4)) % study.n_actions
 
     def rows(self, n_rows: int, client: int) -> LoggedData:
         """So many rows of a client."""
@@ -158,5 +169,11 @@ class _World:
         return np.where(self._is_flag, np.sign(drawn), drawn)
 
     def _means(self, scaled: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-        found: FloatArray = scaled @ self._slopes.T + self._levels
+        if self._asked is None:
+            found: FloatArray = scaled @ self._slopes.T + self._levels
+        else:
+            first, second = (scaled[:, self._asked] <= 0).T
+            best = self._leaves[2 * first + second * (self._study.tree.depth > 1)]
+            shared = scaled @ self._slopes[0] / 2
+            found = shared[:, None] + _EFFECT * (best[:, None] == np.arange(self._study.n_actions))
         return self._scales.outcome_centre + self._scales.outcome_unit * found

@@ -22,6 +22,8 @@ from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
+from fedopl.messages.private.noised_cells import SumCellsPrivately
+from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
@@ -62,6 +64,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumPrivately,
     SumResiduals,
     ValuePrivately,
+    SumCellsPrivately,
+    LookPrivately,
 )
 # What a study asks before it is known which pairs of features it has.
 FIRST_QUERIES = (Enrol, ScreenProducts)

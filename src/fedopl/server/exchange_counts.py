@@ -6,6 +6,7 @@ from math import ceil
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
@@ -22,7 +23,8 @@ def expected_exchanges(study: Study, n_clients: int) -> int:
 
 def _under_one_split(study: Study, n_clients: int) -> int:
     if study.privacy:
-        return 2 + study.privacy.steps + (study.evaluation.share > 0)
+        needed = queries_of(study)
+        return sum(query.most(study) or 1 for query in needed)
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves

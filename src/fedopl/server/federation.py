@@ -18,14 +18,20 @@ from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
-from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
+from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.results.value_tables import LEARNED, GainTable, ImprovementTable, ValueTable
+from fedopl.results.value_tables import (
+    LEARNED,
+    GainTable,
+    ImprovementTable,
+    ValueTable,
+    arm_name,
+)
 from fedopl.server.aggregate.federated_outcomes import (
     solve_outcomes,
     unsupported_models,
@@ -40,7 +46,8 @@ from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
-from fedopl.server.private_learning import learn_privately
+from fedopl.server.private_learning import LearnedPrivately, learn_privately
+from fedopl.server.private_trees import arm_as_tree, learn_tree_privately
 from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
@@ -81,17 +88,28 @@ def run_study(
     return record
 
 
+# By the kind of policy that a study with differential privacy wants.
+LEARNING_PRIVATELY: dict[str, Callable[[Conversation], LearnedPrivately]] = {
+    "linear": learn_privately,
+    "tree": learn_tree_privately,
+}
+
+
 def _run_privately(conversation: Conversation) -> Record:
     """Everything from sums with noise: the policy, and what it and the best arm are worth."""
     study = conversation.study
-    setting, policy = learn_privately(conversation)
+    learned = LEARNING_PRIVATELY[study.policy.kind](conversation)
+    setting, policy = learned.setting, learned.policy
     if study.table:
-        policy = LinearPolicy.from_numbers(policy.numbers(), study)  # with the study's encoding
+        policy = type(policy).from_numbers(policy.numbers(), study)  # with the study's encoding
     candidates = Candidates(study, {})
     candidates.policies[LEARNED] = policy
     candidates.add_arm(setting.best_arm)
+    if isinstance(policy, TreePolicy):
+        arm = arm_as_tree(policy, setting.best_arm)
+        candidates.policies[arm_name(setting.best_arm)] = arm
     valued = {name: candidates.policies[name] for name in candidates.names()}
-    answers = value_privately(conversation, setting, valued, policy.numbers())
+    answers = value_privately(conversation, setting, valued, learned.models)
     tables = candidates.tables(setting, answers, LEARNED) if answers else {}
     if answers:
         conversation.measure(answers.exchange, value=tables["values"].of(LEARNED).value)

@@ -6,6 +6,8 @@ outcomes, over propensities: so they become doubly robust, without scores of row
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
@@ -24,23 +27,55 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
 from fedopl.study.mixture import Weights
 from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.study import Study
 
 
-def learn_privately(conversation: Conversation) -> tuple[Setting, LinearPolicy]:
-    """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
-    private = PrivateSetting(conversation.study)
+class LearnedPrivately(NamedTuple):
+    """What was learned from sums with noise."""
+
+    setting: Setting
+    policy: Policy
+    models: FloatArray  # (n_actions, n_columns), of outcomes, as these are
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StartedPrivately:
+    """What the first sums tell, and whose they are."""
+
+    study: Study
+    rows: dict[str, int]
+    weights: Weights
+    sums: Answers[NoisedSums]
+    fit: FirstFit
+
+    def setting(self, private: PrivateSetting, parameters: FloatArray) -> Setting:
+        """Where the run stands, with these models, in units of the study."""
+        own = _score_sums(private, self.sums, parameters)
+        statistics = ScoreStatistics(study=self.study, sums=own, rows=self.rows)
+        return Setting(
+            study=self.study, rows=self.rows, weights=self.weights, statistics=statistics
+        )
+
+
+def start_privately(conversation: Conversation) -> StartedPrivately:
+    """Enrol everybody, and model every action's outcome from all first sums."""
+    study, private = conversation.study, PrivateSetting(conversation.study)
     rows, sums = _first_sums(conversation)
-    weights = conversation.study.mixture.weights(rows)
     total = combined(sums, weights={})
     noise = private.first_noise.of_total(len(sums))
     fit = first_fit(total.squares, total.products, noise, private.families)
-    parameters = _steps(conversation, private, fit, rows, weights)
-    own = _score_sums(private, sums, parameters)
-    statistics = ScoreStatistics(study=conversation.study, sums=own, rows=rows)
-    setting = Setting(study=conversation.study, rows=rows, weights=weights, statistics=statistics)
+    weights = study.mixture.weights(rows)
+    return StartedPrivately(study=study, rows=rows, weights=weights, sums=sums, fit=fit)
+
+
+def learn_privately(conversation: Conversation) -> LearnedPrivately:
+    """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
+    study, private = conversation.study, PrivateSetting(conversation.study)
+    started = start_privately(conversation)
+    parameters = _steps(conversation, private, started.fit, started.rows, started.weights)
     raw = private.scales.parameters(parameters)
-    study = conversation.study
-    return setting, LinearPolicy(raw, study.actions, study.features, terms=study.terms)
+    policy = LinearPolicy(raw, study.actions, study.features, terms=study.terms)
+    return LearnedPrivately(started.setting(private, parameters), policy, raw)
 
 
 def _first_sums(conversation: Conversation) -> tuple[dict[str, int], Answers[NoisedSums]]:

@@ -1,12 +1,14 @@
 """What policies are worth, from sums of scores that came with noise, and how surely."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.policies.kinds import packed
 from fedopl.policies.policy import Policy
 from fedopl.privacy.score_axes import score_axes
 from fedopl.server.aggregate.setting import Setting
@@ -24,8 +26,8 @@ def value_privately(
     study = conversation.study
     if not study.evaluation.share:
         return None
-    numbers = np.stack([policy.numbers_for(study) for policy in policies.values()])
-    answers = conversation.each(ValuePrivately(models=models, policies=numbers), setting.weights)
+    asked: dict[str, Any] = packed(list(policies.values()), study)
+    answers = conversation.each(ValuePrivately(models=models, **asked), setting.weights)
     return Answers(answers.exchange, {name: values_of(study, own) for name, own in answers.items()})
 
 

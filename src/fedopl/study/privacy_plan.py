@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fedopl.study.study import Study
 
 Range = tuple[float, float]
+# Tables of every two columns tell of trees of two questions, one after the other.
+MOST_PRIVATE_DEPTH = 2
 
 
 class PrivacyPlan(Checked):
@@ -82,7 +84,10 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
     lacking = [name for name in study.features if name in numbers and name not in plan.ranges]
     unknown = [name for name in plan.ranges if name not in study.features]
     refused = {
-        "policy": study.policy.kind == "linear" and study.linear.can_bend,
+        "policy": study.policy.kind in ("linear", "tree") and study.linear.can_bend,
+        "tree.thresholds": study.tree.thresholds == "grid",
+        "tree.depth": study.tree.depth <= MOST_PRIVATE_DEPTH,
+        "tree.minimum_leaf": study.tree.minimum_leaf == 1,
         "basis.screened_pairs": study.basis is None or not study.basis.screened_pairs,
         "mixture": study.mixture.kind not in FOUND and not study.mixture.robust,
         "mixture.count": not study.mixture.counts_weight,
@@ -96,7 +101,8 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
     }
     for place, is_possible in refused.items():
         if not is_possible:
-            raise PlacedError(place, _PRIVATELY[place])
+            within = ("policy",) if place.startswith("tree.") else ()
+            raise PlacedError(place, _PRIVATELY[place], (*within, *place.split(".")))
     if lacking:
         raise PlacedError("privacy.ranges", f"no range of {quoted(lacking)}; say where most lie")
     if unknown:
@@ -105,7 +111,15 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
 
 # What each setting has to be, beside differential privacy.
 _PRIVATELY = {
-    "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact",
+    "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact, "
+    "or trees",
+    "tree.thresholds": "observed ones are somebody's values; with differential privacy, use the "
+    "grid",
+    "tree.depth": "with differential privacy, a tree asks one question or two, one after the "
+    f"other: each level more would take tables of its own, with their noise; depth = "
+    f"{MOST_PRIVATE_DEPTH} at most",
+    "tree.minimum_leaf": "with differential privacy, nobody counts the rows of a leaf; leave it "
+    "out, or let every question have a price: split_cost",
     "basis.screened_pairs": "with differential privacy, pairs are named, not screened",
     "mixture": "with differential privacy, weights of clients are agreed, not found",
     "mixture.count": "with differential privacy, clients count by rows",

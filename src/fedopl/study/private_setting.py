@@ -20,12 +20,15 @@ from fedopl.privacy.accountant import noise_for, split_mu
 from fedopl.privacy.score_axes import longest_turned
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.privacy_plan import PrivacyPlan, Range
+from fedopl.study.private_tables import TreeTables
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
 # Shares of μ² in training: the first sums, and all steps together.
 FIRST_SHARE = 0.4
+# Where a tree is learned: the first sums, the coarse tables, and what is beside thresholds.
+_OF_TREES = (0.2, 0.5, 0.3)
 # Shares of μ² in evaluation: values, and what their variance is found from.
 VALUE_SHARE = 0.8
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
@@ -80,6 +83,8 @@ class Bounds:
         self.square = n_terms + 1.0  # of features and an intercept
         self.product = 1.2 * size  # of features and an intercept, times the outcome
         self.step = 0.4 * n_actions * size  # the same, times a residual over its propensity
+        # Of scores held against their mean over actions, and of the difference of two of them.
+        self.contrast = 0.6 * n_actions
 
 
 class Scales:
@@ -206,12 +211,36 @@ class PrivateSetting:
         valued = self._valued() if self._study.evaluation.share else {}
         return self._released(self._learned()) | self._released(valued, of_held_out=True)
 
+    @cached_property
+    def tables(self) -> TreeTables:
+        """What is released for a tree."""
+        features, ranges = self._study.features, self.plan.ranges
+        _, units = middles_and_units(features, ranges)
+        return TreeTables(self._study, likely_values(features, ranges), units.tolist())
+
     def _learned(self) -> dict[str, Releasable]:
+        if self._study.policy.on_grid:
+            return self._learned_by_tree()
         rows, bounds, n_steps = self.plan.most_rows_per_person, self.bounds, self.plan.steps
+        step = Releasable("A step of learning", rows * bounds.step, 1 - FIRST_SHARE, n_steps)
+        return {**self._first(FIRST_SHARE), "step": step}
+
+    def _learned_by_tree(self) -> dict[str, Releasable]:
+        first, coarse, near = _OF_TREES
+        tables = self.tables
+        largest = self.plan.most_rows_per_person * self.bounds.contrast
+        if not tables.may_refine:
+            coarse, near = coarse + near, 0.0
+        cells = Releasable("Sums over the cells of a grid", largest * tables.cells_move, coarse)
+        gains = Releasable("Sums close to thresholds", largest * tables.gains_move, near)
+        return {**self._first(first), "cells": cells} | ({"gains": gains} if near else {})
+
+    def _first(self, share: float) -> dict[str, Releasable]:
+        rows, bounds = self.plan.most_rows_per_person, self.bounds
         # Shared so that noise is least where coefficients are about one in size, and with them the
         # noise that squares add to products: half of theirs.
         halved = bounds.square / math.sqrt(2)
-        for_squares = FIRST_SHARE * halved / (halved + bounds.product)
+        for_squares = share * halved / (halved + bounds.product)
         return {
             "squares": Releasable(
                 "First sums: squares of features", rows * bounds.square, for_squares
@@ -219,9 +248,8 @@ class PrivateSetting:
             "products": Releasable(
                 "First sums: products of features and outcomes",
                 rows * bounds.product,
-                FIRST_SHARE - for_squares,
+                share - for_squares,
             ),
-            "step": Releasable("A step of learning", rows * bounds.step, 1 - FIRST_SHARE, n_steps),
         }
 
     def _valued(self) -> dict[str, Releasable]:

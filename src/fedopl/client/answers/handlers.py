@@ -17,7 +17,7 @@ from fedopl.client.answers import (
     tell_moments,
     value_leaves,
 )
-from fedopl.client.private import private_answers
+from fedopl.client.private import private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import Message, Query
@@ -54,6 +54,8 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.sum_privately,
     private_answers.sum_residuals,
     private_answers.values_privately,
+    tree_sums.sum_cells_privately,
+    tree_sums.look_privately,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -9,6 +9,7 @@ from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.kinds import POLICY_FIELDS
 
 
 def enrol_privately(space: PrivateWorkspace, _query: Enrol) -> Enrolment:
@@ -31,5 +32,7 @@ def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
 
 def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:
     """What policies are worth on held-out rows, with noise."""
-    asked = b"values %s %s" % (query.models.tobytes(), query.policies.tobytes())
+    asked_about = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
+    policies = b"".join(b"%d %s" % (len(one), one) for one in asked_about)
+    asked = b"values %s %s" % (query.models.tobytes(), policies)
     return space.noised_values(query, asked)

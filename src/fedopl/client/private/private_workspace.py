@@ -2,21 +2,25 @@
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import OptionError
-from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.private.private_rows import GRID, GridRows, PrivateRows, truncated
 from fedopl.client.private.release import FINE, Noise, symmetric
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.score_axes import MOST_MODELLED, score_axes
 from fedopl.solvers.private_regression import FirstFit, first_fit
@@ -155,21 +159,36 @@ class PrivateWorkspace:
 
     # --- values ---------------------------------------------------------------------------------
 
+    def scores(self, split: RowSplit, models: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """Doubly robust scores with these outcome models, from the middle, in half-ranges."""
+        contexts, actions = self.rows.contexts(split), self.rows.actions(split)
+        terms = contexts if self.study.terms is None else self.study.terms.of(contexts)
+        wide = np.column_stack([terms, np.ones(len(terms))])
+        modelled = (wide @ models.T - self.scales.outcome_centre) / self.scales.half_range
+        scores = np.clip(modelled, -MOST_MODELLED, MOST_MODELLED)
+        every, outcomes = np.arange(len(scores)), self.rows.outcomes(split) / self.scales.half_range
+        scores[every, actions] += (outcomes - scores[every, actions]) / self.chances(split)
+        return scores
+
+    def decisions(
+        self, query: AsksAboutPolicies[Any], contexts: FloatArray
+    ) -> list[IntArray]:  # of each policy, (n_rows,)
+        """What the policies of a query decide; a rule of a client's code may look at all rows."""
+        if len(getattr(query, RULES)):
+            raise RefusedError(RefusalCode.MALFORMED)
+        fields = [(name, one) for name in POLICY_FIELDS for one in getattr(query, name)]
+        try:
+            return [unpacked(name, one, self.study).decide(contexts) for name, one in fields]
+        except ValueError:
+            raise RefusedError(RefusalCode.MALFORMED) from None
+
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
         """Sums of what candidates' decisions score on held-out rows, and of squares, with noise."""
         split = RowSplit.EVALUATION
-        contexts, actions = self.rows.contexts(split), self.rows.actions(split)
-        outcomes = self.rows.outcomes(split) / self.scales.half_range
-        terms = contexts if self.study.terms is None else self.study.terms.of(contexts)
-        wide = np.column_stack([terms, np.ones(len(terms))])
-        modelled = (wide @ query.models.T - self.scales.outcome_centre) / self.scales.half_range
-        scores = np.clip(modelled, -MOST_MODELLED, MOST_MODELLED)
-        every = np.arange(len(scores))
-        scores[every, actions] += (outcomes - scores[every, actions]) / self.chances(split)
-        decided = [np.argmax(wide @ policy.T, axis=1) for policy in query.policies]
-        decided.append(self.local_policy.decide(contexts))
-        columns = [scores[every, codes] for codes in decided]
-        columns.insert(len(query.policies), outcomes)
+        contexts, scores = self.rows.contexts(split), self.scores(split, query.models)
+        decided = [*self.decisions(query, contexts), self.local_policy.decide(contexts)]
+        columns = [scores[np.arange(len(scores)), codes] for codes in decided]
+        columns.insert(query.n_policies, self.rows.outcomes(split) / self.scales.half_range)
         turned = np.column_stack(columns) @ score_axes(self.study.declared.overlap or 1.0).T
         return self._released(self.rows.by_unit(turned, split), asked)
 

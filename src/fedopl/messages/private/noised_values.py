@@ -3,8 +3,9 @@
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
 from fedopl.study.private_setting import N_VALUED, PrivateSetting, longest_scores
 from fedopl.study.study import Study
@@ -35,13 +36,14 @@ class NoisedValues(Message, code=92):
 
 
 @message
-class ValuePrivately(Query[NoisedValues], code=28, asked=Asked.EACH, permission="values"):
-    """Value linear policies on held-out rows, with these outcome models."""
+class ValuePrivately(
+    AsksAboutPolicies[NoisedValues], code=28, asked=Asked.EACH, permission="values"
+):
+    """Value policies on held-out rows, with these outcome models."""
 
     title = "What policies are worth, with noise"
     content = "sums of scores of what policies decide, and of their squares"
     models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
-    policies: Annotated[Array, (Axis.LINEAR_POLICIES, Axis.ACTIONS, Axis.TERMS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -55,11 +57,11 @@ class ValuePrivately(Query[NoisedValues], code=28, asked=Asked.EACH, permission=
 
     def is_plausible(self, study: Study) -> bool:
         """Noise is for so many policies at once."""
-        return len(self.policies) == N_VALUED and super().is_plausible(study)
+        return self.n_policies == N_VALUED and super().is_plausible(study)
 
     def fault_in(self, answer: NoisedValues, study: Study, _n_rows: int) -> str | None:
         """One sum for each candidate, none larger than the held-out rows and noise can make it."""
-        n_candidates = len(self.policies) + N_OWN_CANDIDATES
+        n_candidates = self.n_policies + N_OWN_CANDIDATES
         if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
             return f"valued {len(answer.sums)} policies of {n_candidates}"
         if answer.n_rows <= 0:

@@ -41,8 +41,8 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where there is differential privacy."""
-        return study.privacy is not None
+        """Where linear policies are learned with differential privacy."""
+        return study.privacy is not None and study.policy.kind == "linear"
 
     def is_plausible(self, study: Study) -> bool:
         """The terms of a family, whose noise is smaller the fewer they are."""

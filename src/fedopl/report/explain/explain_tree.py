@@ -59,6 +59,11 @@ def is_searched(record: Record) -> bool:
 def how_good(record: Record) -> str:
     """Of which trees it is the best, if that can be said."""
     depth = record.study.tree.depth
+    if record.study.privacy:
+        return (
+            f"By sums with noise it was the best of all trees of depth ≤ {depth} on a coarse grid "
+            "that follows from public ranges. Another may be better: the noise hides what is small."
+        )
     if record.tree is None:
         return (
             f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "

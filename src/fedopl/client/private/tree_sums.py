@@ -1,0 +1,83 @@
+"""Sums that a tree is found from with differential privacy; nothing is suppressed, all has noise.
+
+A row's scores are held against their mean over actions, and made shorter where they are longer than
+agreed: so it moves every table it is in by no more than that.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.private.release import FINE
+from fedopl.client.rows.chunks import ScoredRows
+from fedopl.messages.message import RowSplit
+from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
+from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
+from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
+from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
+
+# Rounding must not make anything longer than agreed.
+_WITHIN = 1 - 1e-9
+
+
+def sum_cells_privately(space: PrivateWorkspace, query: SumCellsPrivately) -> NoisedCells:
+    """Contrasts of training rows by cell of the coarse tables, with noise."""
+    tables, columns = space.setting.tables, space.study.columns
+    steps = np.trunc(contrasts(space, query.models) * FINE)
+    rows = ScoredRows(contexts=space.rows.contexts(RowSplit.TRAINING), scores=steps, weights=None)
+    sums = cell_sums([rows], Binning(columns=columns, grid=tables.grid))[0]
+    released = sums[tables.places, -space.study.n_actions :]
+    noise = space.noise(b"cells %s" % query.models.tobytes())
+    return NoisedCells(cells=noise.added(released, space.setting.deviation("cells"), "cells"))
+
+
+def look_privately(space: PrivateWorkspace, query: LookPrivately) -> NoisedGains:
+    """What other thresholds would gain on training rows, with noise."""
+    look = query.look(space.study)
+    contexts = space.rows.contexts(RowSplit.TRAINING)
+    scores = contrasts(space, query.models)
+    gains = np.zeros((len(look.questions), NEAR_BINS))
+    for place in look.moving:
+        gains[place] = _gains(space, look, place, contexts, scores)
+    noise = space.noise(b"gains %s %s" % (query.models.tobytes(), query.tree.tobytes()))
+    return NoisedGains(gains=noise.added(gains, space.setting.deviation("gains"), "gains"))
+
+
+def contrasts(space: PrivateWorkspace, models: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+    """Scores of training rows less their mean over actions, in units, no longer than agreed."""
+    scales, longest = space.scales, space.setting.bounds.contrast * _WITHIN
+    scores = space.scores(RowSplit.TRAINING, models) * (scales.half_range / scales.outcome_unit)
+    found: FloatArray = scores - scores.mean(axis=1, keepdims=True)
+    lengths = np.sqrt((found**2).sum(axis=1, keepdims=True))
+    found *= np.minimum(1.0, longest / np.maximum(lengths, 1e-12))
+    return found
+
+
+def _gains(
+    space: PrivateWorkspace,
+    look: SecondLook,
+    place: int,
+    contexts: FloatArray,
+    scores: FloatArray,
+) -> FloatArray:  # (NEAR_BINS,), whole steps
+    """By narrow bin, Γ(yes) − Γ(no) of the rows that come to a question close to its threshold."""
+    columns, (branch, path) = space.study.columns, look.questions[place]
+    values = columns[branch.column].values(contexts)
+    here = np.abs(values - branch.cut) < space.setting.tables.reach(branch)
+    for above, yes in path:
+        asked, _ = look.questions[above]
+        here &= says_yes(columns[asked.column], asked.cut, contexts) == yes
+    rows, most = np.flatnonzero(here), space.setting.bounds.contrast
+    yes_scores, no_scores = (
+        scores[rows, _decided(side, space, contexts[rows])] for side in (branch.yes, branch.no)
+    )
+    steps = np.trunc(np.clip(yes_scores - no_scores, -most, most) * FINE)
+    bins = np.searchsorted(look.near[place], values[rows])
+    found: FloatArray = np.bincount(bins, steps, NEAR_BINS)
+    return found
+
+
+def _decided(node: Node, space: PrivateWorkspace, contexts: FloatArray) -> IntArray:  # (n_rows,)
+    actions = np.array([leaf.action for leaf in leaves_of(node)])
+    return actions[leaf_positions(node, space.study.columns, contexts)]

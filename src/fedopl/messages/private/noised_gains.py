@@ -1,0 +1,65 @@
+"""What a tree gains from other thresholds, with differential privacy."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.sensitivity import Moves, beyond_rows
+from fedopl.policies.trees.nodes import branches_of, depth_of, from_array
+from fedopl.policies.trees.second_look import SecondLook
+from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.study import Study
+
+
+def _gains_move(study: Study) -> float:
+    """A row comes to as many questions as the tree is deep."""
+    setting = PrivateSetting(study)
+    return setting.bounds.contrast * setting.tables.gains_move
+
+
+@message
+class NoisedGains(Message, code=98):
+    """By question and narrow bin, Σ Γ̂(yes) − Γ̂(no), bounded row by row, in units, with noise."""
+
+    gains: Annotated[Array, (Axis.QUESTIONS, Axis.NEAR_BINS), Moves(_gains_move), PerClient]
+
+
+@message
+class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH):
+    """Ask what this tree would gain from thresholds close to its own."""
+
+    title = "Sums close to thresholds, with noise"
+    content = "by question: differences of scores between thresholds"
+    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a tree is searched for with differential privacy, and its thresholds may move."""
+        if study.privacy is None or not study.policy.on_grid:
+            return False
+        return PrivateSetting(study).tables.may_refine
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Its noise is for one."""
+        return 1
+
+    def is_plausible(self, study: Study) -> bool:
+        """A tree of this study: a row would have a say in more questions of a deeper one."""
+        try:
+            root = from_array(self.tree, study.columns, range(study.n_actions))
+        except ValueError:
+            return False
+        return 0 < depth_of(root) <= study.tree.depth and super().is_plausible(study)
+
+    def look(self, study: Study) -> SecondLook:
+        """The tree, and the thresholds beside those of its questions."""
+        root = from_array(self.tree, study.columns, range(study.n_actions))
+        return PrivateSetting(study).tables.look(root)
+
+    def fault_in(self, answer: NoisedGains, study: Study, n_rows: int) -> str | None:
+        """Numbers for each question, none larger than so many rows and noise can make it."""
+        if len(answer.gains) != len(branches_of(self.look(study).root)):
+            return "the gains are not those of the questions"
+        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviation("gains"))

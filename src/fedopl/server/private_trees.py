@@ -1,0 +1,75 @@
+"""Trees with differential privacy: coarse tables say what to ask, narrow bins where to cut.
+
+Outcome models come from the first sums. With them clients score their rows and sum up over tables
+of every two columns, in a few bins each; the best tree there is searched for exactly. Then each of
+its thresholds moves within half a unit, to where narrow bins add up to most.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import weighted_sum
+from fedopl.messages.private.noised_cells import SumCellsPrivately
+from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Leaf, as_array
+from fedopl.policies.trees.search import FIRST_ACTION
+from fedopl.results.sums.tree_statistics import grown_tree
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.private_learning import LearnedPrivately, start_privately
+from fedopl.solvers.agreeing_tables import agreeing_cells
+from fedopl.study.mixture import Weights, renormalised
+from fedopl.study.private_setting import PrivateSetting
+
+
+def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
+    """Enrol everybody, model outcomes, and search for a tree in sums with noise."""
+    study = conversation.study
+    private, started = PrivateSetting(study), start_privately(conversation)
+    models = private.scales.parameters(started.fit.parameters)
+    setting = started.setting(private, started.fit.parameters)
+    query = SumCellsPrivately(models=models)
+    answers = conversation.require_quorum(conversation.each(query, setting.weights))
+    cells = {name: answer.cells for name, answer in answers.items()}
+    means = private.scales.outcome_unit * _mean(cells, setting.rows, setting.weights)
+    numbers = np.ones((private.tables.grid.n_cells, FIRST_ACTION + study.n_actions))
+    numbers[:, FIRST_ACTION:] = agreeing_cells(means, private.tables.grid, private.tables.released)
+    policy = grown_tree(study, private.tables.grid, lambda _: [numbers])
+    policy = _moved(conversation, setting.rows, setting.weights, policy, models)
+    return LearnedPrivately(setting, policy, models)
+
+
+def _moved(
+    conversation: Conversation,
+    rows: Mapping[str, int],
+    weights: Weights,
+    policy: TreePolicy,
+    models: FloatArray,
+) -> TreePolicy:
+    """The tree with its thresholds where they gain most; as it is if less than a quorum tells."""
+    study = conversation.study
+    look = PrivateSetting(study).tables.look(policy.root)
+    if not look.moving:
+        return policy
+    answers = conversation.each(LookPrivately(models=models, tree=as_array(look.root)), weights)
+    if not conversation.has_quorum(answers):
+        return policy
+    gains = {name: answer.gains for name, answer in answers.items()}
+    root = look.moved(_mean(gains, rows, weights))
+    return TreePolicy(root, study.actions, study.features, study.encoding)
+
+
+def _mean(
+    sums: Mapping[str, FloatArray], rows: Mapping[str, int], weights: Weights
+) -> FloatArray:  # shaped as each of the sums
+    """The mixture of means over rows of those who answered."""
+    shares = renormalised(weights, sums.keys())
+    return weighted_sum(shares, {name: own / rows[name] for name, own in sums.items()})
+
+
+def arm_as_tree(policy: TreePolicy, action: str) -> TreePolicy:
+    """Everybody gets this action, as a tree: so it is valued beside one, in the same field."""
+    leaf = Leaf(policy.action_names.index(action))
+    return TreePolicy(leaf, policy.action_names, policy.feature_names, policy.encoding)

@@ -1,0 +1,117 @@
+"""Tables of sums that a tree is found from with differential privacy.
+
+A coarse table of every two columns says which questions are worth asking; then narrow bins beside
+each threshold say where it is best. Bins follow from public ranges, so nobody's value decides them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.policies.tree_columns import NumberColumn
+from fedopl.policies.trees.grid import Grid
+from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.nodes import Branch, Node
+from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_close
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
+
+# Bins of a number, about equally full. With more, tables have more noise than they tell.
+COARSE_BINS = 4
+# The two bins beside a threshold reach half a unit to either side of it, about half a deviation.
+_NEAR = 0.5
+
+
+class TreeTables:
+    """What is released of rows for a tree, and where rows lie in it."""
+
+    def __init__(
+        self, study: "Study", likely: Mapping[str, FloatArray], units: Sequence[float]
+    ) -> None:
+        self._study, self._units = study, units
+        self._likely = likely  # values that ranges make likely, from the least on
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The coarse grid; thresholds that the study agreed on are its own."""
+        plan = self._study.tree
+        n_bins = min(COARSE_BINS, plan.bins)
+        shares = np.arange(1, n_bins) / n_bins
+        proposed = {
+            column.name: _cuts(self._likely[column.name], shares)
+            for column in plan.uncut(self._study.columns)
+        }
+        return agreed_grid(plan, self._study.columns, proposed)
+
+    @cached_property
+    def released(self) -> list[tuple[int, int]]:
+        """The tables that leave: of every two columns, or of each for a tree of one question."""
+        asked = [column for column, n_bins in enumerate(self.grid.n_bins) if n_bins > 1]
+        if self._study.tree.depth == 1 or len(asked) < 2:
+            return [(column, column) for column in asked or [0]]
+        return list(combinations(asked, 2))
+
+    @cached_property
+    def places(self) -> IntArray:  # (n_released,)
+        """Where the cells that leave lie among all of the grid."""
+        tables = self.grid.tables
+        return np.concatenate([np.arange(tables[t].start, tables[t].stop) for t in self.released])
+
+    @property
+    def cells_move(self) -> float:
+        """How far a row moves all tables, if it moves one by 1: it is in a cell of each."""
+        return math.sqrt(len(self.released))
+
+    @property
+    def gains_move(self) -> float:
+        """The same for thresholds: a row comes to as many questions as a tree is deep."""
+        return math.sqrt(self._study.tree.depth)
+
+    @property
+    def may_refine(self) -> bool:
+        """Whether some threshold may move."""
+        return any(self._moves(column) for column in range(len(self._study.columns)))
+
+    def _moves(self, column: int) -> bool:
+        columns = self._study.columns
+        own = columns[column]
+        # Of a flag, all thresholds between its two values are the same.
+        return own in self._study.tree.refined(columns) and not _is_flag(self._likely[own.name])
+
+    def look(self, root: Node) -> SecondLook:
+        """A second look at a tree: thresholds beside those of each question that may move."""
+
+        def beside(branch: Branch) -> list[float]:
+            column = self._study.columns[branch.column]
+            if not isinstance(column, NumberColumn) or not self._moves(branch.column):
+                return []
+            steps = np.arange(1 - BINS_TO_A_SIDE, BINS_TO_A_SIDE)
+            width = self.reach(branch) / BINS_TO_A_SIDE
+            return [branch.cut + float(step) * width for step in steps]
+
+        return look_close(root, self.grid, beside)
+
+    def reach(self, branch: Branch) -> float:
+        """How far beside a question's threshold rows have a say in it."""
+        column = self._study.columns[branch.column]
+        if not isinstance(column, NumberColumn):
+            return 0.0
+        return _NEAR * self._units[column.feature]
+
+
+def _cuts(likely: FloatArray, shares: FloatArray) -> list[float]:
+    """Thresholds that leave about equally many of these values between them."""
+    if _is_flag(likely):
+        return [float(likely[0] + likely[-1]) / 2]
+    return [float(cut) for cut in np.quantile(likely, shares)]
+
+
+def _is_flag(likely: FloatArray) -> bool:
+    """Whether there are the two ends of a range alone, and its middle."""
+    return len(np.unique(likely)) <= 3
