@@ -1,6 +1,5 @@
 """Trees with differential privacy: what they learn, what is said of them, what is refused."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -12,12 +11,14 @@ from typer.testing import CliRunner
 import fedopl
 from fedopl.cli.app import app
 from fedopl.client.door import Door
+from fedopl.engines.privacy_price import noise_table, prices
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import NoisedGains
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
+from fedopl.study.study_file import read_study
 
 FEATURES = ("x0", "x1", "x2", "x3")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
@@ -193,7 +194,9 @@ def folder(tmp_path):
         own = tmp_path / "clients" / name
         own.mkdir(parents=True)
         rows.to_csv(own / "rows.csv", index=False)
-        (own / "client.toml").write_text(f'name = "{name}"\ndata = "rows.csv"\n', encoding="utf-8")
+        (own / "client.toml").write_text(
+            f'name = "{name}"\n[data]\nfile = "rows.csv"\n', encoding="utf-8"
+        )
     return tmp_path
 
 
@@ -223,11 +226,10 @@ def test_a_study_file_is_previewed_run_explained_and_decided_by(folder):
 
 
 def test_the_price_of_a_tree_is_that_of_a_tree(folder):
-    text = said("privacy", folder / "study.toml", "--rows", "300")
-    assert "Sums over the cells of a grid" in text
-    assert "effects that a tree tells apart" in text
-    found = json.loads(said("privacy", folder / "study.toml", "--rows", "300", "--json"))
-    assert found["prices"][0]["regret"] > found["prices"][-1]["regret"]
+    study, _ = read_study(folder / "study.toml")
+    assert "Sums over the cells of a grid" in noise_table(study)
+    much, hardly_any = prices(study, [300], (0.2,))
+    assert much.regret > 3 * hardly_any.regret
 
 
 def test_a_deeper_tree_is_refused_with_the_line_of_the_file(folder):

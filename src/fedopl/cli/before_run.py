@@ -76,7 +76,7 @@ def privacy(
         return
     assert agreed.privacy is not None  # noqa: S101
     sized = ", ".join(f"{n_rows:,}" for n_rows in sizes)
-    effects = "effects that a tree tells apart," if agreed.policy.on_grid else "linear effects"
+    effects = "effects that a tree tells apart" if agreed.policy.on_grid else "linear effects"
     typer.echo(promise(agreed.privacy))
     typer.echo(f"\nNoise that each client adds to every number, in units of the study:\n{noise}")
     typer.echo(

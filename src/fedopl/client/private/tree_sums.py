@@ -74,8 +74,7 @@ def _gains(
     )
     steps = np.trunc(np.clip(yes_scores - no_scores, -most, most) * FINE)
     bins = np.searchsorted(look.near[place], values[rows])
-    found: FloatArray = np.bincount(bins, steps, NEAR_BINS)
-    return found
+    return np.bincount(bins, steps, NEAR_BINS).astype(np.float64)
 
 
 def _decided(node: Node, space: PrivateWorkspace, contexts: FloatArray) -> IntArray:  # (n_rows,)
