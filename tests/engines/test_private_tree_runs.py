@@ -209,7 +209,7 @@ def said(*words):
 def test_a_study_file_is_previewed_run_explained_and_decided_by(folder):
     study = folder / "study.toml"
     preview = said("preview", study, folder / "clients" / "north")
-    assert "Sums over a coarse grid, with noise" in preview
+    assert "SumCellsPrivately → NoisedCells" in preview
     assert "sex is f" in preview
     said("run", study, "--clients", folder / "clients", "--out", folder / "run")
     run = fedopl.load_run(folder / "run")

@@ -19,7 +19,7 @@ def _cells_move(study: Study) -> float:
 class NoisedCells(Message, code=97):
     """By cell, Σ Γ̂(a) less the mean over actions, bounded row by row, in units, with noise."""
 
-    cells: Annotated[Array, (Axis.CELLS, Axis.ACTIONS), Moves(_cells_move), PerClient]
+    cells: Annotated[Array, (Axis.CELLS, Axis.ACTIONS), Moves(_cells_move, "cells"), PerClient]
 
 
 @message

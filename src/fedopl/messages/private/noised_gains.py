@@ -21,7 +21,9 @@ def _gains_move(study: Study) -> float:
 class NoisedGains(Message, code=98):
     """By question and narrow bin, Σ Γ̂(yes) − Γ̂(no), bounded row by row, in units, with noise."""
 
-    gains: Annotated[Array, (Axis.QUESTIONS, Axis.NEAR_BINS), Moves(_gains_move), PerClient]
+    gains: Annotated[
+        Array, (Axis.QUESTIONS, Axis.NEAR_BINS), Moves(_gains_move, "gains"), PerClient
+    ]
 
 
 @message

@@ -110,8 +110,9 @@ def _terms_used(record: Record) -> tuple[Text, ...]:
 def _weights_count(record: Record) -> str:
     """What the mixture does to noise, beside what it does to sampling errors."""
     told = (record.mixture, record.rows)
+    what = "what a tree is found from" if record.study.policy.on_grid else "a step"
     return (
-        "Weights of clients count in noise, too. That of a step is "
+        f"Weights of clients count in noise, too. That of {what} is "
         f"{decimal(noise_of_each(*told))} times the noise of one client's answer (√Σr², r being a "
         "client's weight over its share of rows), as each adds its own; added once to the total it "
         "would be "
