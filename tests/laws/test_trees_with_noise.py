@@ -210,6 +210,24 @@ def test_no_rule_of_a_clients_code_is_valued_as_it_may_look_at_all_rows():
     assert isinstance(found, Refusal)
 
 
+@pytest.mark.parametrize("far", [(1.7e308, -1.7e308, 1.7e308), (1e40, 0, 0)])
+def test_a_row_beyond_all_bounds_is_answered_like_any_other(far):
+    """A refusal, or a number that is none, would tell of the one row that made it so."""
+    models = 1e15 * np.sign(np.arange(-6, 6)).reshape(3, 4)
+    is_held_out = space(drawn(200), TWICE).rows._is_held_out
+    for row in (int(np.flatnonzero(is_held_out == flag)[0]) for flag in (True, False)):
+        data = drawn(200, contexts=(row, far), rewards=(row, -1.7e308))
+        for query in (
+            SumCellsPrivately(models=models),
+            LookPrivately(models=models, tree=as_array(ROOT)),
+            values_of_trees(models, TWICE),
+        ):
+            found = asked(Door("one", data, TWICE, secret="s" * 32), query)
+            assert not isinstance(found, Refusal)
+            numbers = [held for held in vars(found).values() if isinstance(held, np.ndarray)]
+            assert all(np.isfinite(held).all() for held in numbers)
+
+
 # --- tables that agree ----------------------------------------------------------------------------
 
 

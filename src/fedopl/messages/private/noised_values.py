@@ -55,6 +55,10 @@ class ValuePrivately(
         """Its noise is for one."""
         return 1
 
+    def arrays(self) -> list[Array]:
+        """Policies, too: whether numbers overflow must not depend on rows."""
+        return [held for _, held in self.named_arrays()]
+
     def is_plausible(self, study: Study) -> bool:
         """Noise is for so many policies at once."""
         return self.n_policies == N_VALUED and super().is_plausible(study)
