@@ -179,6 +179,7 @@ QUERIES = {
     "ValuePrivately": Message(110, "3·d·(p + 1)"),
     "SumCellsPrivately": Message(57, "d·(p + 1)"),
     "LookPrivately": Message(66, "d·(p + 1) + 4·(2·q + 1)"),
+    "SumCandidates": Message(110, "(v + 1)·d·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -210,6 +211,7 @@ ANSWERS = {
     "ValuePrivately": Message(62, "21"),
     "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
     "LookPrivately": Message(57, "32·q"),
+    "SumCandidates": Message(53, "v"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

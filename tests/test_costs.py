@@ -31,6 +31,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_scores import NoisedScores
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
@@ -204,6 +205,7 @@ OWN_AXES = {
     NoisedValues: {Axis.CANDIDATES: "4"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
+    NoisedScores: {Axis.CANDIDATES: "v"},
 }
 
 

@@ -334,7 +334,7 @@ def test_a_wrong_setting_is_named_before_anything_is_released(said, complaint):
 
 OTHERS = {
     "overlap": ({"declared": None}, "declared.overlap"),
-    "a network": ({"policy": "neural"}, "policies are linear, .* or trees"),
+    "a network": ({"policy": "neural"}, "policies are linear, .* trees, or the best"),
     "screening": (
         {"basis": fedopl.Basis(knots={"x0": (-1, 0, 1)}, screened_pairs=2)},
         "named, not screened",

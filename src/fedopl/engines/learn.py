@@ -144,10 +144,10 @@ def learn(
 def _may_bend(study: Study) -> bool:
     """Whether a basis is drafted where nothing is said of one.
 
-    With differential privacy, a tree's own tables tell of all that bends: more terms in the models
-    beside them would add noise.
+    With differential privacy, a tree's tables or candidates' scores tell of what bends by
+    themselves: more terms in the models beside them would add noise.
     """
-    return study.can_bend and not (study.privacy and study.policy.on_grid)
+    return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
 
 
 def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
@@ -25,6 +26,7 @@ from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
@@ -88,7 +90,9 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     outcome models and the learned policy, is made from this client's rows alone. Where a study
     compares clients, it is compared with one just like it.
     """
-    own = {"mixture": _own(study.mixture, client), "policy": study.policy.without_candidates}
+    own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
+    if not study.privacy:  # noise depends on how many candidates there are
+        own["policy"] = study.policy.without_candidates
     alone = study.model_copy(update=own)
     studies = split_studies(alone)
     return [
@@ -106,7 +110,9 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
     transport = _Listening(doors, client.name)
     conversation = Conversation(alone, transport)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
-        run_study(conversation, alone=only_policy(doors))
+        arm = constant_policy(alone.actions[0], alone.actions, alone.features)
+        stand_ins = dict.fromkeys(alone.candidates, arm)
+        run_study(conversation, policies=stand_ins, alone=only_policy(doors))
     found = conversation.study  # with the pairs that were found, if it looks for some
     sizes = axis_sizes(found)
     for queries, answers in transport.heard:

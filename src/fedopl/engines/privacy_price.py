@@ -16,9 +16,9 @@ from fedopl.base.seeds import generator_for
 from fedopl.base.tables import text_table
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import Running, learn
-from fedopl.results.value_tables import LEARNED
+from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
-from fedopl.study.policy_plans import Linear, Tree
+from fedopl.study.policy_plans import Finite, Linear, Tree
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import (
     OF_FLAGS,
@@ -96,7 +96,7 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         world = _World(study, plan, draw)
         run = learn(
             {f"client {place}": world.rows(n_rows, place) for place, n_rows in enumerate(sizes)},
-            policy=_policy_for(study),
+            policy=world.policy,
             privacy=alone,
             basis=study.basis,
             declared=Declared(overlap=study.declared.overlap),
@@ -107,7 +107,7 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
             raise TypeError("a private study always ends with a policy")
         regrets.append(world.regret(run.policy.decide))
         if run.values.rows:
-            low, high = run.values.of(LEARNED).interval()
+            low, high = run.values.of(run.chosen).interval()
             widths.append((high - low) / 2)
     return Price(
         epsilon=epsilon,
@@ -115,12 +115,6 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         error=float(np.std(regrets, ddof=1) / np.sqrt(N_DRAWS)),
         half_width=float(np.median(widths)) if widths else np.nan,
     )
-
-
-def _policy_for(study: Study) -> Linear | Tree:
-    """A policy as the study's, for made-up columns that are all numbers."""
-    plan = study.policy
-    return Tree(depth=plan.depth, refine=plan.refine) if isinstance(plan, Tree) else Linear()
 
 
 class _World:
@@ -140,6 +134,24 @@ class _World:
         self._asked = rng.choice(study.n_features, 2) if study.policy.on_grid else None
         self._leaves = rng.permutation(max(study.n_actions, 4)) % study.n_actions
 
+    @property
+    def policy(self) -> Linear | Tree | Finite:
+        """A policy as the study's, for made-up columns that are all numbers."""
+        study, plan = self._study, self._study.policy
+        if isinstance(plan, Tree):
+            return Tree(depth=plan.depth, refine=plan.refine)
+        if not study.policy.compares_candidates:
+            return Linear()
+        # Each of the candidates is about as far from what is best as effects are large.
+        rng = generator_for(self._draw, purpose="made-up candidates")
+        found = {}
+        for name in study.candidates:
+            slopes = self._slopes + _EFFECT * rng.normal(size=self._slopes.shape)
+            terms = np.column_stack([slopes / self._unit, self._levels])
+            terms[:, -1] -= terms[:, :-1] @ self._centre
+            found[name] = LinearPolicy(terms, study.actions, study.features)
+        return Finite(candidates=found)
+
     def rows(self, n_rows: int, client: int) -> LoggedData:
         """So many rows of a client."""
         rng = generator_for(self._draw, client=str(client), purpose="made-up rows")
@@ -157,12 +169,16 @@ class _World:
         )
 
     def regret(self, decide: Callable[[FloatArray], IntArray]) -> float:
-        """What these decisions lose to the best, on fresh contexts."""
+        """What these decisions lose to the best, or to the best candidate, on fresh contexts."""
         rng = generator_for(self._draw, purpose="made-up test")
         scaled = self._contexts(N_FRESH, rng)
         means = self._means(scaled)
-        decided = decide(self._centre + self._unit * scaled)
-        return float((means.max(axis=1) - means[np.arange(N_FRESH), decided]).mean())
+        contexts, every = self._centre + self._unit * scaled, np.arange(N_FRESH)
+        best = float(means.max(axis=1).mean())
+        if isinstance(plan := self.policy, Finite):
+            named = [means[every, own.decide(contexts)].mean() for own in plan.named.values()]
+            best = float(max([*named, *means.mean(axis=0)]))
+        return best - float(means[every, decide(contexts)].mean())
 
     def _contexts(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
         drawn = rng.normal(size=(n_rows, len(self._is_flag)))

@@ -24,6 +24,7 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
@@ -66,6 +67,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValuePrivately,
     SumCellsPrivately,
     LookPrivately,
+    SumCandidates,
 )
 # What a study asks before it is known which pairs of features it has.
 FIRST_QUERIES = (Enrol, ScreenProducts)

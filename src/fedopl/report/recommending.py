@@ -108,7 +108,8 @@ def _beside(record: Record, choice: Choice) -> str:
         return f"Compared with giving everybody '{record.best_arm}', it {_verb(record, gain)}."
     gain = gain_over(record, choice.policy)
     if gain is None:  # it is what came out best of all candidates
-        return "Of all candidates it came out best on the rows learned from."
+        with_noise = ", by sums with noise" if record.study.privacy else ""
+        return f"Of all candidates it came out best on the rows learned from{with_noise}."
     return f"Compared with that, {_who(record, record.chosen)} {_verb(record, gain)}."
 
 

@@ -19,19 +19,12 @@ from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
 from fedopl.policies.policy import Policy
-from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.results.value_tables import (
-    LEARNED,
-    GainTable,
-    ImprovementTable,
-    ValueTable,
-    arm_name,
-)
+from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 from fedopl.server.aggregate.federated_outcomes import (
     solve_outcomes,
     unsupported_models,
@@ -46,8 +39,9 @@ from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
 from fedopl.server.policy_comparison import Candidates
+from fedopl.server.private_candidates import choose_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
-from fedopl.server.private_trees import arm_as_tree, learn_tree_privately
+from fedopl.server.private_trees import learn_tree_privately
 from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
@@ -68,7 +62,7 @@ def run_study(
     `alone` gives what the only party learned by itself, where the caller is that party.
     """
     if conversation.study.privacy:
-        return _run_privately(conversation)
+        return _run_privately(conversation, policies or {})
     if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     screen_if_wanted(conversation)
@@ -95,29 +89,27 @@ LEARNING_PRIVATELY: dict[str, Callable[[Conversation], LearnedPrivately]] = {
 }
 
 
-def _run_privately(conversation: Conversation) -> Record:
+def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -> Record:
     """Everything from sums with noise: the policy, and what it and the best arm are worth."""
     study = conversation.study
-    learned = LEARNING_PRIVATELY[study.policy.kind](conversation)
-    setting, policy = learned.setting, learned.policy
+    if study.policy.compares_candidates:
+        learned = choose_privately(conversation, policies)
+    else:
+        learned = LEARNING_PRIVATELY[study.policy.kind](conversation)
+    setting, policy, chosen = learned.setting, learned.policy, next(iter(learned.valued))
     if study.table:
-        policy = type(policy).from_numbers(policy.numbers(), study)  # with the study's encoding
+        policy = type(policy).from_numbers(policy.numbers_for(study), study)  # with its encoding
     candidates = Candidates(study, {})
-    candidates.policies[LEARNED] = policy
-    candidates.add_arm(setting.best_arm)
-    if isinstance(policy, TreePolicy):
-        arm = arm_as_tree(policy, setting.best_arm)
-        candidates.policies[arm_name(setting.best_arm)] = arm
-    valued = {name: candidates.policies[name] for name in candidates.names()}
-    answers = value_privately(conversation, setting, valued, learned.models)
-    tables = candidates.tables(setting, answers, LEARNED) if answers else {}
+    candidates.policies, candidates.rules = dict(learned.valued), []
+    answers = value_privately(conversation, setting, learned.valued, learned.models)
+    tables = candidates.tables(setting, answers, chosen) if answers else {}
     if answers:
-        conversation.measure(answers.exchange, value=tables["values"].of(LEARNED).value)
+        conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
     return Record(
         study=study,
         policy=policy,
-        chosen=LEARNED,
-        best_arm=setting.best_arm,
+        chosen=chosen,
+        best_arm=learned.best_arm,
         mixture=setting.weights,
         rows=setting.rows,
         values=tables.get("values", ValueTable()),

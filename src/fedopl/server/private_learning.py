@@ -18,9 +18,10 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.sensitivity import beyond_rows
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.value_tables import LEARNED, arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
@@ -36,6 +37,8 @@ class LearnedPrivately(NamedTuple):
     setting: Setting
     policy: Policy
     models: FloatArray  # (n_actions, n_columns), of outcomes, as these are
+    valued: Mapping[str, Policy]  # itself by its name, and what it is compared with, in this order
+    best_arm: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +78,10 @@ def learn_privately(conversation: Conversation) -> LearnedPrivately:
     parameters = _steps(conversation, private, started.fit, started.rows, started.weights)
     raw = private.scales.parameters(parameters)
     policy = LinearPolicy(raw, study.actions, study.features, terms=study.terms)
-    return LearnedPrivately(started.setting(private, parameters), policy, raw)
+    setting = started.setting(private, parameters)
+    arm = constant_policy(setting.best_arm, study.actions, study.features)
+    valued = {LEARNED: policy, arm_name(setting.best_arm): arm}
+    return LearnedPrivately(setting, policy, raw, valued, setting.best_arm)
 
 
 def _first_sums(conversation: Conversation) -> tuple[dict[str, int], Answers[NoisedSums]]:

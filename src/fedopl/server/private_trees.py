@@ -17,6 +17,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, as_array
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.results.sums.tree_statistics import grown_tree
+from fedopl.results.value_tables import LEARNED, arm_name
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_learning import LearnedPrivately, start_privately
 from fedopl.solvers.agreeing_tables import agreeing_cells
@@ -33,12 +34,14 @@ def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
     query = SumCellsPrivately(models=models)
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     cells = {name: answer.cells for name, answer in answers.items()}
-    means = private.scales.outcome_unit * _mean(cells, setting.rows, setting.weights)
+    means = private.scales.outcome_unit * mean_of_clients(cells, setting.rows, setting.weights)
     numbers = np.ones((private.tables.grid.n_cells, FIRST_ACTION + study.n_actions))
     numbers[:, FIRST_ACTION:] = agreeing_cells(means, private.tables.grid, private.tables.released)
     policy = grown_tree(study, private.tables.grid, lambda _: [numbers])
     policy = _moved(conversation, setting.rows, setting.weights, policy, models)
-    return LearnedPrivately(setting, policy, models)
+    arm = arm_as_tree(policy, setting.best_arm)
+    valued = {LEARNED: policy, arm_name(setting.best_arm): arm}
+    return LearnedPrivately(setting, policy, models, valued, setting.best_arm)
 
 
 def _moved(
@@ -57,11 +60,11 @@ def _moved(
     if not conversation.has_quorum(answers):
         return policy
     gains = {name: answer.gains for name, answer in answers.items()}
-    root = look.moved(_mean(gains, rows, weights))
+    root = look.moved(mean_of_clients(gains, rows, weights))
     return TreePolicy(root, study.actions, study.features, study.encoding)
 
 
-def _mean(
+def mean_of_clients(
     sums: Mapping[str, FloatArray], rows: Mapping[str, int], weights: Weights
 ) -> FloatArray:  # shaped as each of the sums
     """The mixture of means over rows of those who answered."""

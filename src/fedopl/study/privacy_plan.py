@@ -84,7 +84,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
     lacking = [name for name in study.features if name in numbers and name not in plan.ranges]
     unknown = [name for name in plan.ranges if name not in study.features]
     refused = {
-        "policy": study.policy.kind in ("linear", "tree") and study.linear.can_bend,
+        "policy": study.policy.kind in ("linear", "tree", "finite") and study.linear.can_bend,
         "tree.thresholds": study.tree.thresholds == "grid",
         "tree.depth": study.tree.depth <= MOST_PRIVATE_DEPTH,
         "tree.minimum_leaf": study.tree.minimum_leaf == 1,
@@ -112,7 +112,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
 # What each setting has to be, beside differential privacy.
 _PRIVATELY = {
     "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact, "
-    "or trees",
+    "trees, or the best of candidates",
     "tree.thresholds": "observed ones are somebody's values; with differential privacy, use the "
     "grid",
     "tree.depth": "with differential privacy, a tree asks one question or two, one after the "

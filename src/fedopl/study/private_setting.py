@@ -221,9 +221,31 @@ class PrivateSetting:
     def _learned(self) -> dict[str, Releasable]:
         if self._study.policy.on_grid:
             return self._learned_by_tree()
+        if self._study.policy.compares_candidates:
+            return self._learned_by_choice()
         rows, bounds, n_steps = self.plan.most_rows_per_person, self.bounds, self.plan.steps
         step = Releasable("A step of learning", rows * bounds.step, 1 - FIRST_SHARE, n_steps)
         return {**self._first(FIRST_SHARE), "step": step}
+
+    @property
+    def n_candidates(self) -> int:
+        """How many policies one is chosen among: constant arms, and those that the study names."""
+        return self._study.n_actions + len(self._study.candidates)
+
+    @property
+    def scores_move(self) -> float:
+        """How far a row moves all candidates' scores, if its contrasts are no longer than 1.
+
+        K numbers that differ by w at most are no longer than w·√K/2 when held against their mean;
+        and two contrasts differ by √2 at most.
+        """
+        return math.sqrt(self.n_candidates / 2)
+
+    def _learned_by_choice(self) -> dict[str, Releasable]:
+        first = _OF_TREES[0]
+        longest = self.plan.most_rows_per_person * self.bounds.contrast * self.scores_move
+        scores = Releasable("Sums of candidates' scores", longest, 1 - first)
+        return {**self._first(first), "scores": scores}
 
     def _learned_by_tree(self) -> dict[str, Releasable]:
         first, coarse, near = _OF_TREES

@@ -17,7 +17,7 @@ from fedopl.client.answers import (
     tell_moments,
     value_leaves,
 )
-from fedopl.client.private import private_answers, tree_sums
+from fedopl.client.private import candidate_sums, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import Message, Query
@@ -56,6 +56,7 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.values_privately,
     tree_sums.sum_cells_privately,
     tree_sums.look_privately,
+    candidate_sums.sum_candidates,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -7,7 +7,6 @@ from fedopl.privacy.score_axes import noise_of_scores
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, percent
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LEARNED
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
@@ -110,7 +109,8 @@ def _terms_used(record: Record) -> tuple[Text, ...]:
 def _weights_count(record: Record) -> str:
     """What the mixture does to noise, beside what it does to sampling errors."""
     told = (record.mixture, record.rows)
-    what = "what a tree is found from" if record.study.policy.on_grid else "a step"
+    kind = record.study.policy.kind
+    what = {"tree": "what a tree is found from", "finite": "candidates' scores"}.get(kind, "a step")
     return (
         f"Weights of clients count in noise, too. That of {what} is "
         f"{decimal(noise_of_each(*told))} times the noise of one client's answer (√Σr², r being a "
@@ -125,11 +125,11 @@ def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
     """By how much noise widened the interval of the learned policy's value."""
     if not record.values.rows:
         return ()
-    found, half = record.values.of(LEARNED), setting.scales.half_range
+    found, half = record.values.of(record.chosen), setting.scales.half_range
     held_out = {
         row.client: row.estimate.n_rows
         for row in record.values.rows
-        if row.policy == LEARNED and row.client in record.mixture
+        if row.policy == record.chosen and row.client in record.mixture
     }
     factor = noise_of_scores(record.study.declared.overlap or 1.0)[0, 0]  # of the learned policy
     variance = factor * sum(

@@ -29,13 +29,15 @@ _PRIVATELY = (
     "and moved in steps by what they left of outcomes, again from sums with noise. The policy "
     "takes the action whose model says most."
 )
-_TREE_PRIVATELY = (
-    "Models of every action's outcome were solved from the clients' sums, which came with noise. "
-    "With them clients scored their rows, and reported sums over the cells of a coarse grid that "
-    "follows from public ranges, with noise. The tree was searched for in the mixture of these. "
-    "Then they reported sums close to its thresholds, with noise, and these moved to where the "
-    "mixture gains most."
-)
+_OTHERS_PRIVATELY = {
+    "finite": "Nothing was trained: of the candidates, the one whose scores on training rows add "
+    "up to most was picked, by sums with noise.",
+    "tree": "Models of every action's outcome were solved from the clients' sums, which came with "
+    "noise. With them clients scored their rows, and reported sums over the cells of a coarse grid "
+    "that follows from public ranges, with noise. The tree was searched for in the mixture of "
+    "these. Then they reported sums close to its thresholds, with noise, and these moved to where "
+    "the mixture gains most.",
+}
 _NETWORK = (
     "The exact linear policy was solved from the clients' sums. A network beside it was trained in "
     "rounds on what that policy leaves of the scores: each client takes steps on its own rows, and "
@@ -74,7 +76,7 @@ def _how(record: Record) -> str:
     """By the kind of policy that the study wants; an oracle without a sentence is named."""
     kind = record.study.policy.kind
     if record.study.privacy:
-        return _TREE_PRIVATELY if kind == "tree" else _PRIVATELY
+        return _OTHERS_PRIVATELY.get(kind, _PRIVATELY)
     if kind == "finite":
         return "Nothing was trained: the best of the named candidates was picked on training rows."
     if kind == "neural":

@@ -1,0 +1,26 @@
+"""What candidates score on training rows, with noise."""
+
+import numpy as np
+
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.private.release import FINE
+from fedopl.client.private.tree_sums import contrasts
+from fedopl.messages.message import RowSplit
+from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
+from fedopl.policies.kinds import POLICY_FIELDS
+
+
+def sum_candidates(space: PrivateWorkspace, query: SumCandidates) -> NoisedScores:
+    """Scores of what each candidate decides, less their mean over candidates, with noise.
+
+    Only which is better matters: held against their mean, scores are shorter.
+    """
+    decided = space.decisions(query, space.rows.contexts(RowSplit.TRAINING))
+    scores = contrasts(space, query.models)
+    columns = np.column_stack([scores[np.arange(len(scores)), codes] for codes in decided])
+    steps = np.trunc((columns - columns.mean(axis=1, keepdims=True)) * FINE)
+    asked = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
+    policies = b"".join(b"%d %s" % (len(one), one) for one in asked)
+    noise = space.noise(b"scores %s %s" % (query.models.tobytes(), policies))
+    deviation = space.setting.deviation("scores")
+    return NoisedScores(sums=noise.added(steps.sum(axis=0), deviation, "scores"))

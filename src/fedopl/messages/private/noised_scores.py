@@ -1,0 +1,56 @@
+"""What candidates score on training rows, to choose one of them with differential privacy."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.message import Array, Asked, Axis, Message, message
+from fedopl.messages.sensitivity import Moves, beyond_rows
+from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.study import Study
+
+
+def _scores_move(study: Study) -> float:
+    setting = PrivateSetting(study)
+    return setting.bounds.contrast * setting.scores_move
+
+
+@message
+class NoisedScores(Message, code=99):
+    """Σ Γ̂(π(x)) of each candidate less their mean, bounded row by row, in units, with noise."""
+
+    sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_scores_move, "scores"), PerClient]
+
+
+@message
+class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
+    """Sum up what all candidates score on training rows, with these outcome models."""
+
+    title = "What candidates score, with noise"
+    content = "sums of scores of what each candidate decides, held against their mean"
+    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where one of several candidates is chosen with differential privacy."""
+        return study.privacy is not None and study.policy.compares_candidates
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Its noise is for one."""
+        return 1
+
+    def arrays(self) -> list[Array]:
+        """Policies, too: whether numbers overflow must not depend on rows."""
+        return [held for _, held in self.named_arrays()]
+
+    def is_plausible(self, study: Study) -> bool:
+        """Noise is for so many candidates at once."""
+        is_whole = self.n_policies == PrivateSetting(study).n_candidates
+        return is_whole and super().is_plausible(study)
+
+    def fault_in(self, answer: NoisedScores, study: Study, n_rows: int) -> str | None:
+        """A sum for each candidate, none larger than so many rows and noise can make it."""
+        if len(answer.sums) != self.n_policies:
+            return f"scored {len(answer.sums)} candidates of {self.n_policies}"
+        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviation("scores"))

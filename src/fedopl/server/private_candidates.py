@@ -1,0 +1,81 @@
+"""The best of named candidates and constant arms, by sums of scores that came with noise."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.messages.private.noised_scores import SumCandidates
+from fedopl.policies.kinds import packed
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
+from fedopl.policies.tree import TreePolicy
+from fedopl.results.value_tables import arm_name
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.policy_comparison import Candidates
+from fedopl.server.private_learning import LearnedPrivately, start_privately
+from fedopl.server.private_trees import arm_as_tree, mean_of_clients
+from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.study import Study
+
+
+def choose_privately(
+    conversation: Conversation, policies: Mapping[str, Policy]
+) -> LearnedPrivately:
+    """Enrol everybody, model outcomes, and take the candidate that scores most with noise.
+
+    It is valued beside the best arm; if it is that itself, beside the next best candidate.
+    """
+    study = conversation.study
+    _check_candidates(study, policies)
+    candidates = Candidates(study, policies)
+    private, started = PrivateSetting(study), start_privately(conversation)
+    models = private.scales.parameters(started.fit.parameters)
+    setting = started.setting(private, started.fit.parameters)
+    names = candidates.names()
+    asked: dict[str, Any] = packed([candidates.policies[name] for name in names], study)
+    query = SumCandidates(models=models, **asked)
+    answers = conversation.require_quorum(conversation.each(query, setting.weights))
+    sums = {name: answer.sums for name, answer in answers.items()}
+    scores = mean_of_clients(sums, setting.rows, setting.weights)
+    order = [names[place] for place in np.argsort(-scores, kind="stable")]
+    arms = {arm_name(action): action for action in study.actions}
+    best_arm = next(name for name in order if name in arms)
+    beside = best_arm if best_arm != order[0] else order[1]
+    valued = _of_one_kind({name: candidates.policies[name] for name in (order[0], beside)}, arms)
+    return LearnedPrivately(
+        setting,
+        candidates.policies[order[0]],
+        models,
+        valued=valued,
+        best_arm=arms[best_arm],
+    )
+
+
+def _check_candidates(study: Study, policies: Mapping[str, Policy]) -> None:
+    rules = [name for name in study.candidates if name not in policies]
+    if rules:
+        raise OptionError(
+            f"candidates: {quoted(rules)} is a function, and may look at many rows at once; with "
+            "differential privacy candidates are linear policies and trees"
+        )
+    others = [
+        name for name, own in policies.items() if not isinstance(own, LinearPolicy | TreePolicy)
+    ]
+    if others:
+        raise OptionError(
+            f"candidates: {quoted(others)} is neither linear nor a tree; with differential privacy "
+            "others are not valued"
+        )
+
+
+def _of_one_kind(valued: dict[str, Policy], arms: Mapping[str, str]) -> dict[str, Policy]:
+    """Beside a tree, an arm is a tree, too: so both are answered in this order."""
+    tree = next((own for own in valued.values() if isinstance(own, TreePolicy)), None)
+    if tree is None:
+        return valued
+    return {
+        name: arm_as_tree(tree, arms[name]) if name in arms else own for name, own in valued.items()
+    }
