@@ -88,8 +88,9 @@ def test_numbers_that_no_rows_can_have_are_rejected(monkeypatch):
 
     def lying(door, query):
         found = honest(door, query)
-        is_lie = door.name == "w" and isinstance(found, NoisedScores)
-        return replace(found, sums=1e9 * np.arange(5.0)) if is_lie else found
+        if door.name == "w" and isinstance(found, NoisedScores):
+            return replace(found, sums=1e9 * np.arange(5.0))
+        return found
 
     monkeypatch.setattr(Door, "_computed", lying)
     run = chosen(names="wxyz")
