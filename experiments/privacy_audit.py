@@ -35,6 +35,7 @@ from fedopl.messages.message import Message, Query
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.policies.kinds import packed
 from fedopl.privacy.accountant import epsilon_for
 from fedopl.study.private_setting import FIRST_SHARE, PrivateSetting
 from fedopl.study.study import Study
@@ -75,10 +76,12 @@ def questions(study: Study) -> list[Query[Any]]:
     low = np.full((2, 2), [0.0, -100.0])  # models far below what came
     everybody_a = np.array([[0.0, 1.0], [0.0, 0.0]])
     steps = study.privacy.steps if study.privacy else 0
+    policies: dict[str, Any] = packed([], study)
+    policies["linear"] = np.stack([everybody_a, -everybody_a])
     return [
         SumPrivately(),
         *(SumResiduals(number=step, n_terms=1, parameters=low) for step in range(steps)),
-        ValuePrivately(models=low, policies=np.stack([everybody_a, -everybody_a])),
+        ValuePrivately(models=low, **policies),
     ]
 
 
