@@ -18,6 +18,7 @@ SECTIONS = {
     "peers": "Peers",
     "policies": "Policies",
     "intervals": "Intervals",
+    "privacy": "Differential privacy",
     "stages": "Where the time goes",
     "sgd": "Stochastic steps",
     "kernels": "Ways to take a step",

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def module(monkeypatch):
 TRIED = ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
 
 
-@pytest.mark.parametrize("name", [*TRIED, "policies", "intervals"])
+@pytest.mark.parametrize("name", [*TRIED, "policies", "intervals", "privacy"])
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -106,6 +107,16 @@ def test_an_interval_holds_what_lies_in_it_and_says_how_far_it_is_off(module):
     found = intervals.summed_up([inside, beside])
     assert (found["held"], found["off"]) == pytest.approx((50, 2))
     assert found["half"] == pytest.approx(0.196, abs=1e-3)
+
+
+def test_sampled_steps_are_accounted_as_those_of_all_rows_and_as_by_others(module, monkeypatch):
+    from fedopl.privacy.accountant import delta_at
+
+    peers = module("privacy_peers")
+    # By dp-accounting 0.6.0, from_gaussian_mechanism(5.379, sampling_prob=0.1), 150 times.
+    assert 1 <= peers.delta_of_sampled(5.379, 150, 1.0) / 9.3384e-07 < 1.1
+    monkeypatch.setattr(peers, "SAMPLED", 1.0)
+    assert 1 <= peers.delta_of_sampled(50.0, 150, 1.0) / delta_at(1.0, math.sqrt(150) / 50) < 1.1
 
 
 def check(result):
