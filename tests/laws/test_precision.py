@@ -191,6 +191,18 @@ def test_no_client_gets_more_than_the_largest_share():
     assert sum(capped.values()) == pytest.approx(1)
 
 
+def test_who_never_took_an_action_does_not_look_precise_by_scoring_it_with_the_others_model():
+    sums = {name: sums_of(EFFECTS, 300, seed=place) for place, name in enumerate(NAMES)}
+    model = EFFECTS[2] @ sums["north"].grams[0]
+    products, squares = sums["north"].products.copy(), sums["north"].squares.copy()
+    products[2], squares[2] = model, model @ EFFECTS[2]
+    sums["north"] = replace(sums["north"], products=products, squares=squares)
+    plain = statistics(sums, 300)
+    assert plain.noise_weights(EQUAL).weights["north"] > 0.4
+    known = replace(statistics(sums, 300), borrowed={"north": np.array([False, False, True])})
+    assert known.noise_weights(EQUAL).weights["north"] == pytest.approx(1 / 3, abs=0.03)
+
+
 def with_invented(lie, seed):
     """Three alike clients, one of which invents sums that have no noise at all."""
     sums = {name: sums_of(EFFECTS, 300, seed=10 * seed + place) for place, name in enumerate(NAMES)}

@@ -31,6 +31,9 @@ def sums_npz(record: Record) -> bytes:
     """Arrays by the client's place in sorted order: names may hold what an archive may not."""
     sums = record.statistics.sums
     arrays = _arrays("sums", [sums[name] for name in sorted(sums)])
+    borrowed = record.statistics.borrowed
+    places = {f"borrowed.{place}": name for place, name in enumerate(sorted(sums))}
+    arrays |= {key: borrowed[name] for key, name in places.items() if name in borrowed}
     if described := record.described:
         arrays["cuts"] = described.cuts
         by_client = described.by_client
@@ -59,7 +62,11 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             sums = _answers(arrays, "sums", ScoreSums, study, clients)
             choice = _choice(arrays, study)
             rows = {name: summary["rows"][name] for name in clients}
-            found["statistics"] = ScoreStatistics(study=study, sums=sums, rows=rows, choice=choice)
+            places = {name: f"borrowed.{place}" for place, name in enumerate(clients)}
+            borrowed = {name: arrays[key] for name, key in places.items() if key in arrays}
+            found["statistics"] = ScoreStatistics(
+                study=study, sums=sums, rows=rows, choice=choice, borrowed=borrowed
+            )
             if described is not None:
                 by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)

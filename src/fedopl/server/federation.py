@@ -21,6 +21,7 @@ from fedopl.policies.kinds import misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
+from fedopl.results.sums.noise_weights import Borrowed
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
@@ -189,8 +190,9 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
-    counted, query = _enrol(conversation)
+    counted, borrowed, query = _enrol(conversation)
     statistics, by_fold, cells = _score(conversation, counted.rows, query)
+    statistics = replace(statistics, borrowed=borrowed)
     weights = weights_for(study.mixture, statistics, counted)
     if study.chooses_terms:
         by_noise = statistics.noise_weights(weights)
@@ -254,8 +256,10 @@ def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, floa
     return None if told is None else {name: told[name] for name in clients}
 
 
-def _enrol(conversation: Conversation) -> tuple[Counted, SumScores]:
+def _enrol(conversation: Conversation) -> tuple[Counted, Borrowed, SumScores]:
     """What clients count by, which nobody can change from here on, and how to score their rows.
+
+    Beside it, which actions a client has no rows of, or too few to tell.
 
     All is asked for on one trip: whoever does not enrol has its sums left out, and whoever's sums
     are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
@@ -275,14 +279,16 @@ def _enrol(conversation: Conversation) -> tuple[Counted, SumScores]:
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     weights = None if told is None else {name: told[name].weight for name in rows}
     counted = Counted(rows=rows, weights=weights)
+    borrowed = {name: enrolled[name].rows_per_action <= 0 for name in rows}
+    borrowed = {name: own for name, own in borrowed.items() if own.any()}
     if sums is None:
-        return counted, without_models(study)
+        return counted, borrowed, without_models(study)
     usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
     if not usable:
-        return counted, unsupported_models(study)
-    return counted, solve_outcomes(study, combined(usable, weights={}))
+        return counted, borrowed, unsupported_models(study)
+    return counted, borrowed, solve_outcomes(study, combined(usable, weights={}))
 
 
 def _belied(

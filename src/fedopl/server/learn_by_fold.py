@@ -21,7 +21,8 @@ def learn_by_fold(setting: Setting) -> list[Policy]:
         others = [other for other in range(study.nuisances.folds) if other != fold]
         sums = {name: own.of_folds(others) for name, own in by_fold.items()}
         rows = {n: setting.rows[n] * float(own.weights[others].sum()) for n, own in by_fold.items()}
-        statistics = ScoreStatistics(study=study, sums=sums, rows=rows)
+        borrowed = setting.statistics.borrowed
+        statistics = ScoreStatistics(study=study, sums=sums, rows=rows, borrowed=borrowed)
         by_noise = statistics.noise_weights(weights)
         choice = choose_terms(study, by_fold, weights, others, by_noise)
         policies.append(replace(statistics, choice=choice).solve(weights))

@@ -175,7 +175,8 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
     )
     n_folds = study.nuisances.folds
     rows = {name: setting.rows[name] * (n_folds - 1) / n_folds for name in sums}
-    fitting = ScoreStatistics(study=study, sums=sums, rows=rows)
+    borrowed = setting.statistics.borrowed
+    fitting = ScoreStatistics(study=study, sums=sums, rows=rows, borrowed=borrowed)
     # What is tried on the first fold must not have been chosen by it.
     choice = choose_terms(
         study, setting.by_fold or {}, weights, range(1, n_folds), fitting.noise_weights(weights)

@@ -31,6 +31,8 @@ from fedopl.solvers.client_differences import standard_frames, variance_between
 from fedopl.solvers.least_squares import ridge_errors
 from fedopl.study.mixture import Weights, capped
 
+# By client, which actions it never took, so that its scores of them are others' models alone.
+Borrowed = Mapping[str, BoolArray]  # (n_actions,)
 # As many rows speak for the noise that all clients have in the mean.
 ROWS_FOR_EQUAL_NOISE = 20.0
 # Shares of rows are sums of weights, in any order.
@@ -66,7 +68,12 @@ class ClientNoise:
 
     @classmethod
     def of(
-        cls, sums: Mapping[str, ScoreSums], rows: Mapping[str, float], *, blocks: bool
+        cls,
+        sums: Mapping[str, ScoreSums],
+        rows: Mapping[str, float],
+        borrowed: Borrowed,
+        *,
+        blocks: bool,
     ) -> Self | None:
         """From the clients' sums and how many rows they rest on; None if there is no telling.
 
@@ -79,7 +86,10 @@ class ClientNoise:
             return None
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
-        regressions = _Regressions.of([sums[name] for name in names], known, n_rows)
+        tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
+        regressions = _Regressions.of(
+            [sums[name] for name in names], known, n_rows, tells=tells[:, known]
+        )
         if is_compared:
             regressions = regressions.of_contrasts()
         return cls(
@@ -122,15 +132,22 @@ class _Regressions:
     n_rows: FloatArray  # (n_clients, n_actions), with a score
 
     @classmethod
-    def of(cls, sums: Sequence[ScoreSums], known: BoolArray, n_rows: FloatArray) -> Self:
-        """Of few rows the variance is uncertain, and drawn to the mean of all clients'."""
+    def of(
+        cls, sums: Sequence[ScoreSums], known: BoolArray, n_rows: FloatArray, *, tells: BoolArray
+    ) -> Self:
+        """Of few rows the variance is uncertain, and drawn to the mean of all clients'.
+
+        So is that of scores which are others' models alone, and tell nothing of noise.
+        """
         n_grams = max(len(own.grams) for own in sums)
         wide = [np.broadcast_to(own.grams, (n_grams, *own.grams.shape[1:])) for own in sums]
         grams = np.stack(wide)[:, known] if n_grams > 1 else np.stack(wide)
         products = np.stack([own.products[known] for own in sums])
         squares = np.stack([own.squares[known] for own in sums])
         errors = ridge_errors(grams, products, squares, n_rows)
-        mean = (n_rows * errors).sum(axis=0) / n_rows.sum(axis=0)
+        telling = np.where(tells, n_rows, 0.0)
+        mean = (telling * errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
+        errors = np.where(tells, errors, mean)
         variances = n_rows * errors + ROWS_FOR_EQUAL_NOISE * mean
         variances /= n_rows + ROWS_FOR_EQUAL_NOISE
         # Scores without any noise would have an infinite weight.

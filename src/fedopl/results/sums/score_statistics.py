@@ -10,7 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
-from fedopl.results.sums.noise_weights import ClientNoise, NoiseWeights
+from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.term_choice import (
     Pooled,
@@ -38,6 +38,7 @@ class ScoreStatistics:
     sums: Mapping[str, ScoreSums]
     rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
+    borrowed: Borrowed = field(default_factory=dict)
     # By clients, as many mixtures are solved for; it goes along to statistics of fewer of them.
     _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
@@ -91,7 +92,7 @@ class ScoreStatistics:
         own = {name: self.sums[name] for name, weight in weights.items() if weight > 0}
         if (counting := tuple(own)) not in self._noise:
             blocks = self.blocks is not None
-            self._noise[counting] = ClientNoise.of(own, self.rows, blocks=blocks)
+            self._noise[counting] = ClientNoise.of(own, self.rows, self.borrowed, blocks=blocks)
         found = self._noise[counting]
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None
 
