@@ -47,7 +47,7 @@ from fedopl.policies.network import Network, network_numbers, network_of
 from fedopl.policies.neural import widths_in
 
 # Rows that products are tested on, of all actions: what more of them would show is hardly there.
-MOST_SCREENED = 100_000
+MOST_ROWS_SCREENED = 100_000
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
@@ -81,7 +81,7 @@ def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatisti
         terms.scaled,
         space.study.n_actions,
         space.study.n_features,
-        every=-(-space.n_training // MOST_SCREENED),
+        every=-(-space.n_training // MOST_ROWS_SCREENED),
     )
     told = releasable_statistics(tests.statistics, tests.rests_on, limits.minimum_cell)
     for action, n_rows in enumerate(tests.n_rows.tolist()):
