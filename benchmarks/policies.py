@@ -58,10 +58,10 @@ N_TEST = 60_000  # contexts, over all clients
 RUNS = str(HERE / "policy_methods.py")
 DEFAULT, LINEAR = "fedopl", "fedopl, linear"
 READING = """
-With four draws, the default is the best of all in eight worlds of fourteen, and within a fifth of it
-in three more. What is sharp it does not learn: terms are smooth and have three knots, so in `xor`,
-where two thresholds act together, it loses fifty times as much as a forest, and in `steps` more than
-twice as much as boosting. In `poor-overlap` it loses half as much again as the best.
+With four draws, the default is the best of all in eight worlds of fourteen, and within a fifth of
+it in three more. What is sharp it does not learn: terms are smooth and have three knots, so in
+`xor`, where two thresholds act together, it loses fifty times as much as a forest, and in `steps`
+more than twice as much as boosting. In `poor-overlap` it loses half as much again as the best.
 """
 COLUMNS = (
     Column("world", "{world}", text=True),
