@@ -26,6 +26,7 @@ from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.policy import Policy
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 # Clients in one process are asked the same, a few queries at a time: these are read and hashed
@@ -154,10 +155,9 @@ class Door:
         encoded = codec.encode(answer)
         try:
             entry = entry_for(query, asked, answer, encoded)
-            plan = self.study.privacy
-            promised = plan.mu if plan else 0.0
+            mu, slip = PrivateSetting(self.study).lifetime if self.study.privacy else (0.0, 0.0)
             self.ledger.append(
-                replace(entry, why=why, study_name=self.study.name, privacy=promised)
+                replace(entry, why=why, study_name=self.study.name, privacy=mu, slip=slip)
             )
         except Exception:
             # What cannot be written down does not leave.

@@ -141,7 +141,7 @@ class _World:
         if isinstance(plan, Tree):
             return Tree(depth=plan.depth, refine=plan.refine)
         if not study.policy.compares_candidates:
-            return Linear()
+            return study.linear
         # Each of the candidates is about as far from what is best as effects are large.
         rng = generator_for(self._draw, purpose="made-up candidates")
         found = {}

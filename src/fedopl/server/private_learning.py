@@ -25,9 +25,10 @@ from fedopl.results.value_tables import LEARNED, arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.private_gradients import gradient_steps, share_passed
 from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
 from fedopl.study.mixture import Weights
-from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -75,7 +76,8 @@ def learn_privately(conversation: Conversation) -> LearnedPrivately:
     """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
     study, private = conversation.study, PrivateSetting(conversation.study)
     started = start_privately(conversation)
-    parameters = _steps(conversation, private, started.fit, started.rows, started.weights)
+    steps = gradient_steps if private.by_gradients else _steps
+    parameters = steps(conversation, private, started.fit, started.rows, started.weights)
     raw = private.scales.parameters(parameters)
     policy = LinearPolicy(raw, study.actions, study.features, terms=study.terms)
     setting = started.setting(private, parameters)
@@ -116,7 +118,7 @@ def _steps(
     # A row counts in a step as its client does in the mixture.
     per_row = {name: weights[name] * sum(rows.values()) / rows[name] for name in rows}
     noise = private.deviation("squares") * math.sqrt(len(rows))
-    passed = _passed(len(parameters), fit.n_terms)
+    passed = share_passed(len(parameters), fit.n_terms)
     for step in range(private.plan.steps):
         answers = conversation.require_quorum(
             conversation.each(
@@ -128,12 +130,6 @@ def _steps(
         ahead = stepped(parameters, np.asarray(total), fit, passed=passed, noise=noise)
         parameters = parameters + (ahead - parameters) / (step + 1)
     return parameters
-
-
-def _passed(n_actions: int, n_terms: int) -> float:
-    """About how much of a residual passes its bound, if it is normal and actions equally likely."""
-    bound = Bounds(n_terms, n_actions).step / math.sqrt(n_terms + 1) / n_actions
-    return math.erf(bound / math.sqrt(2))
 
 
 def _score_sums(

@@ -33,6 +33,12 @@ class AveragedRounds:
                 self._totals[first] += self.parameters
         self._turn += 1
 
+    def mean_after(self, share: float) -> FloatArray:
+        """The mean without this share of the rounds, one of `LEFT_OUT`, the first ones."""
+        first = int(share * self._rounds)
+        found: FloatArray = self._totals[first] / (self._rounds - first)
+        return found
+
     def best(
         self, centre: FloatArray, scale: FloatArray, loss: Callable[[FloatArray], float]
     ) -> FloatArray:

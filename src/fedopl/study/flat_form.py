@@ -63,7 +63,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
-        **({"privacy": plans["privacy"]} if plans["privacy"] is not None else {}),
+        **({"privacy": _said(plans["privacy"], sampled=1.0)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
 

@@ -176,6 +176,11 @@ class Linear(KindOfPlan):
         return self.oracle == "csoaa-exact"
 
     @property
+    def by_gradients(self) -> bool:
+        """Whether it is learned by steps along gradients, on all features."""
+        return self.oracle == "csoaa-sgd" and self.features == "shared"
+
+    @property
     def can_bend(self) -> bool:
         """Whether it is learned from sums of a basis' terms just as from those of features."""
         return self.can_be_resolved and self.features == "shared"

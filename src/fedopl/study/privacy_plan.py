@@ -10,11 +10,17 @@ from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.basis import LARGEST_KNOT
 from fedopl.privacy.accountant import mu_for
+from fedopl.privacy.subsampled import LEAST_DELTA
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
+MOST_GRADIENTS = 1000
+_ONE_STEP = (
+    "with differential privacy, a round of csoaa-sgd is one step of all clients over the share of "
+    "rows that privacy.sampled says"
+)
 Range = tuple[float, float]
 # Tables of every two columns tell of trees of two questions, one after the other.
 MOST_PRIVATE_DEPTH = 2
@@ -38,6 +44,9 @@ class PrivacyPlan(Checked):
     )
     steps: int = Field(
         default=4, ge=1, le=20, description="of learning, each an exchange, after the first sums"
+    )
+    sampled: float = Field(
+        default=1.0, gt=0, le=1, description="share of rows in each step of csoaa-sgd, by chance"
     )
     outcome: Range = Field(description="where outcomes lie; those beyond count as at its ends")
     ranges: dict[str, Range] = Field(
@@ -84,7 +93,8 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
     lacking = [name for name in study.features if name in numbers and name not in plan.ranges]
     unknown = [name for name in plan.ranges if name not in study.features]
     refused = {
-        "policy": study.policy.kind in ("linear", "tree", "finite") and study.linear.can_bend,
+        "policy": study.policy.kind in ("linear", "tree", "finite")
+        and (study.linear.can_bend or study.linear.by_gradients),
         "tree.thresholds": study.tree.thresholds == "grid",
         "tree.depth": study.tree.depth <= MOST_PRIVATE_DEPTH,
         "tree.minimum_leaf": study.tree.minimum_leaf == 1,
@@ -99,6 +109,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         "rows.group": plan.unit == "row" or not study.table or study.table.group is not None,
         "declared.overlap": study.declared.overlap is not None,
     }
+    check_gradients(study, plan)
     for place, is_possible in refused.items():
         if not is_possible:
             within = ("policy",) if place.startswith("tree.") else ()
@@ -109,10 +120,33 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         raise PlacedError("privacy.ranges", f"{quoted(unknown)} is no feature")
 
 
+def check_gradients(study: "Study", plan: PrivacyPlan) -> None:
+    """A PlacedError, unless steps are said where they are taken from, and each is one of its kind.
+
+    A step of csoaa-sgd with noise is one gradient over sampled rows of every client.
+    """
+    if study.policy.kind != "linear" or not study.linear.by_gradients:
+        if plan.sampled < 1:
+            raise PlacedError("privacy.sampled", "only steps of csoaa-sgd may be of sampled rows")
+        return
+    usual, training = type(study.linear.training)(), study.linear.training
+    for name in ("local_steps", "batch_size", "clients_per_round", "proximal", "average"):
+        if getattr(training, name) != getattr(usual, name):
+            raise PlacedError(name, _ONE_STEP, ("policy", "training", name))
+    if plan.steps != PrivacyPlan.model_fields["steps"].default:
+        raise PlacedError("privacy.steps", "csoaa-sgd takes one for each of its rounds")
+    if training.rounds > MOST_GRADIENTS:
+        message = f"with differential privacy at most {MOST_GRADIENTS:,}: noise is for all of them"
+        raise PlacedError("rounds", message, ("policy", "training", "rounds"))
+    if plan.sampled < 1 and plan.delta < LEAST_DELTA:
+        message = f"with sampled rows at least {LEAST_DELTA:g}, to which losses can be added up"
+        raise PlacedError("privacy.delta", message)
+
+
 # What each setting has to be, beside differential privacy.
 _PRIVATELY = {
-    "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact, "
-    "trees, or the best of candidates",
+    "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact "
+    "or csoaa-sgd, trees, or the best of candidates",
     "tree.thresholds": "observed ones are somebody's values; with differential privacy, use the "
     "grid",
     "tree.depth": "with differential privacy, a tree asks one question or two, one after the "

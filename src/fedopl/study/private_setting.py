@@ -7,7 +7,7 @@ features vary by themselves within their ranges. Ranges are public: nobody's val
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,8 +16,9 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.seeds import generator_for
-from fedopl.privacy.accountant import noise_for, split_mu
+from fedopl.privacy.accountant import mu_of_several, noise_for, split_mu
 from fedopl.privacy.score_axes import longest_turned
+from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.privacy_plan import PrivacyPlan, Range
 from fedopl.study.private_tables import TreeTables
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 FIRST_SHARE = 0.4
 # Where a tree is learned: the first sums, the coarse tables, and what is beside thresholds.
 _OF_TREES = (0.2, 0.5, 0.3)
+# The same of csoaa-sgd, which needs first sums for little: propensities, and how long a step is.
+FIRST_SHARE_OF_GRADIENTS = 0.1
 # Shares of μ² in evaluation: values, and what their variance is found from.
 VALUE_SHARE = 0.8
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
@@ -56,7 +59,8 @@ class Release:
     """Something that leaves with noise."""
 
     part: Releasable
-    mu: float  # of it, all times together, as Gaussian differential privacy
+    # Of it, all times together, as Gaussian differential privacy; of sampled rows, if all were.
+    mu: float
     of_held_out: bool  # of rows that nothing is learned from, or of all others
 
     @property
@@ -211,6 +215,30 @@ class PrivateSetting:
         valued = self._valued() if self._study.evaluation.share else {}
         return self._released(self._learned()) | self._released(valued, of_held_out=True)
 
+    @property
+    def by_gradients(self) -> bool:
+        """Whether steps are plain gradients, of rows that may be sampled."""
+        return self._study.linear.by_gradients
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps of learning there are."""
+        return self._study.linear.training.rounds if self.by_gradients else self.plan.steps
+
+    @property
+    def lifetime(self) -> tuple[float, float]:
+        """What the study adds to all that is ever told of a row: μ, and a probability beside it.
+
+        Save with that probability, sampled steps and all else tell no more than μ-GDP does.
+        """
+        if self.plan.sampled == 1:
+            return self.plan.mu, 0.0
+        learned = [one for one in self.releases.values() if not one.of_held_out]
+        step = self.releases["step"]
+        first = mu_of_several(one.mu for one in learned if one is not step)
+        told = (self.plan.sampled, step.deviation / step.part.moves, step.part.times)
+        return max(mu_of_sampled(told, first), self.plan.mu), SLIP
+
     @cached_property
     def tables(self) -> TreeTables:
         """What is released for a tree."""
@@ -223,9 +251,11 @@ class PrivateSetting:
             return self._learned_by_tree()
         if self._study.policy.compares_candidates:
             return self._learned_by_choice()
-        rows, bounds, n_steps = self.plan.most_rows_per_person, self.bounds, self.plan.steps
-        step = Releasable("A step of learning", rows * bounds.step, 1 - FIRST_SHARE, n_steps)
-        return {**self._first(FIRST_SHARE), "step": step}
+        first = FIRST_SHARE_OF_GRADIENTS if self.by_gradients else FIRST_SHARE
+        moves, sampled = self.plan.most_rows_per_person * self.bounds.step, self.plan.sampled
+        named = "A step of learning" + (f", of {sampled:.3g} of rows" if sampled < 1 else "")
+        step = Releasable(named, moves, 1 - first, self.n_steps)
+        return {**self._first(first), "step": step}
 
     @property
     def n_candidates(self) -> int:
@@ -289,7 +319,18 @@ class PrivateSetting:
             return {}
         each = split_mu(self.plan.mu, [part.share for part in parts.values()])
         named = zip(parts.items(), each, strict=True)
-        return {name: Release(part, mu, of_held_out) for (name, part), mu in named}
+        found = {name: Release(part, mu, of_held_out) for (name, part), mu in named}
+        if self.plan.sampled < 1 and not of_held_out:
+            found["step"] = self._sampled(found)
+        return found
+
+    def _sampled(self, found: Mapping[str, Release]) -> Release:
+        """Steps with the least noise that keeps the promise, beside the first sums."""
+        step, plan = found["step"], self.plan
+        beside = mu_of_several(one.mu for name, one in found.items() if name != "step")
+        steps = (plan.sampled, step.part.times)
+        noise = least_noise((plan.epsilon, plan.delta), steps, beside)
+        return replace(step, mu=math.sqrt(step.part.times) / noise)
 
     def deviation(self, name: str) -> float:
         """How much noise a release has."""

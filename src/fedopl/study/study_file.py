@@ -185,6 +185,7 @@ _PLACES = {
     ("table", "numeric"): ("features",),
     ("table", "categorical"): ("features",),
     ("policy", "linear"): ("policy",),
+    ("policy", "training"): ("plan",),
     ("policy", "tree"): ("tree",),
     ("policy", "neural"): ("neural",),
 }

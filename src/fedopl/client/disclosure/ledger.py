@@ -24,7 +24,7 @@ from fedopl.messages.codec import ARRAYS
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.privacy.accountant import mu_for, mu_of_several
-from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 # An entry that is no answer: the client's owner opened the door again.
@@ -55,6 +55,7 @@ class Entry:
     amount: int = 1  # of a budget over the lifetime of the rows that the query cost
     why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
+    slip: float = 0.0  # the probability with which it may tell more than that
 
 
 class Ledger(Protocol):
@@ -218,7 +219,8 @@ class Budgets:
         self._paid: dict[str, dict[str, int]] = {}
         self._lifetime: dict[str, dict[str, int]] = {}
         self._others: set[str] = set()  # other studies that were answered
-        self._promised: dict[str, float] = {}  # μ by study, of those with differential privacy
+        # μ and slip by study, of those with differential privacy
+        self._promised: dict[str, tuple[float, float]] = {}
         self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
@@ -237,7 +239,7 @@ class Budgets:
     def _count(self, entry: Entry, *, is_own: bool) -> None:
         self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         if entry.privacy:
-            self._promised[entry.study] = entry.privacy
+            self._promised[entry.study] = (entry.privacy, entry.slip)
         if is_own:
             self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         else:
@@ -255,7 +257,7 @@ class Budgets:
         if len(self._others) >= limits.studies or len(paid) >= self._budgets.get(kind, math.inf):
             raise RefusedError(RefusalCode.BUDGET_SPENT)
         if self._study.privacy:
-            self._check_promises(self._study.privacy)
+            self._check_promises()
         if kind.lifetime:
             lifetime = self._lifetime.get(kind.__name__, {})
             study, ever = sum(paid.values()), sum(lifetime.values())
@@ -266,17 +268,23 @@ class Budgets:
             if query.amount > most:
                 raise RefusedError(RefusalCode.BUDGET_SPENT)
 
-    def _check_promises(self, plan: PrivacyPlan) -> None:
+    def _check_promises(self) -> None:
         """Refuse a study that would, with all before it, tell more than the owner allows.
 
         A study is paid for as a whole by its first answer, so one that resumes is not paid twice.
         """
-        own = {self._study.digest.hex(): plan.mu}
-        total = mu_of_several({**self._promised, **own}.values())
-        if total > most_promised(self._limits) * (1 + 1e-9):
+        own = {self._study.digest.hex(): PrivateSetting(self._study).lifetime}
+        mus, slips = zip(*{**self._promised, **own}.values(), strict=True)
+        if mu_of_several(mus) > most_promised(self._limits, sum(slips)) * (1 + 1e-9):
             raise RefusedError(RefusalCode.BUDGET_SPENT)
 
 
-def most_promised(limits: Limits) -> float:
-    """The μ that all studies with differential privacy may have together."""
-    return mu_for(limits.epsilon, limits.delta) if math.isfinite(limits.epsilon) else math.inf
+def most_promised(limits: Limits, slip: float) -> float:
+    """The μ that all studies with differential privacy may have together.
+
+    Where they tell more with some probability, δ has to cover that, too.
+    """
+    if not math.isfinite(limits.epsilon):
+        return math.inf
+    left = limits.delta - slip
+    return mu_for(limits.epsilon, left) if left > 0 else 0.0

@@ -1,6 +1,7 @@
 """What a client has released over the lifetime of its rows, study by study, from its ledger."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedopl.client.disclosure.ledger import UNLOCK, Entry
@@ -8,6 +9,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.privacy.accountant import epsilon_for, mu_of_several
+from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -27,6 +29,7 @@ class StudySummary:
     counts: bool = False  # as one of the studies that are ever answered
     spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
     privacy: float = 0.0  # μ of its promise of differential privacy; 0 where it has none
+    slip: float = 0.0  # the probability with which it may tell more than that
 
     def is_locked(self, limits: Limits) -> bool:
         """Whether its owner has to unlock the door before the study goes on."""
@@ -52,7 +55,7 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
         if (entry.study, entry.query_sha256) in seen:
             continue  # asked again, which tells nothing new and costs nothing
         seen.add((entry.study, entry.query_sha256))
-        own.counts, own.privacy = True, entry.privacy
+        own.counts, own.privacy, own.slip = True, entry.privacy, entry.slip
         own.withheld += bool(entry.reason)
         if not entry.reason:
             own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
@@ -65,22 +68,28 @@ def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
     """What all studies together promise, of what the owner allows."""
     answered = [study for study in studies if study.counts]
     others = sum(not one.privacy for one in answered)
-    spent = epsilon_for(mu_of_several(one.privacy for one in answered), limits.delta)
+    spent = _epsilon([(one.privacy, one.slip) for one in answered], limits)
     said = f"epsilon: {spent:.3g} of {limits.epsilon:g} spent, at delta {limits.delta:g}"
     if not others:
         return said
     return f"{said}; it covers nothing of the {others:,} without differential privacy"
 
 
+def _epsilon(promises: Sequence[tuple[float, float]], limits: Limits) -> float:
+    """The ε of promises, each a μ and a slip, at the owner's δ, which covers slips, too."""
+    left = limits.delta - sum(slip for _, slip in promises)
+    return epsilon_for(mu_of_several(mu for mu, _ in promises), left) if left > 0 else math.inf
+
+
 def left_for(study: Study, studies: Iterable[StudySummary], limits: Limits) -> str:
     """What of an owner's limit is spent, and what this study would add to it."""
     if study.privacy is None:
         raise TypeError("the study has no differential privacy")
-    others = [one.privacy for one in studies if one.counts and one.study != study.digest.hex()]
-    before, after = (
-        epsilon_for(mu_of_several(own), limits.delta)
-        for own in (others, [*others, study.privacy.mu])
-    )
+    others = [
+        (one.privacy, one.slip) for one in studies if one.counts and one.study != study.digest.hex()
+    ]
+    own = PrivateSetting(study).lifetime
+    before, after = _epsilon(others, limits), _epsilon([*others, own], limits)
     verdict = "" if after <= limits.epsilon else ", so it would be refused"
     return (
         f"epsilon {before:.3g} of {limits.epsilon:g} spent by other studies, {after:.3g} with this "

@@ -27,6 +27,11 @@ class PrivateDraws:
     client: str
     secret: str
 
+    @property
+    def key(self) -> bytes:
+        """What keyed bits follow from: the secret and the client, and no seed."""
+        return hashlib.sha256(f"{self.secret}\x1f{self.client}".encode()).digest()
+
     def generator(self, purpose: str) -> np.random.Generator:
         """Draws for one purpose: the same whenever they are asked for."""
         return generator_for(self.seed, client=self.client, purpose=f"{purpose} {self.secret}")

@@ -24,7 +24,7 @@ def sum_privately(space: PrivateWorkspace, _query: SumPrivately) -> NoisedSums:
 
 def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
     """What outcome models leave, with noise; a step each."""
-    if not 0 <= query.number < space.plan.steps:
+    if not 0 <= query.number < space.setting.n_steps:
         raise RefusedError(RefusalCode.MALFORMED)
     asked = b"%d %d %s" % (query.number, query.n_terms, query.parameters.tobytes())
     return ResidualSums(residuals=space.residual_sums(query, asked))

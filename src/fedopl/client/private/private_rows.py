@@ -4,6 +4,8 @@ On the grid all sums are exact, whatever the order of rows, so one row moves the
 and by no rounding. Where a row lies, and who holds it out, depends on nothing in other rows.
 """
 
+import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +16,7 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.message import RowSplit
+from fedopl.privacy.keyed_bits import KeyedBits
 from fedopl.study.private_setting import Bounds, PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
@@ -21,6 +24,8 @@ _FARTHEST = 1e9  # units from the middle of a range; so far out a row counts for
 GRID = 1024  # steps of a unit; a product of two numbers on it has GRID² of them
 # Sums of whole numbers up to here are exact in floating point.
 LARGEST_EXACT = 2.0**53
+# Draws have so many values; of these, a share is rounded down.
+_DRAWS = 2**32
 
 
 def truncated(numbers: FloatArray) -> FloatArray:  # shaped as numbers
@@ -95,6 +100,22 @@ class PrivateRows:
 
     def _in(self, split: RowSplit) -> BoolArray:
         return self._is_held_out if split is RowSplit.EVALUATION else ~self._is_held_out
+
+    def sampled(self, split: RowSplit, asked: bytes) -> BoolArray:  # (n_rows,)
+        """The used rows of a split that take part in the answer to this question.
+
+        Each row, or person, by a draw of its own that the client's secret decides, and never the
+        seed: the less anybody knows who took part, the less an answer tells. Another question has
+        other draws, or a server that asks two would ask of the same rows twice.
+        """
+        used = self._in(split) & self._is_used
+        if self.plan.sampled == 1:
+            return np.ones(int(used.sum()), bool)
+        about = self.study.digest + f"sampled {self.fingerprint}\x1f".encode() + asked
+        bits = KeyedBits(self._draws.key, hashlib.sha256(about).digest())
+        drawn = bits.many_below(_DRAWS, int(self._units.max(initial=-1)) + 1)
+        taken = drawn < math.floor(self.plan.sampled * _DRAWS)
+        return np.asarray(taken[self._units][used])
 
     def contexts(self, split: RowSplit) -> FloatArray:  # (n_rows, n_features)
         """The contexts of used rows of a split, as they are but for what no number can be.

@@ -146,6 +146,7 @@ class PrivateWorkspace:
         fitted = np.einsum("ij,ij->i", rows.features, parameters[rows.actions])
         left = (rows.outcomes - fitted) / GRID / rows.chances
         bounded = rows.bounded(left, Bounds(query.n_terms, n_actions).step)
+        bounded *= self.rows.sampled(RowSplit.TRAINING, asked)
         sums = np.stack(
             [
                 bounded[rows.actions == action] @ rows.features[rows.actions == action]

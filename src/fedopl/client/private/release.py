@@ -36,11 +36,10 @@ class Noise:
         """Sums, in whole fine steps of the grid, with noise of this deviation, in units."""
         if not np.abs(sums).max(initial=0.0) < LARGEST_EXACT:
             raise RefusedError(RefusalCode.NORM_TOO_LARGE)
-        key = hashlib.sha256(f"{self.draws.secret}\x1f{self.draws.client}".encode()).digest()
         variance = variance_on_grid(deviation, FINE_STEP)
         named = f"{self.fingerprint}\x1f{what}\x1f{variance}\x1f{FINE_STEP}".encode()
         label = hashlib.sha256(self.study + named + self.asked).digest()
-        bits = KeyedBits(key, label)
+        bits = KeyedBits(self.draws.key, label)
         drawn = discrete_gaussian(sums.shape, variance, bits)
         return (sums + drawn) / FINE
 

@@ -55,4 +55,4 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
     @classmethod
     def most(cls, study: Study) -> int:
         """A step each: noise is for so many."""
-        return study.privacy.steps if study.privacy else 0
+        return PrivateSetting(study).n_steps if study.privacy else 0

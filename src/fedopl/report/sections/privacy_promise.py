@@ -52,11 +52,12 @@ def _rests_on(plan: PrivacyPlan) -> str:
         if plan.unit == "person"
         else ""
     )
+    taking_part = " and who takes part in a step" if plan.sampled < 1 else ""
     return (
         "How many rows a client has is public. The promise rests on each client's secret, from "
-        "which the noise follows, and on the ranges that the study declares: outcomes beyond "
-        "theirs count as at its ends, and rows whose features lie far out count for "
-        f"less.{several} "
+        f"which the noise follows{taking_part}, and on the ranges that the study declares: "
+        "outcomes beyond theirs count as at its ends, and rows whose features lie far out count "
+        f"for less.{several} "
         "It is for this study; every further study of the same rows adds to what may be learned "
         "of them, which the client's ledger counts."
     )
