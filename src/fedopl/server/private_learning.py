@@ -89,13 +89,12 @@ def learn_privately(conversation: Conversation) -> LearnedPrivately:
 def _first_sums(conversation: Conversation) -> tuple[dict[str, int], Answers[NoisedSums]]:
     """Who takes part: whoever enrols, and gives sums that so many rows can have."""
     study = conversation.study
-    deviation = PrivateSetting(study).deviation("squares")
     enrolled, sums = conversation.together(conversation.transport.clients, Enrol(), SumPrivately())
 
     def fault_in(name: str, answer: NoisedSums) -> str | None:
         if name not in enrolled:
             return "did not enrol"
-        return beyond_rows(answer, study, enrolled[name].n_rows, deviation)
+        return beyond_rows(answer, study, enrolled[name].n_rows)
 
     kept = conversation.require_quorum(conversation.drop(sums, fault_in))
     rows = {name: own.n_rows for name, own in enrolled.items() if name in kept}

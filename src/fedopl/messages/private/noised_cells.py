@@ -42,7 +42,6 @@ class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH):
 
     def fault_in(self, answer: NoisedCells, study: Study, n_rows: int) -> str | None:
         """A number for each cell and action, none larger than so many rows and noise can make."""
-        setting = PrivateSetting(study)
-        if len(answer.cells) != len(setting.tables.places):
+        if len(answer.cells) != len(PrivateSetting(study).tables.places):
             return "the cells are not those of the grid"
-        return beyond_rows(answer, study, n_rows, setting.deviation("cells"))
+        return beyond_rows(answer, study, n_rows)

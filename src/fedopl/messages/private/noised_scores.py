@@ -53,4 +53,4 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
         """A sum for each candidate, none larger than so many rows and noise can make it."""
         if len(answer.sums) != self.n_policies:
             return f"scored {len(answer.sums)} candidates of {self.n_policies}"
-        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviation("scores"))
+        return beyond_rows(answer, study, n_rows)

@@ -7,7 +7,7 @@ from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
-from fedopl.study.private_setting import N_VALUED, PrivateSetting, longest_scores
+from fedopl.study.private_setting import N_VALUED, longest_scores
 from fedopl.study.study import Study
 
 
@@ -70,6 +70,4 @@ class ValuePrivately(
             return f"valued {len(answer.sums)} policies of {n_candidates}"
         if answer.n_rows <= 0:
             return "valued policies on no rows"
-        return beyond_rows(
-            answer, study, answer.n_rows, PrivateSetting(study).deviation("value squares")
-        )
+        return beyond_rows(answer, study, answer.n_rows)

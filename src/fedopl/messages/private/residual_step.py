@@ -50,7 +50,7 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     def fault_in(self, answer: ResidualSums, study: Study, n_rows: int) -> str | None:
         """No sum is larger than so many rows and noise can make it."""
-        return beyond_rows(answer, study, n_rows, PrivateSetting(study).deviation("step"))
+        return beyond_rows(answer, study, n_rows)
 
     @classmethod
     def most(cls, study: Study) -> int:
