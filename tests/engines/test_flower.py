@@ -1,4 +1,5 @@
 import math
+import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 
@@ -442,9 +443,25 @@ def settings_for(out, **changes):
     }
 
 
-def test_the_server_app_learns_what_is_learned_without_flower(own, clock, tmp_path):
+PRIVATE = """
+[declared]
+overlap = 0.1
+[privacy]
+epsilon = 8
+outcome = [0, 30]
+[privacy.ranges]
+age = [30, 98]
+severity = [0, 12]
+kidney_function = [8, 120]
+"""
+
+
+@pytest.mark.parametrize("more", ["", PRIVATE], ids=["exact sums", "sums with noise"])
+def test_the_server_app_learns_what_is_learned_without_flower(own, clock, tmp_path, more):
+    own.write_text(own.read_text() + more)
+    untouched = shutil.copytree(own.parent, tmp_path / "untouched")  # nobody kept an answer there
     server_app(own)(road_to(own, clock), context_of(run_config=settings_for(tmp_path / "flower")))
-    fedopl.run(own, own.parent / "clients", out=tmp_path / "plain")
+    fedopl.run(untouched / own.name, untouched / "clients", out=tmp_path / "plain")
     for name in ("policy.json", "values.csv", "gains.csv", "study.json"):
         assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
