@@ -8,6 +8,8 @@ from fedopl.study.splits import split_studies
 from fedopl.study.study_file import read_study
 from tiny_study import fedopl, write_tiny
 
+LONG_NAME = "Who of those admitted in winter " + "and in spring " * 8 + "gains"
+
 
 @pytest.fixture
 def tiny(tmp_path):
@@ -17,6 +19,7 @@ def tiny(tmp_path):
 
 
 def test_a_study_with_splits_goes_all_the_way(tiny):
+    tiny.edit('"Tiny"', f'"{LONG_NAME}"')
     assert "Ready" in tiny.check().out
     shown = fedopl("preview", tiny.study, tiny.clients / "north", "--brief").out
     assert shown.count("── SumScores") == 2
@@ -27,6 +30,8 @@ def test_a_study_with_splits_goes_all_the_way(tiny):
     assert "would have said" in done.out
     listed = fedopl("ledger", tiny.clients / "north", "--lifetime").out
     assert "studies: 2 of 5 spent" in listed
+    assert f"{LONG_NAME} " in listed
+    assert "…" not in listed
     # The first split, which is in the ledger already, is all that a saved policy is valued on.
     valued = fedopl("evaluate", tiny.out, "--study", tiny.study, "--clients", tiny.clients)
     assert valued.code == 0

@@ -220,6 +220,17 @@ def test_losses_stand_beside_each_other_and_it_is_said_which_was_taken(run):
     assert lines.index(taken) == list(choice.losses).index(choice.family)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1.0, 1e6])
+def test_losses_are_told_apart_whatever_the_unit_of_outcomes(run, unit):
+    choice = run.statistics.choice
+    apart = (unit * loss for loss in (-3.0, -3.00004, -3.2, -3.2))
+    choice = replace(choice, losses=dict(zip(choice.losses, apart, strict=True)))
+    record = replace(run, statistics=replace(run.statistics, choice=choice))
+    shown = [row[2].replace(",", "").replace("−", "-") for row in choice_parts(record)[-1].rows]
+    assert len(set(shown)) == 3  # two are the same
+    np.testing.assert_allclose([float(text) / unit for text in shown], [0, -4e-5, -0.2, -0.2], 1e-3)
+
+
 def test_where_nothing_bends_the_page_is_that_of_a_linear_policy(straight):
     assert straight.statistics.choice.family == "linear"
     said = policy_as_text(straight.policy, straight, 5)

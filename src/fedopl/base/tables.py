@@ -10,7 +10,8 @@ from fedopl.base.errors import OptionError
 
 # The first that is installed is taken; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
-_WIDTH, _BETWEEN = 200, 3  # of tables in plain text, and between their columns, in letters
+# In letters: of tables in plain text where there may be several, between columns, and of any table.
+_WIDTH, _BETWEEN, _WIDEST = 200, 3, 100_000
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,15 +25,15 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         table.add_column(header, justify="right" if position else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    # Wide and without colours, so that the text is the same in every terminal.
-    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None, markup=False)
+    # So wide that no cell is cut off, and without colours: the text is the same in every terminal.
+    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: int = 1) -> str:
-    """The same in as many tables as nothing is cut off in; so many columns name rows in each."""
+    """The same in as many tables as keep lines short; so many columns name rows in each."""
     widths = [max(map(len, own)) + _BETWEEN for own in zip(headers, *rows, strict=True)]
     names, start, found = slice(0, n_names), n_names, []
     while True:

@@ -224,7 +224,7 @@ def unlock(
 
 
 def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
-    from fedopl.base.tables import text_table
+    from fedopl.base.tables import text_tables
     from fedopl.client.disclosure.lifetime import promised_in_all, spent_in_all
 
     headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
@@ -248,7 +248,7 @@ def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
     ]
     if any(own.privacy for own in studies):
         budgets.append(promised_in_all(studies, limits))
-    return "\n".join([text_table(headers, rows), "", *budgets])
+    return "\n".join([text_tables(headers, rows), "", *budgets])
 
 
 def _ledger_as_text(entries: "list[Entry]") -> str:

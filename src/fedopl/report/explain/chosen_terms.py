@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from fedopl.report.parts import Heading, Part, Table, Text
-from fedopl.report.words.numbers import count, decimal, listed
+from fedopl.report.words.numbers import count, listed, told_apart
 from fedopl.results.record import Record
 from fedopl.results.sums.term_choice import TermChoice
 
@@ -57,16 +57,16 @@ def _screened(record: Record) -> tuple[Text, ...]:
 
 def _table(record: Record, choice: TermChoice) -> Table:
     sizes = record.study.terms.sizes if record.study.terms else {}
-    plainest = next(iter(choice.losses.values()))
-    decimals = _decimals_apart(sorted(choice.losses.values()))
+    losses = list(choice.losses.values())
+    beyond_first = [loss - losses[0] for loss in losses]
     rows = [
         (
             _family_words(record, family),
             count(sizes[family]),
-            decimal(loss - plainest, decimals),
+            text,
             "taken" if family == choice.family else "",
         )
-        for family, loss in choice.losses.items()
+        for family, text in zip(choice.losses, told_apart(beyond_first), strict=True)
     ]
     return Table(
         caption="Loss out of fold, less that of the first line: less is better",
@@ -87,12 +87,6 @@ def _family_words(record: Record, family: str) -> str:
     if family == "steps":
         further.append("soft steps")
     return listed(["features that bend at their knots", *further])
-
-
-def _decimals_apart(losses: list[float]) -> int:
-    """As many decimals as tell the two best apart, and no more than six."""
-    apart = losses[1] - losses[0]
-    return min(max(1 - math.floor(math.log10(apart)), 2), 6) if apart > 0 else 6
 
 
 def choice_as_json(record: Record | None) -> dict[str, Any]:

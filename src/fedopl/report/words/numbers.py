@@ -1,12 +1,15 @@
 """Numbers as people write them: as many digits as the uncertainty leaves, and a real minus."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from fedopl.base.estimates import Estimate
 
 _MOST_DECIMALS = 6
+_AS_GOOD_AS_SAME = 1e-6  # of the largest number
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
@@ -90,6 +93,17 @@ def decimal(value: float, decimals: int | None = None) -> str:
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")
+
+
+def told_apart(values: Sequence[float]) -> list[str]:
+    """Numbers with as many digits as tell every two apart that are not as good as the same."""
+    same = _AS_GOOD_AS_SAME * max(map(abs, values))
+    gaps = [above - below for below, above in pairwise(sorted(values)) if above - below > same]
+    decimals = max(1 - math.floor(math.log10(min(gaps))), 2) if gaps else 2
+    if decimals <= _MOST_DECIMALS:
+        return [decimal(value, decimals) for value in values]
+    digits = decimals + math.ceil(math.log10(max(map(abs, values))))
+    return [f"{value:.{digits}g}".replace("-", "−") for value in values]
 
 
 def has_error(estimate: Estimate) -> bool:
