@@ -97,6 +97,23 @@ def test_one_fold_is_enough_to_see_that_boosting_does_not_win(monkeypatch):
     assert found.notes[2].endswith("; boosting was no better in one fold")
 
 
+@pytest.mark.parametrize(("most_tried", "n_fits"), [(300, 5), (299, 6)])
+def test_the_fold_that_boosting_was_tried_in_is_fitted_once(monkeypatch, most_tried, n_fits):
+    """Of five; where it was tried on fewer rows than there are, that is another model."""
+    data, fits, honest = logged("bent", 0)[0], [], Booster._fitted_anew
+
+    def counted(booster, rows):
+        fits.append(rows)
+        return honest(booster, rows)
+
+    monkeypatch.setattr(propensity, "MOST_TRIED", most_tried)
+    monkeypatch.setattr(Booster, "_fitted_anew", counted)
+    found = fedopl.cross_fit(data)
+    assert len(fits) == n_fits
+    asked = fedopl.cross_fit(data, propensity="boosting")
+    np.testing.assert_array_equal(found.propensities, asked.propensities)
+
+
 # --- fitting -----------------------------------------------------------------------------------
 
 
@@ -155,11 +172,10 @@ def test_a_row_has_no_part_in_its_own_propensity():
     changed = data.actions.copy()
     changed[fold] = 1 - changed[fold]
     other = fedopl.LoggedData(data.contexts, changed, data.rewards, action_names=data.action_names)
-    booster = Booster(chunk, 0)
-    before = booster.fitted(~fold, 0)
-    booster._data = other
+    before, after = Booster(chunk, 0), Booster(chunk, 0)
+    after._data = other
     np.testing.assert_array_equal(
-        booster.fitted(~fold, 0).predict_proba(data.contexts), before.predict_proba(data.contexts)
+        *(one.fitted(~fold, 0).predict_proba(data.contexts) for one in (before, after))
     )
     assert own.propensity == "boosting"
 

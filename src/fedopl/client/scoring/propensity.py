@@ -107,7 +107,8 @@ def _logistic(rows: LoggedRows, _seed: int = 0) -> Propensities:
 
 
 def _boosting(rows: LoggedRows, seed: int) -> Propensities:
-    predict = _boosted(rows.sample(MOST_FITTED), rows, seed)
+    sample = rows.sample(MOST_FITTED)
+    predict = _fitted(sample, rows, Booster(sample, seed).fitted)
     reason = "boosted trees, their number chosen on rows kept back in every fold"
     return Propensities(of=predict, chosen="boosting", reason=reason)
 
@@ -124,8 +125,7 @@ def _auto(rows: LoggedRows, seed: int) -> Propensities:
     tried = _linear_models(sample, rows)
     best, note = min(tried, key=lambda one: one.loss), ""
     if _may_boost(sample):
-        if _wins_in_one_fold(sample, best, seed):
-            boosted = _Tried("boosting", _boosted(sample, rows, seed), sample)
+        if boosted := _promising_boosting(sample, rows, best, seed):
             tried.append(boosted)
             best = boosted if boosted.surely_beats(best) else best
         else:
@@ -186,16 +186,20 @@ def _may_boost(sample: Chunk) -> bool:
     return n_training >= FEWEST_BOOSTED and sample.data.n_actions <= MOST_CLASSES
 
 
-def _wins_in_one_fold(sample: Chunk, best: _Tried, seed: int) -> bool:
-    """Whether boosting predicts the first fold any better, from some of the other rows."""
-    order = np.arange(0, sample.data.n_rows, -(-sample.data.n_rows // MOST_TRIED))
-    fewer = sample.taken(order)
-    models = _fold_models(fewer, Booster(fewer, seed).fitted, n_parts=1)
-    losses = log_losses(fewer, _predicted(models, fewer))
+def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int) -> _Tried | None:
+    """Boosting, unless it predicts the first fold no better, from some of the other rows."""
+    step = -(-sample.data.n_rows // MOST_TRIED)
+    fewer = sample.taken(np.arange(0, sample.data.n_rows, step)) if step > 1 else sample
+    booster = Booster(fewer, seed)
+    losses = log_losses(fewer, _predicted(_fold_models(fewer, booster.fitted, n_parts=1), fewer))
     mean, _ = _mean_and_error(
-        np.where(fewer.folds.of_row == 0, best.losses[order] - losses, np.nan), fewer
+        np.where(fewer.folds.of_row == 0, best.losses[::step] - losses, np.nan), fewer
     )
-    return mean > 0
+    if not mean > 0:
+        return None
+    # Of all rows, the booster has the first fold's model already.
+    of_all = booster if fewer is sample else Booster(sample, seed)
+    return _Tried("boosting", _fitted(sample, rows, of_all.fitted), sample)
 
 
 def log_losses(chunk: Chunk, values: FloatArray) -> FloatArray:  # (n_rows,)
@@ -247,10 +251,6 @@ def _of_classifier(sample: Chunk, rows: LoggedRows, classifier: object, seed: in
         return sklearn_models.fitted(classifier, data, others, data.actions, which)
 
     return _fitted(sample, rows, fit)
-
-
-def _boosted(sample: Chunk, rows: LoggedRows, seed: int) -> Predict:
-    return _fitted(sample, rows, Booster(sample, seed).fitted)
 
 
 def _fitted(sample: Chunk, rows: LoggedRows, fit: _FitRows) -> Predict:

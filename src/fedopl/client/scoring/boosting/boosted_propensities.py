@@ -32,9 +32,16 @@ class Booster:
     def __init__(self, chunk: Chunk, seed: int) -> None:
         self._data = chunk.data
         self._kept = _kept_back(chunk, seed)
+        self._models: dict[bytes, Any] = {}
 
     def fitted(self, rows: BoolArray, _part: int) -> Any:
-        """A model with `classes_` and `predict_proba`, fitted to these rows."""
+        """A model with `classes_` and `predict_proba` of these rows, which is fitted once."""
+        which = rows.tobytes()
+        if which not in self._models:
+            self._models[which] = self._fitted_anew(rows)
+        return self._models[which]
+
+    def _fitted_anew(self, rows: BoolArray) -> Any:
         data = self._data
         with one_thread():
             rounds = _best_rounds(data, rows, self._kept)
