@@ -42,17 +42,14 @@ EPSILONS = (0.5, 1.0, 4.0, NONE)
 OURS = {"fedopl": 4, "fedopl, 2 steps": 2, "fedopl, 12 steps": 12}
 
 READING = """
-At ε ≤ 1 gradients lose about half as much as fedopl with 3 × 1,000 rows, with numbers chosen in
-hindsight; at ε = 4 there is no difference beyond the errors. Twelve steps instead of four are not
-clearly better where features are round, and worse at ε ≤ 1 where they are correlated, so the
-default stays. Why gradients win there is not known: exact squares of features did not close the
-gap. Without noise least squares (AdaSSP's) lose least; gradients do not get to the end where
-features are correlated.
-
-`--sizes 10000`, a run of its own at the same time, had for ε = 0.5, 1, 4 and none: fedopl .0021,
-.0012, .0010, .0009; AdaSSP .033, .0097, .0014, .0007; DP-GD .0020, .0013, .0011, .0011; DP-SGD
-.0026, .0017, .0014, .0013; DP-FedAvg .0024, .0016, .0013, .0012; errors are about a tenth. Of 20
-clients with 2,000 rows only fedopl was measured, .0049, .0017, .0008, .0007.
+With 3 × 1,000 rows and ε ≤ 1 gradients lose about half as much as fedopl, with numbers chosen in
+hindsight; at ε = 4 there is no difference beyond the errors. With 3 × 10,000 rows DP-GD and fedopl
+are alike wherever there is noise, and the other two lose more. Of 20 clients with 2,000 rows DP-GD
+and DP-SGD lose half as much at ε = 0.5, and DP-GD about a fifth less beyond it, without noise, too.
+Twelve steps instead of four are not clearly better where features are round, and worse at ε ≤ 1
+where they are correlated, so the default stays. Why gradients win is not known: exact squares of
+features did not close the gap. Without noise least squares (AdaSSP's) lose least; gradients do not
+get to the end where features are correlated.
 """
 
 
