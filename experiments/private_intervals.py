@@ -1,6 +1,7 @@
 """How often intervals with differential privacy hold what they claim, and how wide they are.
 
-    python experiments/private_intervals.py [--draws 200] [--rows 1000 10000] [--epsilon 1]
+    python experiments/private_intervals.py [--draws 600] [--first 0] [--rows 1000 10000]
+        [--epsilon 1]
 
 Three clients, four actions, five features, and known propensities that differ between clients and
 are at least 0.25, a trial, or 0.05. Outcomes are linear in features, or bent, so that no linear
@@ -100,11 +101,11 @@ def once(world: World, n_rows: int, epsilon: float, draw: int) -> tuple[Told, To
     return told(run.values.of(LEARNED), worth), told(run.gains.over(arm_name(run.best_arm)), gain)
 
 
-def cells(sizes: list[int], draws: int, epsilon: float) -> Iterator[str]:
+def cells(sizes: list[int], draws: range, epsilon: float) -> Iterator[str]:
     """Lines of the table."""
     for n_rows, overlap, bent in product(sizes, OVERLAPS, (False, True)):
         world = World(bent=bent, overlap=overlap)
-        runs = [once(world, n_rows, epsilon, draw) for draw in range(draws)]
+        runs = [once(world, n_rows, epsilon, draw) for draw in draws]
         for what, found in zip(("value", "gain"), zip(*runs, strict=True), strict=True):
             errors, claimed, held = map(np.array, zip(*found, strict=True))
             wide = np.sqrt((claimed**2).mean() / (errors**2).mean())
@@ -118,13 +119,15 @@ def cells(sizes: list[int], draws: int, epsilon: float) -> Iterator[str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=600)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--epsilon", type=float, default=1.0)
     given = parser.parse_args()
     print("| rows | overlap | outcomes | of | covers | standard error | times as wide |")
     print("|---|---|---|---|---|---|---|")
-    for line in cells(given.rows, given.draws, given.epsilon):
+    draws = range(given.first, given.first + given.draws)
+    for line in cells(given.rows, draws, given.epsilon):
         print(line, flush=True)
 
 
