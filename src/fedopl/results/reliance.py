@@ -1,9 +1,21 @@
 """What a result rests on: what comes out without one client, and answers that do not fit."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedopl.base.estimates import Estimate
 from fedopl.base.tables import html_table
+
+if TYPE_CHECKING:
+    from fedopl.results.sums.tree_statistics import TreeStatistics
+    from fedopl.study.study import Study
+
+
+def follows_from_sums(study: "Study", tree: "TreeStatistics | None") -> bool:
+    """Whether nobody has to be asked again to know what the others would learn without a client."""
+    if tree:
+        return tree.is_exact
+    return study.policy.compares_candidates or study.policy.can_be_resolved
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,9 @@ from lies import flipped
 import fedopl
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.report.parts import as_text
 from fedopl.report.reliance_cautions import reliance_cautions
+from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.results.run_folder import load_record, save_record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
@@ -65,21 +67,35 @@ def test_values_and_gains_are_the_same_to_the_bit_with_policies_valued_beside_th
     assert names == {"learned", "logging policy", "local policy"} | arms
 
 
+def section_text(run):
+    """What the report says of it, in one line."""
+    return " ".join(as_text(resting_on_clients(run).parts).split())
+
+
 @pytest.mark.parametrize("policy", [fedopl.Tree(depth=1, bins=4), fedopl.Finite()])
 def test_trees_and_candidates_are_left_out_too(policy):
     run = fedopl.learn(rows_of(odd="client 2"), basis="linear", policy=policy, **QUICK)
     first = run.reliance.left_out[0]
     assert first.client == "client 2"
     assert first.gain_without is not None or policy.compares_candidates
+    said = section_text(run)
+    assert "was valued together with the learned policy" in said
+    assert "room for few policies" not in said  # all were valued
+    same = any(one.difference is None for one in run.reliance.left_out)
+    assert ("both are the same candidate" in said) == same
 
 
 def test_an_oracle_that_cannot_be_solved_again_is_judged_at_the_others_alone():
     plan = fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=2))
-    first, *_ = fedopl.learn(
-        rows_of(odd="client 2"), basis="linear", policy=plan, **QUICK
-    ).reliance.left_out
+    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", policy=plan, **QUICK)
+    first, *_ = run.reliance.left_out
     assert first.gain is not None
     assert first.gain_without is first.difference is None
+    said = section_text(run)
+    assert "whose sums move the exact linear policy most" in said
+    assert "(a dash): it does not follow from their sums" in said
+    assert "room for few policies" not in said
+    assert "was valued together with the learned policy" not in said
 
 
 def test_one_client_rests_on_nobody():

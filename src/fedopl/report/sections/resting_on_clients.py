@@ -7,7 +7,7 @@ from fedopl.report.reliance_cautions import changed_without, contradiction_in_wo
 from fedopl.report.words.numbers import Span, percent, plural
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
-from fedopl.results.reliance import LeftOut, Reliance
+from fedopl.results.reliance import LeftOut, Reliance, follows_from_sums
 
 
 def resting_on_clients(record: Record) -> Section | None:
@@ -24,11 +24,16 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
         return (Text("Nobody else reported values, so nothing is known without any one client."),)
     intro = (
         "A result that one client decides is as good as what that client reported. Here each of "
-        f"the {plural(len(found.left_out), 'client')} whose sums move the policy most is left out "
-        f"in turn. {_how_valued(record, found)}"
+        f"the {plural(len(found.left_out), 'client')} whose sums move {_what_is_moved(record)} "
+        f"most is left out in turn. {_how_valued(record, found)}"
     )
     parts = (Text(intro), _table(record, found), Text(_verdict(record, found)))
     return folded_if_doubted(record, parts)
+
+
+def _what_is_moved(record: Record) -> str:
+    """Influence is that on the exact linear policy, whatever was learned."""
+    return "the policy" if record.study.policy.can_be_resolved else "the exact linear policy"
 
 
 def _how_valued(record: Record, found: Reliance) -> str:
@@ -39,13 +44,15 @@ def _how_valued(record: Record, found: Reliance) -> str:
             "learn without it was not valued (a dash), as only what is learned without each fold "
             "in turn is."
         )
-    if record.study.hidden:
+    if not follows_from_sums(record.study, record.tree):
         return (
             "Nobody was asked again: the gain is that on the others' held-out rows. What the "
-            "others would learn without it is not known (a dash): a network would have to be "
-            "trained again."
+            "others would learn without it is not known (a dash): it does not follow from their "
+            "sums, so they would have to be asked again."
         )
     dash = " A dash is what was not valued, as a query has room for few policies."
+    if record.study.policy.compares_candidates:
+        dash = " A dash is where there is nothing to compare: both are the same candidate."
     return (
         "Nobody was asked again: what the others would have learned follows from their sums, and "
         "was valued together with the learned policy, on the others' held-out rows."

@@ -9,6 +9,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
+from fedopl.results.reliance import follows_from_sums
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
@@ -76,7 +77,7 @@ def without_each(learned: Learned) -> dict[str, Solved]:
     Nobody is asked: only what follows from sums at hand can be solved for again.
     """
     setting, statistics = learned.setting, learned.statistics
-    if statistics is None or not _can_be_solved_again(learned):
+    if statistics is None or not follows_from_sums(setting.study, learned.tree):
         return {}
     found: dict[str, Solved] = {}
     for client in influential(setting):
@@ -85,13 +86,6 @@ def without_each(learned: Learned) -> dict[str, Solved]:
             weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
             found[client] = statistics.restricted(others).solve(weights)
     return found
-
-
-def _can_be_solved_again(learned: Learned) -> bool:
-    study = learned.setting.study
-    if learned.tree:
-        return learned.tree.is_exact
-    return study.policy.compares_candidates or study.policy.can_be_resolved
 
 
 def asked_beside(
