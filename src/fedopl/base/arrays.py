@@ -13,6 +13,7 @@ from fedopl.base.whole_numbers import is_beyond_64_bits, shown
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Words = NDArray[np.uint64]  # modulo 2⁶⁴: masked sums, keys, signatures
 BoolArray = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 

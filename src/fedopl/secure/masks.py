@@ -1,0 +1,72 @@
+"""Masks that cancel in a sum (Bonawitz et al. 2017), of numbers modulo 2⁶⁴.
+
+Every two clients share a key; the first of them adds a stream that follows from it, the second
+subtracts the same. Whoever has all masked numbers has their sum; whoever lacks one has noise.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray, Words
+from fedopl.secure.keys import expanded
+
+WORD = np.dtype("<u8")
+# Of a sum over all clients, so that it is read as the number it is.
+LARGEST_TOTAL = 2**62
+
+
+def stream(key: bytes, about: bytes, size: int) -> Words:  # (size,)
+    """Uniform numbers that follow from a key and what they are for: AES-256 in counter mode.
+
+    The key is one for this purpose alone, never used twice, so its counter may begin at zero.
+    """
+    encrypted = _cipher()
+    return np.frombuffer(encrypted(expanded(key, b"fedopl mask 1" + about), bytes(8 * size)), WORD)
+
+
+@cache
+def _cipher() -> Callable[[bytes, bytes], bytes]:
+    """A function of a key and a text; it is slow to import, and needed by few."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+    from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+    from_zero = CTR(bytes(16))
+    return lambda key, text: Cipher(AES256(key), from_zero).encryptor().update(text)
+
+
+def masked(numbers: IntArray, place: int, keys: Mapping[int, bytes], about: bytes) -> Words:
+    """Whole numbers with a mask for every other client, by its place; those of all add up."""
+    total = numbers.astype(np.int64).view(np.uint64).copy()
+    for other in sorted(keys):
+        mask = stream(keys[other], about, len(total))
+        if place < other:
+            total += mask
+        else:
+            total -= mask
+    return total
+
+
+def added_up(parts: Iterable[Words]) -> IntArray:  # (size,)
+    """The sum of all parts modulo 2⁶⁴, read as signed numbers."""
+    total: Words | None = None
+    for part in parts:
+        if total is None:
+            total = part.astype(np.uint64)
+        else:
+            total += part
+    if total is None:
+        raise ValueError("there is nothing to add up")
+    return total.view(np.int64)
+
+
+def as_words(content: bytes) -> Words:
+    """Bytes, of a length that 8 divides, as whole numbers: keys and signatures in messages."""
+    return np.frombuffer(content, WORD).astype(np.uint64)
+
+
+def as_bytes(words: Sequence[int] | Words) -> bytes:
+    """The same back."""
+    return np.asarray(words, WORD).tobytes()

@@ -1,0 +1,48 @@
+"""Who has masks with whom: everybody, or a few on a ring in a random order (Bell et al. 2020).
+
+Honest clients hide in the sum of all that masks connect. On a ring where each has masks with the
+next h to either side, they fall apart only if h colluders or more sit side by side at two places:
+with m colluders among n, and the order drawn at random, in at most n²/2·(m/n)^2h of all orders.
+"""
+
+import hashlib
+import math
+
+# Up to so many clients, each has masks with all others.
+MOST_WITH_ALL = 100
+# How likely honest clients may be to fall apart, as a power of two, if a third of all collude.
+LEAST_EXPONENT = 60
+_COLLUDING = 1 / 3
+
+
+def log2_apart(n_clients: int, n_colluders: int, n_neighbours: int) -> float:
+    """A bound on how likely honest clients are to fall apart, as a logarithm to base 2."""
+    if n_neighbours >= n_clients - 1 or not n_colluders:
+        return -math.inf
+    share = n_colluders / n_clients
+    return 2 * math.log2(n_clients) - 1 + 2 * (n_neighbours // 2) * math.log2(share)
+
+
+def n_neighbours(n_clients: int, n_colluders: int) -> int:
+    """With how many others each client has masks: an even number, or all of them."""
+    if n_clients <= MOST_WITH_ALL:
+        return n_clients - 1
+    colluding = max(n_colluders, math.ceil(_COLLUDING * n_clients))
+    found = 2
+    while found < n_clients - 1 and log2_apart(n_clients, colluding, found) > -LEAST_EXPONENT:
+        found += 2
+    return min(found, n_clients - 1)
+
+
+def neighbours_of(place: int, n_clients: int, n_each: int, seed: bytes) -> list[int]:
+    """The places of those that the client at this place has masks with; both find each other."""
+    if n_each >= n_clients - 1:
+        return [other for other in range(n_clients) if other != place]
+    drawn = {
+        other: hashlib.sha256(seed + other.to_bytes(8, "little")).digest()
+        for other in range(n_clients)
+    }
+    ring = sorted(drawn, key=lambda other: drawn[other])
+    at = ring.index(place)
+    steps = [step for step in range(-(n_each // 2), n_each // 2 + 1) if step]
+    return sorted({ring[(at + step) % n_clients] for step in steps})
