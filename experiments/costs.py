@@ -180,6 +180,8 @@ QUERIES = {
     "SumCellsPrivately": Message(57, "d·(p + 1)"),
     "LookPrivately": Message(66, "d·(p + 1) + 4·(2·q + 1)"),
     "SumCandidates": Message(110, "(v + 1)·d·(p + 1)"),
+    "TellKeys": Message(48, "0"),
+    "TakeRoster": Message(80, "14·C"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -212,6 +214,8 @@ ANSWERS = {
     "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
     "LookPrivately": Message(57, "32·q"),
     "SumCandidates": Message(53, "v"),
+    "TellKeys": Message(62, "13"),
+    "TakeRoster": Message(48, "1"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -28,7 +28,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE, Noise
+from fedopl.client.private.release import Noise
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Message, Query
@@ -37,6 +37,7 @@ from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.privacy.accountant import epsilon_for
+from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private_setting import FIRST_SHARE, PrivateSetting
 from fedopl.study.study import Study
 

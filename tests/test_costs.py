@@ -194,6 +194,10 @@ AXES = {
     Axis.FOUND_PAIRS: "u",
     Axis.TWO: "2",
     Axis.CANDIDATES: "v + 2",
+    Axis.PARTIES: "C",
+    Axis.SESSION_KEYS: "1",
+    Axis.KEY_WORDS: "4",
+    Axis.SIGNATURE_WORDS: "8",
 }
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {

@@ -38,6 +38,7 @@ from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
 
@@ -160,6 +161,8 @@ EXAMPLE = Study(actions=tuple("abcd"), features=tuple(f"x{column}" for column in
 # A network has a size only where a study has one: that of the default.
 NETWORK = axis_sizes(EXAMPLE.model_copy(update={"policy": fedopl.Neural()}))
 SIZES = {**axis_sizes(EXAMPLE), Axis.NETWORK_NUMBERS: NETWORK[Axis.NETWORK_NUMBERS]}
+# Of three clients that add up the first sums under masks.
+SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(4 * 11 * 12, 4 * 11 * 12 + 1)}
 
 
 def size(content):
@@ -189,7 +192,7 @@ def table_of(messages):
     ("part", "messages"),
     [
         ("queries", [*QUERIES]),
-        ("answers", [*dict.fromkeys(query.answer for query in QUERIES), Refusal]),
+        ("answers", [*dict.fromkeys(query.answer for query in QUERIES), MaskedSums, Refusal]),
     ],
     ids=["queries", "answers"],
 )

@@ -78,6 +78,7 @@ def good_commands(tiny, folder):
     return {
         "init": ["init", folder / "new"],
         "schema": ["schema", "client"],
+        "keys": ["keys", clients],
         "check": ["check", study, "--clients", clients],
         "preview": ["preview", study, clients / "north", "--brief"],
         "privacy": ["privacy", private_study(folder), "--rows", "60"],
@@ -108,6 +109,7 @@ BAD_COMMANDS = {
     "demo": ["demo", "/dev/null/demo"],
     "init": ["init", "/dev/null/new"],
     "schema": ["schema", "world"],
+    "keys": ["keys", "nowhere"],
     "check": ["check", "no.toml"],
     "preview": ["preview", "no.toml", "north"],
     "privacy": ["privacy", "no.toml"],

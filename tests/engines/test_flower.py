@@ -23,6 +23,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fedopl
 from fedopl.base.errors import FederationError
+from fedopl.client.client_file import read_clients
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines import flower_apps
 from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
@@ -32,6 +34,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study
@@ -456,8 +459,22 @@ kidney_function = [8, 120]
 """
 
 
-@pytest.mark.parametrize("more", ["", PRIVATE], ids=["exact sums", "sums with noise"])
+def keys_of(study):
+    """The keys of all clients, as `fedopl keys` prints them."""
+    found = {
+        name: Identity(PrivateDraws(0, name, client.secret()).key).public
+        for name, client in read_clients(study.parent / "clients").items()
+    }
+    return "".join(f'{name} = "{key}"\n' for name, key in found.items())
+
+
+WAYS = {"exact sums": "", "sums with noise": PRIVATE, "totals alone": f"{PRIVATE}[privacy.keys]\n"}
+
+
+@pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
 def test_the_server_app_learns_what_is_learned_without_flower(own, clock, tmp_path, more):
+    if "keys" in more:  # by nodes that begin anew with every message
+        more = more.replace("epsilon", 'aggregation = "secure"\nepsilon') + keys_of(own)
     own.write_text(own.read_text() + more)
     untouched = shutil.copytree(own.parent, tmp_path / "untouched")  # nobody kept an answer there
     server_app(own)(road_to(own, clock), context_of(run_config=settings_for(tmp_path / "flower")))

@@ -10,7 +10,7 @@ from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE, Noise
+from fedopl.client.private.release import Noise
 from fedopl.messages import codec
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
@@ -22,6 +22,7 @@ from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
+from fedopl.privacy.sum_grid import FINE
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study

@@ -13,7 +13,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE, Noise
+from fedopl.client.private.release import Noise
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import RowSplit
@@ -22,6 +22,7 @@ from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.privacy.subsampled import SLIP, PrivacyLosses, SampledSteps
+from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 

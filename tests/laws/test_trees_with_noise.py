@@ -11,7 +11,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE, Noise
+from fedopl.client.private.release import Noise
 from fedopl.client.private.tree_sums import look_privately, sum_cells_privately
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
@@ -27,6 +27,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.privacy.accountant import mu_for
+from fedopl.privacy.sum_grid import FINE
 from fedopl.solvers.agreeing_tables import agreeing_cells
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study

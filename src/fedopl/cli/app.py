@@ -28,7 +28,7 @@ app = typer.Typer(
 # In the order in which a newcomer needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
-    "Look first": [before_run.check, before_run.preview, before_run.privacy],
+    "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
     "Learn": [run_verbs.run, run_verbs.evaluate],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

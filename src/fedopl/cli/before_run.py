@@ -78,7 +78,8 @@ def privacy(
     sized = ", ".join(f"{n_rows:,}" for n_rows in sizes)
     effects = "effects that a tree tells apart" if agreed.policy.on_grid else "linear effects"
     typer.echo(promise(agreed.privacy))
-    typer.echo(f"\nNoise that each client adds to every number, in units of the study:\n{noise}")
+    whose = "in the total of" if agreed.privacy.is_secure else "that each client adds to"
+    typer.echo(f"\nNoise {whose} every number, in units of the study:\n{noise}")
     typer.echo(
         f"\nWith clients of {sized} made-up rows, {effects} of usual size, and actions that "
         f"are equally likely:\n{price_table(found)}"
@@ -87,6 +88,31 @@ def privacy(
         typer.echo("\nWhat clients have told, and may tell over the lifetime of their rows:")
     for name, said in left.items():
         typer.echo(f"{name}: {said}")
+
+
+def keys(
+    clients: Annotated[
+        Path, typer.Argument(help="a client's folder, or one with a folder for each client")
+    ] = Path("clients"),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print clients' public keys, for a study that adds up under masks; each makes its secret."""
+    from fedopl.base.toml_file import toml_key, toml_text
+    from fedopl.client.client_file import read_clients
+    from fedopl.client.disclosure.private_draws import PrivateDraws
+    from fedopl.secure.keys import Identity
+
+    found = {
+        name: Identity(PrivateDraws(0, name, own.secret()).key).public
+        for name, own in read_clients(clients).items()
+    }
+    if as_json:
+        say_json(found)
+        return
+    typer.echo("[privacy.keys]")
+    for name, key in found.items():
+        typer.echo(f"{toml_key(name)} = {toml_text(key)}")
 
 
 def _left_to_tell(study: "Study", folder: Path) -> dict[str, str]:
@@ -172,7 +198,12 @@ def preview(
         f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "
         "exactly these; what rests on everybody's models is computed here from this client alone."
     )
-    if agreed.privacy:
+    if agreed.privacy and agreed.privacy.is_secure:
+        typer.echo(
+            "Masked numbers are sums with noise that only the total over all clients can be read "
+            "of; to whoever lacks one client's they are random."
+        )
+    elif agreed.privacy:
         round_terms = (
             " A term is there less what those before it say of it." if agreed.terms else ""
         )

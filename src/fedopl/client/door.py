@@ -24,6 +24,7 @@ from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
+from fedopl.messages.secure.masked_sums import is_masked
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.policy import Policy
 from fedopl.study.private_setting import PrivateSetting
@@ -189,6 +190,9 @@ class Door:
     def _answer(self, query: Query[Any], asked: str) -> Message:
         self._budgets.check(query, asked)
         answer = self._computed(query)
+        party = getattr(self._space, "party", None)
+        if party is not None and is_masked(query, self.study):
+            answer = party.masked(query, answer, asked)
         return replace(answer, study=self._digest, exchange=query.exchange)
 
     def _computed(self, query: Query[Any]) -> Message:

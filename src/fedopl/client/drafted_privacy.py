@@ -12,14 +12,13 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.toml_file import toml_key
 from fedopl.client.column_profiles import Profile
-from fedopl.privacy.score_axes import noise_of_scores
+from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.privacy_plan import PrivacyPlan, Range
 from fedopl.study.private_setting import (
     OF_FLAGS,
     VALUE_SHARE,
     likely_values,
-    longest_scores,
     most_terms,
 )
 
@@ -64,7 +63,7 @@ class DraftedPrivacy:
     def why_not(self) -> str:
         """What keeps values from being known with so much noise; nothing if they would be."""
         n_held_out = EvaluationPlan().share * sum(self.sizes)
-        moves = self.plan.most_rows_per_person * longest_scores(self.overlap)
+        moves = self.plan.most_rows_per_person * longest_turned(self.overlap)
         deviation = moves / (self.plan.mu * math.sqrt(VALUE_SHARE))
         deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes)) / n_held_out
         if deviation / 2 <= _MOST_NOISE:  # in whole ranges, not in halves

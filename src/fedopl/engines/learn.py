@@ -4,7 +4,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits, as_limits
-from fedopl.client.disclosure.private_draws import SEED_ALONE, kept_secret
+from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
@@ -28,6 +28,7 @@ from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import writing
+from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
@@ -120,6 +121,10 @@ def learn(
     """
     refuse_moved(moved, "learn()")
     _check_clients(clients)
+    running = running or Running()
+    if privacy and privacy.is_secure and not privacy.keys:
+        running = replace(running, secret=_secret_for_noise(running))
+        privacy = _with_keys(privacy, clients, str(running.secret))
     agreed = {
         "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
         "mixture": as_mixture(mixture),
@@ -138,7 +143,7 @@ def learn(
         study = _study_of(clients, basis=drafted, **agreed)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
-    return _run(study, clients, given, own_limits, running or Running())
+    return _run(study, clients, given, own_limits, running)
 
 
 def _may_bend(study: Study) -> bool:
@@ -233,7 +238,7 @@ def _run(
     journal = Path(running.journal) if running.journal else None
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
-    secret = _secret_for_noise(running, journal) if study.privacy else SEED_ALONE
+    secret = _secret_for_noise(running) if study.privacy else SEED_ALONE
     own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": secret}
     own["regressor"] = given["regressor"]
     ledgers = {name: MemoryLedger() for name in clients}
@@ -256,14 +261,22 @@ def _run(
     return Run.of(record, ledgers)
 
 
-def _secret_for_noise(running: Running, journal: Path | None) -> str:
+def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
+    """The plan with the keys of clients that are all in this process."""
+    keys = {name: Identity(PrivateDraws(0, name, secret).key).public for name in sorted(clients)}
+    return PrivacyPlan.model_validate(privacy.model_dump() | {"keys": keys})
+
+
+def _secret_for_noise(running: Running) -> str:
     """Noise that protects must not follow from a seed that others know.
 
     A run that goes on has the secret it began with: by another one other rows would be held out.
     """
     if running.secret:
         return running.secret
-    return kept_secret(journal / "secret") if journal else secrets.token_hex(32)
+    if running.journal:
+        return kept_secret(Path(running.journal) / "secret")
+    return secrets.token_hex(32)
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:

@@ -9,6 +9,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, only_policy
@@ -35,10 +36,13 @@ from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.results.record import Record
 from fedopl.results.round import Round
+from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.repeat_splits import Begun, run_splits
+from fedopl.study.added_up import adds_under_masks, parties_of
 from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
+from fedopl.study.privacy_plan import LEAST_PARTIES, PrivacyPlan
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -88,9 +92,12 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
 
     Sums over its own rows are those it would send. What depends on others, the scores by shared
     outcome models and the learned policy, is made from this client's rows alone. Where a study
-    compares clients, it is compared with one just like it.
+    compares clients, it is compared with one just like it; where answers are masked, they are for
+    as few clients just like it as there have to be.
     """
     own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
+    if study.privacy and study.privacy.is_secure:
+        own["privacy"] = _among_stand_ins(study.privacy, client)
     if not study.privacy:  # noise depends on how many candidates there are
         own["policy"] = study.policy.without_candidates
     alone = study.model_copy(update=own)
@@ -107,6 +114,12 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
     doors = {client.name: door_of(alone, client, data, MemoryLedger())}
     if alone.joining.diagnose or alone.mixture.kind in FOUND:
         doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
+    if adds_under_masks(alone):
+        doors |= {
+            name: Door(name, data, alone, secret=client.secret(rehearsing=True))
+            for name in parties_of(alone)
+            if name != client.name
+        }
     transport = _Listening(doors, client.name)
     conversation = Conversation(alone, transport)
     with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
@@ -119,6 +132,16 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
         for query, answer in zip(unbundled(queries), unbundled(answers), strict=True):
             asked, told = codec.decode(query, sizes), codec.decode(answer, sizes)
             yield replace(_leaving(found, asked, told, len(answer)), split=split)
+
+
+def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
+    """The plan for this client and as few like it as there have to be for masks."""
+    others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES)]
+    secret = client.secret(rehearsing=True)
+    keys = {
+        name: Identity(PrivateDraws(0, name, secret).key).public for name in (client.name, *others)
+    }
+    return plan.model_copy(update={"keys": keys, "colluders": min(plan.colluders, 1)})
 
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:

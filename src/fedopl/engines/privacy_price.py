@@ -49,13 +49,14 @@ class Price:
 
 def noise_table(study: Study) -> str:
     """The noise of every release, in units of the study."""
-    _plan_of(study)
+    plan = _plan_of(study)
     rows = []
-    for release in PrivateSetting(study).releases.values():
-        part = release.part
+    for name, release in PrivateSetting(study).releases.items():
+        part, shared = release.part, plan.is_secure and name != "own"
         held_out = " (held-out rows)" if release.of_held_out else ""
         share = f"{part.share / part.times:.0%}{held_out}"
-        rows.append([part.what, str(part.times), share, f"{release.deviation:.3g}"])
+        noise = release.deviation * (plan.noise_of_total if shared else 1.0)
+        rows.append([part.what, str(part.times), share, f"{noise:.3g}"])
     return text_table(["what leaves", "times", "share of the budget", "noise"], rows)
 
 
@@ -91,7 +92,9 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
     # Made-up tables have numbers alone; the promise to a person with rows is that to a row.
     flags = dict.fromkeys(study.features, OF_FLAGS)
     said = plan.model_dump() | {"epsilon": epsilon, "ranges": flags | plan.ranges}
-    alone = PrivacyPlan.model_validate(said | {"unit": "row", "most_rows_per_person": 1})
+    # Made-up clients have keys of their own.
+    said |= {"unit": "row", "most_rows_per_person": 1, "keys": {}}
+    alone = PrivacyPlan.model_validate(said)
     for draw in range(N_DRAWS):
         world = _World(study, plan, draw)
         run = learn(

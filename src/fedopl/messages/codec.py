@@ -2,6 +2,7 @@
 
     magic 4 · version u16 · code u16 · then the fields in the order of their names' declaration:
     int i64 · float f64 · member of a list i64 · digest 32 bytes · array u8 ndim, u32 sizes, f64 …
+    or, of whole numbers such as masked ones, u64 …
 
 All numbers are little-endian. A message ends where its last field ends.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fedopl.base.arrays import Words
 from fedopl.base.errors import WireError
 from fedopl.messages.message import VERSION, Axis, Message
 from fedopl.messages.vocabulary import MESSAGES
@@ -26,7 +28,7 @@ LARGEST_MESSAGE = 1 << 30
 _HEADER = struct.Struct("<4sHH")
 _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
-_NUMBER = np.dtype("<f8")
+_NUMBER, _WORD = np.dtype("<f8"), np.dtype("<u8")
 # Arrays of so many numbers are copied when read, to where arithmetic with them is faster.
 MOST_COPIED = 1 << 13
 
@@ -37,16 +39,23 @@ Field = type | tuple[Axis, ...]
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
 
+class WordAxes(tuple[Axis, ...]):
+    """The axes of an array of whole numbers from 0 to 2⁶⁴ − 1."""
+
+    __slots__ = ()
+
+
 class WrongVersionError(WireError):
     """The other side speaks another version."""
 
 
 def _content(hint: Any) -> Field:
     first, *_ = getattr(hint, "__metadata__", (None,))
+    number: Any = getattr(hint, "__origin__", hint)  # whatever else is said about it
     if isinstance(first, tuple):
-        return first  # the axes of an array
-    number: type = getattr(hint, "__origin__", hint)  # whatever else is said about it
-    return number
+        return WordAxes(first) if number == Words else first  # the axes of an array
+    kind: type = number
+    return kind
 
 
 def _fields_of(message: type[Message]) -> tuple[tuple[str, Field], ...]:
@@ -74,7 +83,7 @@ def encode(message: Message) -> bytes:
     for name, content in FIELDS[type(message)]:
         value = getattr(message, name)
         if isinstance(content, tuple):
-            array = np.asarray(value, _NUMBER, order="C")
+            array = np.asarray(value, _kind_of_numbers(content), order="C")
             if array.ndim != len(content):
                 raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
             parts.append(_SHAPES[array.ndim].pack(array.ndim, *array.shape))
@@ -82,6 +91,10 @@ def encode(message: Message) -> bytes:
         else:
             parts.append(_encoded_scalar(content, value))
     return b"".join(parts)
+
+
+def _kind_of_numbers(axes: tuple[Axis, ...]) -> np.dtype[Any]:
+    return _WORD if isinstance(axes, WordAxes) else _NUMBER
 
 
 def _encoded_scalar(content: type, value: Any) -> bytes:
@@ -196,7 +209,7 @@ def _number_reader(name: str, kind: type) -> Reader:
 
 
 def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -> Reader:
-    n_axes, header = len(axes), _SHAPES[len(axes)]
+    n_axes, header, numbers = len(axes), _SHAPES[len(axes)], _kind_of_numbers(axes)
 
     def read(content: bytes, position: int) -> tuple[Any, int]:
         _end(content, position, 1)
@@ -211,8 +224,8 @@ def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -
         end = _end(content, start, _NUMBER.itemsize * count)
         if count <= MOST_COPIED:
             content, start = content[start:end], 0
-        array = np.frombuffer(content, _NUMBER, count, start).reshape(shape)
-        if np.count_nonzero(np.isfinite(array)) < count:
+        array = np.frombuffer(content, numbers, count, start).reshape(shape)
+        if numbers == _NUMBER and np.count_nonzero(np.isfinite(array)) < count:
             raise WireError(f"{name}: not all numbers are finite")
         return array, end
 

@@ -21,6 +21,9 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
+from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
+from fedopl.secure.masks import WORD
+from fedopl.study.added_up import adds_under_masks, parties_of
 from fedopl.study.found_pairs import with_most_pairs
 from fedopl.study.study import Study
 
@@ -68,6 +71,10 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
+        Axis.PARTIES: len(parties_of(study)),
+        Axis.SESSION_KEYS: 1,
+        Axis.KEY_WORDS: KEY_BYTES // 8,
+        Axis.SIGNATURE_WORDS: SIGNATURE_BYTES // 8,
         Axis.NEURAL_NUMBERS: NeuralPolicy.numbers_shape(study)[0],
         Axis.NETWORK_NUMBERS: network_size(widths_in(study)) if study.hidden else 0,
     }
@@ -90,4 +97,13 @@ def axis_sizes(study: Study) -> Sizes:
         sizes[axis] = range(0, at_once + 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
+    sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)
     return sizes
+
+
+def _most_masked(study: Study, sizes: Sizes) -> int:
+    """How many numbers an answer under masks may have: as many as it would have without."""
+    if not adds_under_masks(study):
+        return 0
+    asked = (query.answer for query in queries_of(study))
+    return max(most_bytes(answer, sizes) // WORD.itemsize for answer in asked)

@@ -70,6 +70,11 @@ class Axis(enum.Enum):
     FEATURE_PAIRS = "feature pairs"  # every two features
     FOUND_PAIRS = "found pairs"  # those of them that are taken
     TWO = "two"  # features of a pair
+    PARTIES = "parties"  # clients whose answers are added up under masks
+    SESSION_KEYS = "session keys"
+    KEY_WORDS = "key words"  # of 64 bits
+    SIGNATURE_WORDS = "signature words"
+    MASKED = "masked numbers"  # all sums of an answer, one behind the other
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 
 
@@ -181,6 +186,10 @@ class Query(Message, Generic[AnswerType]):
     def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
         """What cannot be true of a client's answer, given the rows that it enrolled with."""
         return None
+
+    def shapes(self, _study: "Study") -> dict[str, tuple[int, ...]]:
+        """The sums in its answer, by field, which may be added up under masks; none if none may."""
+        return {}
 
     def step(self, _answer: AnswerType, /) -> FloatArray | None:
         """How an answer moves the policy, to be compared between clients; None if it does not."""

@@ -32,6 +32,9 @@ class RefusalCode(enum.Enum):
     WRONG_PROPENSITIES = 21
     UNSCORED_DECISIONS = 22
     HEAVY_ROW = 23
+    WRONG_KEY = 24
+    WRONG_ROSTER = 25
+    NO_ROSTER = 26
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -159,6 +162,21 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "one of its rows has so much of the weight of all that their sum would disclose it",
         "Let it look for an error in its column of weights, or agree on a study that counts rows "
         '([mixture] count = "rows").',
+    ),
+    RefusalCode.WRONG_KEY: Refused(
+        "its key is not the one that the study registers for it",
+        "Let it run `fedopl keys`, and write what that prints into the study; or let it restore "
+        "the secret that its registered key follows from.",
+    ),
+    RefusalCode.WRONG_ROSTER: Refused(
+        "those it was to add up with are not those of the study, or their keys are not signed",
+        "Let the server run the study as it was agreed on; if rows of a client changed since it "
+        "began, agree on a new one.",
+    ),
+    RefusalCode.NO_ROSTER: Refused(
+        "it does not know whom to add up with",
+        "Its store (scores/) was deleted or its rows changed since the study began: restore it, "
+        "or agree on a new study.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

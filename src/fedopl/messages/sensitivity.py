@@ -13,6 +13,7 @@ import numpy as np
 
 from fedopl.base.arrays import largest_size
 from fedopl.messages.message import Message
+from fedopl.study.added_up import FARTHEST_NOISE
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
@@ -25,9 +26,6 @@ class Moves:
     noise: str = ""  # which release of the study's setting it is, whose noise covers that
 
 
-_MOST_DEVIATIONS = 12
-
-
 def _not_at_all(_study: Study) -> float:
     return 0.0
 
@@ -36,18 +34,19 @@ def _not_at_all(_study: Study) -> float:
 UNMOVED = Moves(_not_at_all)
 
 
-def beyond_rows(answer: Message, study: Study, n_rows: int) -> str | None:
+def beyond_rows(answer: Message, study: Study, n_rows: int, noise: float = 1.0) -> str | None:
     """What is too large in an answer for so many rows, each of which moves it by what is declared.
 
-    Noise may add a dozen deviations to every number, which it does once in 10³² times.
+    Noise, of so many times the release's, may add a dozen deviations to every number, which it does
+    once in 10³² times.
     """
     setting = PrivateSetting(study)
     for name, moves in declared_moves(type(answer)).items():
         found = getattr(answer, name)
         if moves is None or not isinstance(found, np.ndarray):
             continue
-        noise = setting.deviation(moves.noise) if moves.noise else 0.0
-        most = n_rows * moves.at_most(study) + _MOST_DEVIATIONS * noise
+        deviation = noise * setting.deviation(moves.noise) if moves.noise else 0.0
+        most = n_rows * moves.at_most(study) + FARTHEST_NOISE * deviation
         if not largest_size(found) <= most:
             return f"{name}: {largest_size(found):.3g}, more than its rows can have, {most:.3g}"
     return None

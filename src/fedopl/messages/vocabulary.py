@@ -29,6 +29,8 @@ from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.secure.masked_sums import MaskedSums
+from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -68,13 +70,15 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumCellsPrivately,
     LookPrivately,
     SumCandidates,
+    TellKeys,
+    TakeRoster,
 )
 # What a study asks before it is known which pairs of features it has.
 FIRST_QUERIES = (Enrol, ScreenProducts)
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)
-} | {Refusal.code: Refusal}
+} | {other.code: other for other in (Refusal, MaskedSums)}
 
 
 # Many clients of one study may be in one process, so it is worked out once for all of them.

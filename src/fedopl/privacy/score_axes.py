@@ -22,8 +22,10 @@ _OWN = 0.5
 
 
 @cache
-def score_axes(overlap: float) -> FloatArray:  # (4, 4)
+def score_axes(overlap: float, *, own: bool = True) -> FloatArray:  # (4, 4), or (3, 3)
     """What scores of the learned policy, an arm, what was done and the own policy are turned by.
+
+    Without the last, where clients have no policies of their own, the others are as they were.
 
     With propensities of e or more, the first two gains may both be 1/e − 1 times as large as
     what models leave, or one of them, and the other once. Such pairs lie in an ellipse
@@ -34,20 +36,21 @@ def score_axes(overlap: float) -> FloatArray:  # (4, 4)
     axes[0, 1] = -shared
     gains = np.eye(4)
     gains[[0, 1, 3], 2] = -1.0
-    found: FloatArray = axes @ gains
+    size = 3 + own
+    found: FloatArray = (axes @ gains)[:size, :size]
     found.setflags(write=False)
     return found
 
 
-def noise_of_scores(overlap: float) -> FloatArray:  # (4, 4)
+def noise_of_scores(overlap: float, *, own: bool = True) -> FloatArray:  # as the axes
     """The covariance of noise in scores, where turned ones have noise of variance 1."""
-    back = np.linalg.inv(score_axes(overlap))
+    back = np.linalg.inv(score_axes(overlap, own=own))
     found: FloatArray = back @ back.T
     return found
 
 
 @cache
-def longest_turned(overlap: float) -> float:
+def longest_turned(overlap: float, *, own: bool = True) -> float:
     """How long a row's scores are after turning, at most, in half-ranges of the outcome.
 
     Outcomes y lie in ±1, models μ within `MOST_MODELLED`, propensities in e … 1. Scores are linear
@@ -58,6 +61,7 @@ def longest_turned(overlap: float) -> float:
     for outcome, weight, modelled in product((-1.0, 1.0), (1.0, 1 / overlap), ends):
         taken = modelled + (outcome - modelled) * weight
         # Each policy decides what was done, or something else.
-        for learned, arm, own in product((taken, *ends), repeat=3):
-            scores.append((learned, arm, outcome, own))
-    return float(np.linalg.norm(np.array(scores) @ score_axes(overlap).T, axis=1).max())
+        for learned, arm, alone in product((taken, *ends), repeat=3):
+            scores.append((learned, arm, outcome, alone)[: 3 + own])
+    axes = score_axes(overlap, own=own)
+    return float(np.linalg.norm(np.array(scores) @ axes.T, axis=1).max())

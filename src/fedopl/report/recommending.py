@@ -19,6 +19,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.report.words.split_words import each_split
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
+from fedopl.study.added_up import adds_under_masks
 
 Tone = Literal["change", "keep", "nothing"]
 
@@ -160,7 +161,9 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used
-    n_clients = plural(len(valued_clients(record)), "client")
+    # Under masks all answered, or nothing could be read.
+    valued = record.mixture if adds_under_masks(record.study) else valued_clients(record)
+    n_clients = plural(len(valued), "client")
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
     return (

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedopl.base.errors import StorageError
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.score_sums import ScoreSums
@@ -61,7 +62,9 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = _answers(arrays, "sums", ScoreSums, study, clients)
             choice = _choice(arrays, study)
-            rows = {name: summary["rows"][name] for name in clients}
+            # Where there are sums of all clients alone, they rest on everybody's rows.
+            told = summary["rows"] if clients == [GLOBAL] else clients
+            rows = {name: summary["rows"][name] for name in told}
             places = {name: f"borrowed.{place}" for place, name in enumerate(clients)}
             borrowed = {name: arrays[key] for name, key in places.items() if key in arrays}
             found["statistics"] = ScoreStatistics(

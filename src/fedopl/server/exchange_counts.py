@@ -12,6 +12,7 @@ from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
+from fedopl.study.added_up import adds_under_masks
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -34,7 +35,8 @@ def _under_one_split(study: Study, n_clients: int) -> int:
 def expected_trips(study: Study, n_clients: int) -> int:
     """How many trips a run takes at most: enrolment rides with sums, descriptions with values.
 
-    So do the cells of a tree with scores, where its grid is agreed beforehand.
+    So do the cells of a tree with scores, where its grid is agreed beforehand; under masks, keys
+    with enrolment, and the roster with the first sums.
     """
     saved = sum(map(_exchanges_along, split_studies(study)))
     return expected_exchanges(study, n_clients) - saved
@@ -43,7 +45,7 @@ def expected_trips(study: Study, n_clients: int) -> int:
 def _exchanges_along(study: Study) -> int:
     """How many exchanges come along on the trip of another, under one split."""
     if study.privacy:
-        return 1
+        return 2 if adds_under_masks(study) else 1
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)

@@ -102,7 +102,7 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
         policy = type(policy).from_numbers(policy.numbers_for(study), study)  # with its encoding
     candidates = Candidates(study, {})
     candidates.policies, candidates.rules = dict(learned.valued), []
-    answers = value_privately(conversation, setting, learned.valued, learned.models)
+    answers = value_privately(learned.totals, learned.valued, learned.models)
     tables = candidates.tables(setting, answers, chosen) if answers else {}
     if answers:
         conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)

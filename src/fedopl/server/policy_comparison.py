@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
@@ -145,7 +146,8 @@ class Candidates:
 
     def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
         """What the candidates are worth, and what the chosen one gains over others."""
-        names = [*self.names(), LOGGING, LOCAL]
+        own = [LOGGING] if GLOBAL in answers else [LOGGING, LOCAL]
+        names = [*self.names(), *own]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         return {

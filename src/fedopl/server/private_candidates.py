@@ -16,7 +16,7 @@ from fedopl.results.value_tables import arm_name
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_learning import LearnedPrivately, start_privately
-from fedopl.server.private_trees import arm_as_tree, mean_of_clients
+from fedopl.server.private_trees import arm_as_tree
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
@@ -37,15 +37,14 @@ def choose_privately(
     names = candidates.names()
     asked: dict[str, Any] = packed([candidates.policies[name] for name in names], study)
     query = SumCandidates(models=models, **asked)
-    answers = conversation.require_quorum(conversation.each(query, setting.weights))
-    sums = {name: answer.sums for name, answer in answers.items()}
-    scores = mean_of_clients(sums, setting.rows, setting.weights)
+    scores = started.totals.required(query, "sums")
     order = [names[place] for place in np.argsort(-scores, kind="stable")]
     arms = {arm_name(action): action for action in study.actions}
     best_arm = next(name for name in order if name in arms)
     beside = best_arm if best_arm != order[0] else order[1]
     valued = _of_one_kind({name: candidates.policies[name] for name in (order[0], beside)}, arms)
     return LearnedPrivately(
+        started.totals,
         setting,
         candidates.policies[order[0]],
         models,

@@ -6,16 +6,15 @@ inverted, which pays where noise is large: steps then are short, and their mean 
 """
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.private_totals import Totals
 from fedopl.solvers.averaged_rounds import AveragedRounds
 from fedopl.solvers.private_regression import FirstFit
-from fedopl.study.mixture import Weights
 from fedopl.study.private_setting import Bounds, PrivateSetting
 
 # The share of steps that are left out of the mean, the first ones.
@@ -25,13 +24,10 @@ _SHORTER = 10.0
 
 
 def gradient_steps(
-    conversation: Conversation,
-    private: PrivateSetting,
-    fit: FirstFit,
-    rows: Mapping[str, int],
-    weights: Weights,
+    conversation: Conversation, private: PrivateSetting, fit: FirstFit, totals: Totals
 ) -> FloatArray:  # (n_actions, n_columns), in units
     """The mean over all but the first steps, from where nothing is known."""
+    rows, weights = totals.rows, totals.weights
     plan = conversation.study.linear.training
     rounds = AveragedRounds(fit.parameters.shape, plan.rounds, plan.momentum, "steps")
     per_row = {name: weights[name] / (private.plan.sampled * rows[name]) for name in rows}
@@ -39,10 +35,7 @@ def gradient_steps(
     length = plan.rate * _longest_step(fit, sum(rows.values()), float(deviation))
     for step in range(plan.rounds):
         query = SumResiduals(number=step, n_terms=fit.n_terms, parameters=rounds.parameters)
-        answers = conversation.require_quorum(conversation.each(query, rows))
-        present = sum(weights[name] for name in answers)
-        gradient = sum(per_row[name] / present * own.residuals for name, own in answers.items())
-        rounds.move_to(rounds.parameters + length * np.asarray(gradient))
+        rounds.move_to(rounds.parameters + length * totals.step(query, per_row))
     return rounds.mean_after(_LEFT_OUT)
 
 

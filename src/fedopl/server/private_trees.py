@@ -5,12 +5,9 @@ of every two columns, in a few bins each; the best tree there is searched for ex
 its thresholds moves within half a unit, to where narrow bins add up to most.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.combining import weighted_sum
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.policies.tree import TreePolicy
@@ -20,8 +17,8 @@ from fedopl.results.sums.tree_statistics import grown_tree
 from fedopl.results.value_tables import LEARNED, arm_name
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_learning import LearnedPrivately, start_privately
+from fedopl.server.private_totals import Totals
 from fedopl.solvers.agreeing_tables import agreeing_cells
-from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.private_setting import PrivateSetting
 
 
@@ -32,44 +29,26 @@ def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
     models = private.scales.parameters(started.fit.parameters)
     setting = started.setting(private, started.fit.parameters)
     query = SumCellsPrivately(models=models)
-    answers = conversation.require_quorum(conversation.each(query, setting.weights))
-    cells = {name: answer.cells for name, answer in answers.items()}
-    means = private.scales.outcome_unit * mean_of_clients(cells, setting.rows, setting.weights)
+    means = private.scales.outcome_unit * started.totals.required(query, "cells")
     numbers = np.ones((private.tables.grid.n_cells, FIRST_ACTION + study.n_actions))
     numbers[:, FIRST_ACTION:] = agreeing_cells(means, private.tables.grid, private.tables.released)
     policy = grown_tree(study, private.tables.grid, lambda _: [numbers])
-    policy = _moved(conversation, setting.rows, setting.weights, policy, models)
+    policy = _moved(started.totals, policy, models)
     arm = arm_as_tree(policy, setting.best_arm)
     valued = {LEARNED: policy, arm_name(setting.best_arm): arm}
-    return LearnedPrivately(setting, policy, models, valued, setting.best_arm)
+    return LearnedPrivately(started.totals, setting, policy, models, valued, setting.best_arm)
 
 
-def _moved(
-    conversation: Conversation,
-    rows: Mapping[str, int],
-    weights: Weights,
-    policy: TreePolicy,
-    models: FloatArray,
-) -> TreePolicy:
+def _moved(totals: Totals, policy: TreePolicy, models: FloatArray) -> TreePolicy:
     """The tree with its thresholds where they gain most; as it is if less than a quorum tells."""
-    study = conversation.study
+    study = totals.conversation.study
     look = PrivateSetting(study).tables.look(policy.root)
     if not look.moving:
         return policy
-    answers = conversation.each(LookPrivately(models=models, tree=as_array(look.root)), weights)
-    if not conversation.has_quorum(answers):
+    gains = totals.wanted(LookPrivately(models=models, tree=as_array(look.root)), "gains")
+    if gains is None:
         return policy
-    gains = {name: answer.gains for name, answer in answers.items()}
-    root = look.moved(mean_of_clients(gains, rows, weights))
-    return TreePolicy(root, study.actions, study.features, study.encoding)
-
-
-def mean_of_clients(
-    sums: Mapping[str, FloatArray], rows: Mapping[str, int], weights: Weights
-) -> FloatArray:  # shaped as each of the sums
-    """The mixture of means over rows of those who answered."""
-    shares = renormalised(weights, sums.keys())
-    return weighted_sum(shares, {name: own / rows[name] for name, own in sums.items()})
+    return TreePolicy(look.moved(gains), study.actions, study.features, study.encoding)
 
 
 def arm_as_tree(policy: TreePolicy, action: str) -> TreePolicy:

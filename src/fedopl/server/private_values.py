@@ -6,28 +6,36 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.policies.kinds import packed
 from fedopl.policies.policy import Policy
-from fedopl.privacy.score_axes import score_axes
-from fedopl.server.aggregate.setting import Setting
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise
 from fedopl.server.exchange.answers import Answers
-from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.private_totals import Totals, UnderMasks
+from fedopl.study.added_up import AddedUp, Counting
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
 def value_privately(
-    conversation: Conversation, setting: Setting, policies: Mapping[str, Policy], models: FloatArray
+    totals: Totals, policies: Mapping[str, Policy], models: FloatArray
 ) -> Answers[Values] | None:
-    """What these policies are worth to every client, with errors that know of the noise."""
-    study = conversation.study
+    """What these policies are worth to every client, with errors that know of the noise.
+
+    Under masks, what they are worth to all together, in the name of all.
+    """
+    conversation, study = totals.conversation, totals.conversation.study
     if not study.evaluation.share:
         return None
     asked: dict[str, Any] = packed(list(policies.values()), study)
-    answers = conversation.each(ValuePrivately(models=models, **asked), setting.weights)
+    query = ValuePrivately(models=models, **asked)
+    if isinstance(totals, UnderMasks):
+        found = totals.sums(query, Counting.HELD_OUT)
+        latest = conversation.rounds[-1].exchange
+        return Answers(latest, {GLOBAL: values_of_all(study, found, totals.together)})
+    answers = conversation.each(query, totals.weights)
     return Answers(answers.exchange, {name: values_of(study, own) for name, own in answers.items()})
 
 
@@ -39,7 +47,7 @@ def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
     """
     private = PrivateSetting(study)
     n_rows, half, deviation = own.n_rows, private.scales.half_range, private.deviation("values")
-    back = half * np.linalg.inv(score_axes(study.declared.overlap or 1.0))  # half-ranges and turns
+    back = half * np.linalg.inv(private.score_axes)  # half-ranges and turns
     means = own.sums / n_rows
     added = (deviation / n_rows) ** 2 * np.eye(len(means))
     # Squares of means have the noise in them, too.
@@ -53,4 +61,36 @@ def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
         covariances=back @ (spread / n_rows + added) @ back.T,
         noise=back @ added @ back.T,
         doubt=private.deviation("value squares") / deviation**2,
+    )
+
+
+def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> ValuesWithNoise:
+    """The same of all clients together, whose own means nobody knows.
+
+    With ρ the weight of a row, the variance of Σρz is Σρ²z² less what clients' own means explain,
+    Σ(ρ_c·S_c)²/m_c ≥ (Σρ_c·S_c)²/Σm_c by Cauchy & Schwarz: less is taken off, as if all rows were
+    drawn from all clients, and intervals are wider where clients differ.
+    """
+    private, rows = PrivateSetting(study), together.held_out
+    factor, weights = private.plan.noise_of_total, together.of_held_out
+    deviation = factor * private.deviation("values")
+    n_rows, weight = sum(rows.values()), weights.total(rows)
+    back = private.scales.half_range * np.linalg.inv(private.score_axes)
+    unit, means = np.eye(len(total.sums)), total.sums / weight
+    # Squares of sums have the noise in them, too.
+    taken_off = (np.outer(total.sums, total.sums) - deviation**2 * unit) / n_rows
+    added = (deviation / weight) ** 2 * unit
+    shares = {name: weights.by_client[name] / weights.scale for name in rows}
+    squares, fourths = (
+        sum(own**power * rows[name] for name, own in shares.items()) for power in (2, 4)
+    )
+    n_units = squares**2 / fourths / private.plan.most_rows_per_person  # that count, at least
+    return ValuesWithNoise(
+        n_rows=n_rows,
+        of_rows=n_rows,
+        degrees_of_freedom=max(int(n_units) - 1, 0),
+        means=back @ means + private.scales.outcome_centre,
+        covariances=back @ ((total.squares - taken_off) / weight**2 + added) @ back.T,
+        noise=back @ added @ back.T,
+        doubt=private.deviation("value squares") * factor / deviation**2,
     )

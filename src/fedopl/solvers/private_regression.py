@@ -31,9 +31,9 @@ class FirstNoise(NamedTuple):
     squares: float
     products: float
 
-    def of_total(self, n_clients: int) -> "FirstNoise":
-        """Those of a sum over so many clients that each added as much."""
-        return FirstNoise(*(math.sqrt(n_clients) * own for own in self))
+    def times(self, factor: float) -> "FirstNoise":
+        """So many times as much: √C where each of C clients added it, and all is added up."""
+        return FirstNoise(*(factor * own for own in self))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -15,6 +15,9 @@ _HELD_OUT = "held-out"
 # No weights were limited when studies were first hashed, and nothing was said of it.
 _UNLIMITED: Flat = {"learning_clip": 0.0}
 
+# The same of differential privacy: steps were of all rows, and each client's answers were read.
+_PLAIN: Flat = {"sampled": 1.0, "aggregation": "plain", "colluders": 1, "keys": {}}
+
 # For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
 _FIELDS = {
     "linear": {
@@ -63,7 +66,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
-        **({"privacy": _said(plans["privacy"], sampled=1.0)} if plans["privacy"] else {}),
+        **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
 

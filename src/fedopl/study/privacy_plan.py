@@ -1,5 +1,7 @@
 """What a study promises to every row or person: differential privacy, and ranges to rest it on."""
 
+import math
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -22,6 +24,9 @@ _ONE_STEP = (
     "rows that privacy.sampled says"
 )
 Range = tuple[float, float]
+# With secure aggregation: of two clients, each knows the other's sums once it knows their total.
+LEAST_PARTIES, LEAST_HONEST = 3, 2
+_PUBLIC_KEY = re.compile("[0-9a-f]{64}")
 # Tables of every two columns tell of trees of two questions, one after the other.
 MOST_PRIVATE_DEPTH = 2
 
@@ -39,8 +44,23 @@ class PrivacyPlan(Checked):
     most_rows_per_person: int = Field(
         default=1, ge=1, description="of a person with more rows, the first so many are used"
     )
-    noise: Literal["local"] = Field(
-        default="local", description="each client adds noise to its own answers"
+    aggregation: Literal["plain", "secure"] = Field(
+        default="plain",
+        description="secure: answers are masked, and the server can read their total alone",
+    )
+    noise: Literal["local", "total"] = Field(
+        default="local",
+        description="each client's answers have all the noise of the promise, or, with secure "
+        "aggregation and by default there, their total has",
+    )
+    colluders: int = Field(
+        default=1,
+        ge=0,
+        description="secure: the promise holds if so many clients tell the server all they know",
+    )
+    keys: dict[str, str] = Field(
+        default_factory=dict,
+        description="secure: by client, the public key that `fedopl keys` prints",
     )
     steps: int = Field(
         default=4, ge=1, le=20, description="of learning, each an exchange, after the first sums"
@@ -53,6 +73,61 @@ class PrivacyPlan(Checked):
         default_factory=dict,
         description="for each number, where most values lie; rows far beyond count for less",
     )
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the server reads totals alone."""
+        return self.aggregation == "secure"
+
+    @property
+    def n_sharing_noise(self) -> int:
+        """How many clients' noise together is all that is promised."""
+        return len(self.keys) - self.colluders if self.noise == "total" else 1
+
+    @property
+    def noise_of_total(self) -> float:
+        """The deviation of noise in a total, in that of a release: others' is there as well."""
+        return math.sqrt(len(self.keys) / self.n_sharing_noise)
+
+    @property
+    def mu_alone(self) -> float:
+        """What one client's own noise promises, if all others tell the server all they know."""
+        return self.mu * math.sqrt(self.n_sharing_noise)
+
+    @model_validator(mode="after")
+    def _shares_noise(self) -> Self:
+        # Where nobody sees one answer alone, noise in each would be more than is promised.
+        if self.is_secure and "noise" not in self.model_fields_set:
+            self.__dict__["noise"] = "total"
+        return self
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if not self.is_secure:
+            for name in ("colluders", "keys"):
+                if getattr(self, name) != type(self).model_fields[name].get_default(
+                    call_default_factory=True
+                ):
+                    raise PlacedError(name, 'only with aggregation = "secure"')
+            if self.noise == "total":
+                message = "noise is shared by all only where nobody sees one answer alone: set "
+                raise PlacedError("noise", message + 'aggregation = "secure"')
+            return self
+        for name, key in self.keys.items():
+            if not _PUBLIC_KEY.fullmatch(key):
+                message = f"expected the 64 digits that `fedopl keys` prints, came '{key}'"
+                raise PlacedError(f"keys.{name}", message, ("keys", name))
+        if self.keys and len(self.keys) < LEAST_PARTIES:
+            message = (
+                f"{quoted(sorted(self.keys))}: of fewer than {LEAST_PARTIES} clients, each would "
+            )
+            raise PlacedError("keys", message + "learn the other's sums from the total")
+        if len(set(self.keys.values())) < len(self.keys):
+            raise PlacedError("keys", "two clients have the same key; each needs its own secret")
+        if self.keys and len(self.keys) - self.colluders < LEAST_HONEST:
+            message = f"of {len(self.keys)} clients, at most {len(self.keys) - LEAST_HONEST} may "
+            raise PlacedError("colluders", message + "collude: the last one has nobody to hide by")
+        return self
 
     @model_validator(mode="after")
     def _has_ranges(self) -> Self:
@@ -110,6 +185,8 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         "declared.overlap": study.declared.overlap is not None,
     }
     check_gradients(study, plan)
+    if plan.is_secure:
+        _check_secure(study, plan)
     for place, is_possible in refused.items():
         if not is_possible:
             within = ("policy",) if place.startswith("tree.") else ()
@@ -118,6 +195,19 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         raise PlacedError("privacy.ranges", f"no range of {quoted(lacking)}; say where most lie")
     if unknown:
         raise PlacedError("privacy.ranges", f"{quoted(unknown)} is no feature")
+
+
+def _check_secure(study: "Study", plan: PrivacyPlan) -> None:
+    """A PlacedError, unless the study can do with totals, and says whose they are."""
+    if study.policy.kind == "linear" and study.linear.by_gradients:
+        message = "csoaa-sgd takes many steps, each with masks of its own; use csoaa-exact"
+        raise PlacedError("privacy.aggregation", f"with secure aggregation, {message}")
+    if not plan.keys:
+        message = (
+            "secure aggregation needs every client's public key, or the server could put itself "
+            "between them; `fedopl keys clients` prints the lines to add under [privacy.keys]"
+        )
+        raise PlacedError("privacy.keys", message)
 
 
 def check_gradients(study: "Study", plan: PrivacyPlan) -> None:

@@ -7,21 +7,22 @@ features vary by themselves within their ranges. Ranges are public: nobody's val
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.seeds import generator_for
-from fedopl.privacy.accountant import mu_of_several, noise_for, split_mu
-from fedopl.privacy.score_axes import longest_turned
+from fedopl.privacy.accountant import mu_of_several, split_mu
+from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axes
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.privacy_plan import PrivacyPlan, Range
 from fedopl.study.private_tables import TreeTables
+from fedopl.study.releases import Releasable, Release
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
@@ -34,6 +35,9 @@ _OF_TREES = (0.2, 0.5, 0.3)
 FIRST_SHARE_OF_GRADIENTS = 0.1
 # Shares of μ² in evaluation: values, and what their variance is found from.
 VALUE_SHARE = 0.8
+# Of μ² in training, with secure aggregation: what a client finds its propensities from by itself.
+OWN_SHARE = 0.1
+OWN_SUMS = "Kept at home, for propensities: squares of features"
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
 N_VALUED = 2
 # Made-up contexts that terms of a basis are made round with; so much is added to variances first.
@@ -43,39 +47,6 @@ _LEAST_VARIANCE = 0.01  # of a term; those of a basis are about one in size
 # `experiments/private_basis.py` shows.
 _ROWS_A_TERM = 20
 OF_FLAGS = (0.0, 1.0)
-
-
-class Releasable(NamedTuple):
-    """Something that leaves, before its noise is known."""
-
-    what: str
-    moves: float  # what one row, or person, moves it by, in units of the study
-    share: float  # of μ², all times together
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class Release:
-    """Something that leaves with noise."""
-
-    part: Releasable
-    # Of it, all times together, as Gaussian differential privacy; of sampled rows, if all were.
-    mu: float
-    of_held_out: bool  # of rows that nothing is learned from, or of all others
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of its noise, in units of the study."""
-        return self.deviation_for(self.part.moves)
-
-    def deviation_for(self, moves: float) -> float:
-        """The same where a row moves it by so much."""
-        return noise_for(moves, self.mu / math.sqrt(self.part.times))
-
-
-def longest_scores(overlap: float | None) -> float:
-    """How long a row's scores of all candidates are together, turned, in half-ranges."""
-    return longest_turned(overlap or 1.0)
 
 
 class Bounds:
@@ -206,6 +177,21 @@ class PrivateSetting:
         """What features and outcomes are measured from, and in."""
         return scales_of(self._study, self.plan)
 
+    @property
+    def longest_scores(self) -> float:
+        """How long a row's scores of all candidates of this study are together, turned."""
+        return longest_turned(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
+
+    @property
+    def score_axes(self) -> FloatArray:  # (n_candidates, n_candidates)
+        """What scores are turned by; with secure aggregation clients have no own policies."""
+        return score_axes(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
+
+    @property
+    def noise_of_scores(self) -> FloatArray:  # (n_candidates, n_candidates)
+        """The covariance of noise in scores, where turned ones have noise of variance 1."""
+        return noise_of_scores(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
+
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """All that leaves with noise, by name.
@@ -213,7 +199,19 @@ class PrivateSetting:
         No row is both learned from and held out, so each of the two may spend what is promised.
         """
         valued = self._valued() if self._study.evaluation.share else {}
-        return self._released(self._learned()) | self._released(valued, of_held_out=True)
+        learned = self._with_own(self._learned())
+        return self._released(learned) | self._released(valued, of_held_out=True)
+
+    def _with_own(self, parts: dict[str, Releasable]) -> dict[str, Releasable]:
+        """With what propensities are found from, where no sums of a client alone leave."""
+        if not self.plan.is_secure or self._study.nuisances.propensity == "known":
+            return parts
+        moves = self.plan.most_rows_per_person * Bounds(self._study.n_features, 1).square
+        own = Releasable(OWN_SUMS, moves, OWN_SHARE)
+        rest = {
+            name: part._replace(share=(1 - OWN_SHARE) * part.share) for name, part in parts.items()
+        }
+        return {"own": own} | rest
 
     @property
     def by_gradients(self) -> bool:
@@ -306,7 +304,7 @@ class PrivateSetting:
 
     def _valued(self) -> dict[str, Releasable]:
         # A person's scores are added up before they are squared.
-        longest = self.plan.most_rows_per_person * longest_scores(self._study.declared.overlap)
+        longest = self.plan.most_rows_per_person * self.longest_scores
         return {
             "values": Releasable("Sums of values", longest, VALUE_SHARE),
             "value squares": Releasable("Sums of squares of values", longest**2, 1 - VALUE_SHARE),

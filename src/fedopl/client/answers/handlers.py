@@ -57,6 +57,8 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     tree_sums.sum_cells_privately,
     tree_sums.look_privately,
     candidate_sums.sum_candidates,
+    private_answers.tell_keys,
+    private_answers.take_roster,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -3,11 +3,12 @@
 import numpy as np
 
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE
 from fedopl.client.private.tree_sums import contrasts
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
 from fedopl.policies.kinds import POLICY_FIELDS
+from fedopl.privacy.sum_grid import FINE
+from fedopl.study.added_up import Counting
 
 
 def sum_candidates(space: PrivateWorkspace, query: SumCandidates) -> NoisedScores:
@@ -21,6 +22,7 @@ def sum_candidates(space: PrivateWorkspace, query: SumCandidates) -> NoisedScore
     steps = np.trunc((columns - columns.mean(axis=1, keepdims=True)) * FINE)
     asked = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
     policies = b"".join(b"%d %s" % (len(one), one) for one in asked)
-    noise = space.noise(b"scores %s %s" % (query.models.tobytes(), policies))
+    about = b"scores %s %s" % (query.models.tobytes(), policies)
+    noise = space.noise(about, Counting.TRAINING)
     deviation = space.setting.deviation("scores")
     return NoisedScores(sums=noise.added(steps.sum(axis=0), deviation, "scores"))

@@ -3,18 +3,36 @@
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.private.party import Party
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, TellKeys
 from fedopl.policies.kinds import POLICY_FIELDS
 
 
 def enrol_privately(space: PrivateWorkspace, _query: Enrol) -> Enrolment:
     """How many rows there are to learn from, which is public; not what was done in them."""
     return Enrolment(n_rows=space.n_training, rows_per_action=np.zeros(space.study.n_actions))
+
+
+def tell_keys(space: PrivateWorkspace, _query: TellKeys) -> SessionKeys:
+    """The client's keys for masks."""
+    return _party(space).told()
+
+
+def take_roster(space: PrivateWorkspace, query: TakeRoster) -> RosterTaken:
+    """Who takes part; from here on answers are masked for just these."""
+    return _party(space).take(query)
+
+
+def _party(space: PrivateWorkspace) -> Party:
+    if space.party is None:
+        raise RefusedError(RefusalCode.NOT_IN_STUDY)
+    return space.party
 
 
 def sum_privately(space: PrivateWorkspace, _query: SumPrivately) -> NoisedSums:

@@ -17,11 +17,11 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.message import RowSplit
 from fedopl.privacy.keyed_bits import KeyedBits
+from fedopl.privacy.sum_grid import GRID
 from fedopl.study.private_setting import Bounds, PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
 _FARTHEST = 1e9  # units from the middle of a range; so far out a row counts for nothing
-GRID = 1024  # steps of a unit; a product of two numbers on it has GRID² of them
 # Sums of whole numbers up to here are exact in floating point.
 LARGEST_EXACT = 2.0**53
 # Draws have so many values; of these, a share is rounded down.

@@ -1,6 +1,5 @@
 """What answers work on in a study with differential privacy: bounded rows, and noise."""
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +10,9 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
-from fedopl.client.private.private_rows import GRID, GridRows, PrivateRows, truncated
-from fedopl.client.private.release import FINE, Noise, symmetric
+from fedopl.client.private.party import Party
+from fedopl.client.private.private_rows import GridRows, PrivateRows, truncated
+from fedopl.client.private.release import Noise, NoiseOfOne, noised_squares
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
@@ -22,8 +22,10 @@ from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
-from fedopl.privacy.score_axes import MOST_MODELLED, score_axes
-from fedopl.solvers.private_regression import FirstFit, first_fit
+from fedopl.privacy.score_axes import MOST_MODELLED
+from fedopl.privacy.sum_grid import FINE, GRID
+from fedopl.solvers.private_regression import FirstFit, FirstNoise, first_fit
+from fedopl.study.added_up import Counting
 from fedopl.study.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
@@ -48,6 +50,8 @@ class PrivateWorkspace:
         self._by_terms: dict[int, GridRows] = {}
         self.setting = PrivateSetting(study)
         self.plan, self.scales = self.setting.plan, self.setting.scales
+        # Where answers leave under masks: this client among the others.
+        self.party = Party(self.rows, study, draws, self.store) if self.plan.is_secure else None
 
     @property
     def n_training(self) -> int:
@@ -59,9 +63,16 @@ class PrivateWorkspace:
         """Names what is stored for this study."""
         return f"{self.study.digest.hex()} private"
 
-    def noise(self, asked: bytes) -> Noise:
-        """Noise on the answer to this question."""
-        return Noise(self.draws, self.study.digest, self.rows.fingerprint, asked)
+    def noise(self, asked: bytes, counting: Counting = Counting.ALIKE) -> Noise:
+        """Noise on the answer to this question.
+
+        Under masks it is a part of the total's, to sums that count as the client does there.
+        """
+        about = (self.draws, self.study.digest, self.rows.fingerprint, asked)
+        if self.party is None:
+            return Noise(*about)
+        together = self.party.together
+        return NoiseOfOne(*about, together, together.weights_of(counting))
 
     # --- the first sums -------------------------------------------------------------------------
 
@@ -78,14 +89,8 @@ class PrivateWorkspace:
             squares[action] = own.T @ own
             products[action] = outcomes[rows.actions == action] @ own
         noise, deviation = self.noise(b"first sums"), self.setting.deviation("squares")
-        above = squares[:, *np.triu_indices(n_columns, 1)]
-        diagonal = np.diagonal(squares, axis1=1, axis2=2)
         return NoisedSums(
-            squares=symmetric(
-                squares,
-                noise.added(diagonal, deviation, "squares"),
-                noise.added(above, deviation / math.sqrt(2), "beside squares"),
-            ),
+            squares=noised_squares(squares, deviation, noise),
             products=noise.added(products, self.setting.deviation("products"), "products"),
         )
 
@@ -94,6 +99,23 @@ class PrivateWorkspace:
         """What the client's own noisy sums tell: all that it may use of its rows elsewhere."""
         sums, noise = self.first_sums, self.setting.first_noise
         return first_fit(sums.squares, sums.products, noise, self.setting.families)
+
+    @cached_property
+    def _own_sums(self) -> tuple[FloatArray, FirstFit]:
+        """Squares of features by action with noise enough by itself, and what they tell.
+
+        Under masks the first sums have but a part of their noise, so these are drawn apart.
+        """
+        if self.party is None:
+            return self.first_sums.squares, self.own_fit
+        rows = self.rows.on_grid(RowSplit.TRAINING, np.ones(0), self.study.n_features)
+        of_actions = [rows.features[rows.actions == a] for a in range(self.study.n_actions)]
+        deviation = self.setting.deviation("own")
+        noise = Noise(self.draws, self.study.digest, self.rows.fingerprint, b"own sums")
+        squares = noised_squares(np.stack([own.T @ own for own in of_actions]), deviation, noise)
+        told_of_none = FirstNoise(deviation, deviation)
+        products, families = np.zeros(squares.shape[:2]), [self.study.n_features]
+        return squares, first_fit(squares, products, told_of_none, families)
 
     @cached_property
     def local_policy(self) -> LinearPolicy:
@@ -118,8 +140,8 @@ class PrivateWorkspace:
         return np.clip(known, least, 1.0)
 
     def _modelled(self, scaled: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-        sums, fit, features = self.first_sums, self.own_fit, slice(self.study.n_features)
-        means = sums.squares[:, features, -1] / fit.rows[:, None]
+        (squares, fit), features = self._own_sums, slice(self.study.n_features)
+        means = squares[:, features, -1] / fit.rows[:, None]
         total = fit.rows.sum()
         within = fit.square[features, features] / total
         centre = fit.rows @ means / total
@@ -153,9 +175,11 @@ class PrivateWorkspace:
                 for action in range(n_actions)
             ]
         )
-        released = np.zeros_like(query.parameters)  # of terms that are not used, nothing is said
-        deviation = self.setting.step_deviation(query.n_terms)
-        released[:, used] = self.noise(asked).added(sums, deviation, "residuals")
+        noise = self.noise(asked, Counting.TRAINING)
+        noised = noise.added(sums, self.setting.step_deviation(query.n_terms), "residuals")
+        # Of terms that are not used, nothing is said.
+        released = np.zeros(query.parameters.shape, noised.dtype)
+        released[:, used] = noised
         return released
 
     # --- values ---------------------------------------------------------------------------------
@@ -187,24 +211,23 @@ class PrivateWorkspace:
         """Sums of what candidates' decisions score on held-out rows, and of squares, with noise."""
         split = RowSplit.EVALUATION
         contexts, scores = self.rows.contexts(split), self.scores(split, query.models)
-        decided = [*self.decisions(query, contexts), self.local_policy.decide(contexts)]
+        decided = self.decisions(query, contexts)
+        if self.party is None:
+            decided.append(self.local_policy.decide(contexts))
         columns = [scores[np.arange(len(scores)), codes] for codes in decided]
         columns.insert(query.n_policies, self.rows.outcomes(split) / self.scales.half_range)
-        turned = np.column_stack(columns) @ score_axes(self.study.declared.overlap or 1.0).T
+        turned = np.column_stack(columns) @ self.setting.score_axes.T
         return self._released(self.rows.by_unit(turned, split), asked)
 
     def _released(self, values: FloatArray, asked: bytes) -> NoisedValues:
-        on_grid, noise = truncated(values), self.noise(asked)
+        on_grid, split = truncated(values), RowSplit.EVALUATION
         # Finer than what is squared: truncation must not move means.
         sums = np.trunc(values * FINE).sum(axis=0)
-        squares = on_grid.T @ on_grid
-        deviation, above = self.setting.deviation("value squares"), np.triu_indices(len(squares), 1)
+        noise = self.noise(asked, Counting.HELD_OUT)
+        of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
+        deviation = self.setting.deviation("value squares")
         return NoisedValues(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
+            n_rows=self.rows.n_rows(split),
             sums=noise.added(sums, self.setting.deviation("values"), "sums"),
-            squares=symmetric(
-                squares,
-                noise.added(np.diagonal(squares), deviation, "squares"),
-                noise.added(squares[above], deviation / math.sqrt(2), "beside squares"),
-            ),
+            squares=noised_squares(on_grid.T @ on_grid, deviation, of_squares),
         )

@@ -1,22 +1,22 @@
 """Sums with noise: the only numbers of rows that leave in a study with differential privacy."""
 
 import hashlib
+import math
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.private.private_rows import GRID, LARGEST_EXACT
+from fedopl.client.private.private_rows import LARGEST_EXACT
 from fedopl.messages.refusal import RefusalCode
 from fedopl.privacy.exact_noise import discrete_gaussian, variance_on_grid
 from fedopl.privacy.keyed_bits import KeyedBits
-
-# A product of two numbers on the grid.
-FINE = float(GRID**2)
-FINE_STEP = Fraction(1, GRID**2)
+from fedopl.privacy.sum_grid import FINE, FINE_STEP
+from fedopl.secure.whole_weights import WholeWeights
+from fedopl.study.added_up import AddedUp
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,53 @@ class Noise:
 
     def added(self, sums: FloatArray, deviation: float, what: str) -> FloatArray:
         """Sums, in whole fine steps of the grid, with noise of this deviation, in units."""
-        if not np.abs(sums).max(initial=0.0) < LARGEST_EXACT:
-            raise RefusedError(RefusalCode.NORM_TOO_LARGE)
-        variance = variance_on_grid(deviation, FINE_STEP)
-        named = f"{self.fingerprint}\x1f{what}\x1f{variance}\x1f{FINE_STEP}".encode()
-        label = hashlib.sha256(self.study + named + self.asked).digest()
-        bits = KeyedBits(self.draws.key, label)
-        drawn = discrete_gaussian(sums.shape, variance, bits)
+        _check_exact(sums)
+        drawn = self._drawn(sums.shape, variance_on_grid(deviation, FINE_STEP), what)
         return (sums + drawn) / FINE
 
+    def _drawn(self, shape: tuple[int, ...], variance: int, what: str, scale: int = 1) -> IntArray:
+        named = f"{self.fingerprint}\x1f{what}\x1f{variance}\x1f{FINE_STEP / scale}".encode()
+        label = hashlib.sha256(self.study + named + self.asked).digest()
+        return discrete_gaussian(shape, variance, KeyedBits(self.draws.key, label))
 
-def symmetric(found: FloatArray, diagonal: FloatArray, beside: FloatArray) -> FloatArray:
-    """Symmetric matrices with this diagonal and these entries above it."""
-    full = np.zeros_like(found)
-    n_columns = found.shape[-1]
+
+@dataclass(frozen=True)
+class NoiseOfOne(Noise):
+    """A client's part of the noise in a total, to sums that count as the client does there.
+
+    They stay whole numbers, of steps so fine that a client's weight is one, too.
+    """
+
+    party: AddedUp
+    weights: WholeWeights
+
+    def added(self, sums: FloatArray, deviation: float, what: str) -> Any:
+        """Sums, in whole steps, times the weight, with this client's part of the noise."""
+        _check_exact(sums)
+        weight, scale = self.weights.by_client[self.draws.client], self.weights.scale
+        variance = variance_on_grid(self.party.own_deviation(deviation), FINE_STEP / scale)
+        # The weight is in the label: the same sums at two weights must not have the same noise.
+        drawn = self._drawn(sums.shape, variance, f"{what} times {weight}", scale)
+        return weight * sums.astype(np.int64) + drawn
+
+
+def _check_exact(sums: FloatArray) -> None:
+    if not np.abs(sums).max(initial=0.0) < LARGEST_EXACT:
+        raise RefusedError(RefusalCode.NORM_TOO_LARGE)
+
+
+def noised_squares(squares: FloatArray, deviation: float, noise: Noise) -> FloatArray:
+    """Symmetric matrices with noise, that of an entry beside the diagonal smaller by √2.
+
+    So noise is the same in every direction, and a row moves a matrix by its Frobenius length.
+    """
+    n_columns = squares.shape[-1]
     rows, columns = np.triu_indices(n_columns, 1)
-    full[..., rows, columns] = beside
+    diagonal = np.diagonal(squares, axis1=-2, axis2=-1)
+    above = noise.added(squares[..., rows, columns], deviation / math.sqrt(2), "beside squares")
+    full = np.zeros(squares.shape, above.dtype)
+    full[..., rows, columns] = above
     full += np.swapaxes(full, -1, -2)
     places = np.arange(n_columns)
-    full[..., places, places] = diagonal
+    full[..., places, places] = noise.added(diagonal, deviation, "squares")
     return full

@@ -9,13 +9,14 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import FINE
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
 from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
+from fedopl.privacy.sum_grid import FINE
+from fedopl.study.added_up import Counting
 
 # Rounding must not make anything longer than agreed.
 _WITHIN = 1 - 1e-9
@@ -28,7 +29,7 @@ def sum_cells_privately(space: PrivateWorkspace, query: SumCellsPrivately) -> No
     rows = ScoredRows(contexts=space.rows.contexts(RowSplit.TRAINING), scores=steps, weights=None)
     sums = cell_sums([rows], Binning(columns=columns, grid=tables.grid))[0]
     released = sums[tables.places, -space.study.n_actions :]
-    noise = space.noise(b"cells %s" % query.models.tobytes())
+    noise = space.noise(b"cells %s" % query.models.tobytes(), Counting.TRAINING)
     return NoisedCells(cells=noise.added(released, space.setting.deviation("cells"), "cells"))
 
 
@@ -40,7 +41,8 @@ def look_privately(space: PrivateWorkspace, query: LookPrivately) -> NoisedGains
     gains = np.zeros((len(look.questions), NEAR_BINS))
     for place in look.moving:
         gains[place] = _gains(space, look, place, contexts, scores)
-    noise = space.noise(b"gains %s %s" % (query.models.tobytes(), query.tree.tobytes()))
+    asked = b"gains %s %s" % (query.models.tobytes(), query.tree.tobytes())
+    noise = space.noise(asked, Counting.TRAINING)
     return NoisedGains(gains=noise.added(gains, space.setting.deviation("gains"), "gains"))
 
 

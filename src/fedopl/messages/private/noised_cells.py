@@ -40,6 +40,10 @@ class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH):
         """Its noise is for one."""
         return 1
 
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each cell and action."""
+        return {"cells": (len(PrivateSetting(study).tables.places), study.n_actions)}
+
     def fault_in(self, answer: NoisedCells, study: Study, n_rows: int) -> str | None:
         """A number for each cell and action, none larger than so many rows and noise can make."""
         if len(answer.cells) != len(PrivateSetting(study).tables.places):

@@ -6,7 +6,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
 from fedopl.policies.trees.nodes import branches_of, depth_of, from_array
-from fedopl.policies.trees.second_look import SecondLook
+from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
@@ -59,6 +59,10 @@ class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH):
         """The tree, and the thresholds beside those of its questions."""
         root = from_array(self.tree, study.columns, range(study.n_actions))
         return PrivateSetting(study).tables.look(root)
+
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each narrow bin of each question."""
+        return {"gains": (len(branches_of(self.look(study).root)), NEAR_BINS)}
 
     def fault_in(self, answer: NoisedGains, study: Study, n_rows: int) -> str | None:
         """Numbers for each question, none larger than so many rows and noise can make it."""

@@ -49,6 +49,10 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
         is_whole = self.n_policies == PrivateSetting(study).n_candidates
         return is_whole and super().is_plausible(study)
 
+    def shapes(self, _study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each candidate."""
+        return {"sums": (self.n_policies,)}
+
     def fault_in(self, answer: NoisedScores, study: Study, n_rows: int) -> str | None:
         """A sum for each candidate, none larger than so many rows and noise can make it."""
         if len(answer.sums) != self.n_policies:

@@ -44,3 +44,11 @@ class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True):
     def most(cls, _study: Study) -> int:
         """Its noise is for one."""
         return 1
+
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """Squares and products of all terms, by action."""
+        n_actions, n_columns = study.n_actions, study.n_terms + 1
+        return {
+            "squares": (n_actions, n_columns, n_columns),
+            "products": (n_actions, n_columns),
+        }

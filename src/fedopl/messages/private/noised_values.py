@@ -7,17 +7,23 @@ from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
-from fedopl.study.private_setting import N_VALUED, longest_scores
+from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private_setting import N_VALUED, PrivateSetting
 from fedopl.study.study import Study
 
 
+def n_own_candidates(study: Study) -> int:
+    """What was done and the client's own policy; under masks nobody's own is known to anybody."""
+    return N_OWN_CANDIDATES - adds_under_masks(study)
+
+
 def _sums_move(study: Study) -> float:
-    return longest_scores(study.declared.overlap)
+    return PrivateSetting(study).longest_scores
 
 
 def _squares_move(study: Study) -> float:
     """The Frobenius length of zzᵀ is |z|²."""
-    return longest_scores(study.declared.overlap) ** 2
+    return PrivateSetting(study).longest_scores ** 2
 
 
 @message
@@ -63,9 +69,14 @@ class ValuePrivately(
         """Noise is for so many policies at once."""
         return self.n_policies == N_VALUED and super().is_plausible(study)
 
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each candidate, and for every two."""
+        n_candidates = self.n_policies + n_own_candidates(study)
+        return {"sums": (n_candidates,), "squares": (n_candidates, n_candidates)}
+
     def fault_in(self, answer: NoisedValues, study: Study, _n_rows: int) -> str | None:
         """One sum for each candidate, none larger than the held-out rows and noise can make it."""
-        n_candidates = self.n_policies + N_OWN_CANDIDATES
+        n_candidates = self.n_policies + n_own_candidates(study)
         if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
             return f"valued {len(answer.sums)} policies of {n_candidates}"
         if answer.n_rows <= 0:

@@ -52,6 +52,10 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
         """No sum is larger than so many rows and noise can make it."""
         return beyond_rows(answer, study, n_rows)
 
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each action and term, used or not."""
+        return {"residuals": (study.n_actions, study.n_terms + 1)}
+
     @classmethod
     def most(cls, study: Study) -> int:
         """A step each: noise is for so many."""

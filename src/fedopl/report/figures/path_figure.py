@@ -30,7 +30,7 @@ class Along:
     shift: float | None  # None where not reported
 
 
-def keys(target: str, *, shift: bool) -> tuple[Key, ...]:
+def path_keys(target: str, *, shift: bool) -> tuple[Key, ...]:
     """The legend; without the shift where it is not known."""
     return (
         Key(colour="accent", text=f"value at {target}", mark="●"),

@@ -10,6 +10,7 @@ from fedopl.base.labels import quoted
 from fedopl.report.words.policy_labels import has_network, opened, valued_clients
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
+from fedopl.study.added_up import adds_under_masks
 from fedopl.theory.checks import positive
 
 # Every two clients' contexts are compared; with more clients than these that takes minutes.
@@ -66,6 +67,11 @@ def nothing_to_say(record: Record) -> str | None:
     """Why nothing can be said about joining, in a sentence; None if something can."""
     if len(record.mixture) < 2:
         return "There is only one client, so there is nobody to join."
+    if adds_under_masks(record.study):
+        return (
+            "Answers of clients were added up under masks, so nobody knows what a client would "
+            "learn alone, or how clients differ: nothing is claimed about joining."
+        )
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."

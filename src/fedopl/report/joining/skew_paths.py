@@ -3,7 +3,7 @@
 import math
 
 from fedopl.analysis.modelled_gains import PLAIN, global_bound
-from fedopl.report.figures.path_figure import Along, keys, path_chart
+from fedopl.report.figures.path_figure import Along, path_chart, path_keys
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural
@@ -93,7 +93,7 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
         caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "
         f"({outcome.better}), with 95 % intervals. Right: what more weight changes in the bound: "
         f"less shift, but fewer rows in effect.{no_shift}",
-        keys=keys(path.target, shift=first.shift is not None),
+        keys=path_keys(path.target, shift=first.shift is not None),
     )
 
 

@@ -16,6 +16,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
+from fedopl.study.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
 _WORDS = {
@@ -32,6 +33,11 @@ def by_client(record: Record) -> Section:
     clients = valued_clients(record)
     rows = record.study.evaluation.valued("rows")
     nothing = f"There are no values of {rows}, so nothing is claimed about any client."
+    if adds_under_masks(record.study):
+        nothing = (
+            "Answers of clients were added up under masks, so nobody knows what a policy is worth "
+            "at one of them: nothing is claimed about any client."
+        )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
         intro = (

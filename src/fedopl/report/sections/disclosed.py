@@ -8,6 +8,7 @@ from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
+from fedopl.study.added_up import adds_under_masks
 
 _AXES = {
     Axis.ACTIONS: "actions",
@@ -36,10 +37,18 @@ _AXES = {
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
     Axis.NETWORK_NUMBERS: "weights of the network",
+    Axis.SESSION_KEYS: "keys",
+    Axis.KEY_WORDS: "words",
+    Axis.SIGNATURE_WORDS: "words",
 }
 _WITH_NOISE = (
     "With differential privacy, every number of rows came with noise, but for how many there are. "
     "How many took an action was left out of enrolment."
+)
+_UNDER_MASKS = (
+    "All answers but the first and the keys left under masks, as whole numbers that nobody can "
+    "tell from random ones: what they hold below could be read of their total over all clients, "
+    "and of nothing less."
 )
 # Where a study has a basis.
 _TERMS = {
@@ -60,6 +69,7 @@ def disclosed(record: Record) -> Section:
             "what it said."
         ),
         *((Text(_WITH_NOISE),) if record.study.privacy else ()),
+        *((Text(_UNDER_MASKS),) if adds_under_masks(record.study) else ()),
         _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )

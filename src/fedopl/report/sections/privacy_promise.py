@@ -3,13 +3,20 @@
 import math
 
 from fedopl.policies.linear import LinearPolicy
-from fedopl.privacy.score_axes import noise_of_scores
+from fedopl.privacy.accountant import epsilon_for
 from fedopl.report.parts import Part, Section, Table, Text
-from fedopl.report.words.numbers import count, decimal, percent
+from fedopl.report.words.numbers import count, decimal, percent, plural
 from fedopl.results.record import Record
 from fedopl.study.privacy_plan import PrivacyPlan
 from fedopl.study.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
+
+_NOBODY_KNOWS = (
+    "As the server read totals alone, some of what other reports say is not there: what a policy "
+    "is worth at one client, who gains and who loses, what a client would learn by itself, how "
+    "clients differ, what would come out without one of them, and whose answer was wrong if one "
+    "was. Each would take numbers of one client that nobody but itself has."
+)
 
 
 def privacy_promise(record: Record) -> Section | None:
@@ -25,6 +32,7 @@ def privacy_promise(record: Record) -> Section | None:
         *_terms_used(record),
         Text(_weights_count(record)),
         *_price(record, setting),
+        *((Text(_NOBODY_KNOWS),) if plan.is_secure else ()),
     )
     return Section(name="privacy", title="Privacy", parts=parts)
 
@@ -36,8 +44,30 @@ def promise(plan: PrivacyPlan) -> str:
         f"Whether or not {whom} is in a client's data changes the chance of any result of this "
         f"study by at most a factor of {_factor(plan.epsilon)}, save for a probability of "
         f"{plan.delta:g} (differential privacy with ε = {plan.epsilon:g}, δ = {plan.delta:g}). "
-        "That holds whatever else anybody knows, and whoever the server is: every client added "
-        "noise to its own answers before they left."
+        f"{_against_whom(plan)}"
+    )
+
+
+def _against_whom(plan: PrivacyPlan) -> str:
+    if not plan.is_secure or not plan.keys:
+        return (
+            "That holds whatever else anybody knows, and whoever the server is: every client "
+            "added noise to its own answers before they left."
+        )
+    masked = "Answers left under masks that cancel in the sum over all clients, and in no other"
+    if plan.noise == "local":
+        return (
+            "That holds whatever else anybody knows, and whoever the server and the other clients "
+            f"are: every client added all of the noise to its own answers. {masked}."
+        )
+    collude = plural(plan.colluders, "client tells", "clients tell")
+    alone = epsilon_for(plan.mu_alone, plan.delta)
+    return (
+        f"That holds whatever else anybody knows, and whoever the server is, if at most {collude} "
+        f"it all they know. {masked}; every client added a part of the noise, and "
+        f"{count(plan.n_sharing_noise)} of {count(len(plan.keys))} parts are as much as is "
+        "promised. Of a client against whom all others collude, its own part would still promise "
+        f"ε = {alone:.3g}."
     )
 
 
@@ -65,8 +95,11 @@ def _rests_on(plan: PrivacyPlan) -> str:
 
 def _noise(record: Record, setting: PrivateSetting) -> Table:
     deviations = {name: release.deviation for name, release in setting.releases.items()}
+    plan = setting.plan
     if (family := _family(record)) and "step" in deviations:
         deviations["step"] = setting.step_deviation(family[1])  # less, for fewer terms
+    if plan.is_secure:
+        deviations |= {n: plan.noise_of_total * d for n, d in deviations.items() if n != "own"}
     rows = [
         (
             release.part.what,
@@ -76,11 +109,15 @@ def _noise(record: Record, setting: PrivateSetting) -> Table:
         for name, release in setting.releases.items()
     ]
     return Table(
-        caption="Noise that each client added to every number, in units of the study",
+        caption=f"Noise {_whose(plan)} every number, in units of the study",
         headers=("What left", "How often", "Standard deviation"),
         rows=tuple(rows),
         text_columns=(1,),
     )
+
+
+def _whose(plan: PrivacyPlan) -> str:
+    return "in the total of" if plan.is_secure else "that each client added to"
 
 
 def _family(record: Record) -> tuple[str, int] | None:
@@ -112,6 +149,13 @@ def _weights_count(record: Record) -> str:
     told = (record.mixture, record.rows)
     kind = record.study.policy.kind
     what = {"tree": "what a tree is found from", "finite": "candidates' scores"}.get(kind, "a step")
+    if record.study.privacy and record.study.privacy.is_secure:
+        return (
+            f"Weights of clients count in noise, too. That of {what} is "
+            f"{decimal(noise_on_total(*told))} times as large as if all rows counted the same (the "
+            "largest r, a client's weight over its share of rows, e^D∞). Sampling errors are those "
+            f"of {decimal(skewness(*told))} times fewer rows (e^D₂, the skewness)."
+        )
     return (
         f"Weights of clients count in noise, too. That of {what} is "
         f"{decimal(noise_of_each(*told))} times the noise of one client's answer (√Σr², r being a "
@@ -132,11 +176,13 @@ def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
         for row in record.values.rows
         if row.policy == record.chosen and row.client in record.mixture
     }
-    factor = noise_of_scores(record.study.declared.overlap or 1.0)[0, 0]  # of the learned policy
-    variance = factor * sum(
-        (record.mixture[name] * half * setting.deviation("values") / n_rows) ** 2
-        for name, n_rows in held_out.items()
-    )
+    factor = setting.noise_of_scores[0, 0]  # of the learned policy
+    weights = [record.mixture[name] / n_rows for name, n_rows in held_out.items()]
+    if setting.plan.is_secure:
+        largest = noise_on_total(record.mixture, record.rows) / found.n_rows
+        weights = [setting.plan.noise_of_total * largest]
+    noise = half * setting.deviation("values")
+    variance = factor * sum((weight * noise) ** 2 for weight in weights)
     share = min(variance / found.standard_error**2, 1.0)
     without = math.sqrt(1 - share)
     return (

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
@@ -47,6 +48,11 @@ class ScoreStatistics:
     def clients(self) -> list[str]:
         """Those who reported sums."""
         return sorted(self.sums)
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether there are sums over all clients alone, as answers were added up under masks."""
+        return GLOBAL in self.sums
 
     def restricted(self, names: Collection[str]) -> Self:
         """The sums of these clients alone."""
@@ -196,7 +202,7 @@ class ScoreStatistics:
 
     def _means(self, weights: Weights) -> Pooled:
         """Mixture means; kept for the latest weights, as several things are asked of the same."""
-        own = renormalised(weights, self.sums.keys())
+        own = {GLOBAL: 1.0} if self.is_of_all else renormalised(weights, self.sums.keys())
         key = tuple(own.values())
         if key not in self._latest:
             self._latest.clear()

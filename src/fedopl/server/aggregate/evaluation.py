@@ -37,7 +37,8 @@ def mixture_estimate(
     Weights are renormalised over the clients that answered. Degrees of freedom are Welch &
     Satterthwaite's, so that a small client with a large weight widens the interval as it should.
     """
-    shares = renormalised(weights, answers.keys())
+    # What all clients' answers add up to is weighed already.
+    shares = {GLOBAL: 1.0} if GLOBAL in answers else renormalised(weights, answers.keys())
     return _weighed([(shares[name], values) for name, values in answers.items()], contrast)
 
 
@@ -145,5 +146,5 @@ def improvement_table(
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
     """All clients together, and each alone; those whose spread is unknown have no say in all."""
     known = {name: values for name, values in answers.items() if values.degrees_of_freedom > 0}
-    alone = [(name, {name: answers[name]}) for name in sorted(answers)]
+    alone = [(name, {name: answers[name]}) for name in sorted(answers) if name != GLOBAL]
     return [(GLOBAL, known or answers), *alone]

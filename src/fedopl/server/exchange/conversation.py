@@ -14,6 +14,7 @@ from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Asked, Message, Query
 from fedopl.messages.refusal import Refusal, in_words
+from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
 from fedopl.results.round import Round
 from fedopl.server.exchange.answers import Answer, Answers
 from fedopl.server.exchange.cross_checks import CrossChecks
@@ -158,7 +159,7 @@ class Conversation:
         _check_size(message)
         if message.exchange != query.exchange:
             raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
-        if type(message) is not query.answer:
+        if type(message) is not (MaskedSums if is_masked(query, self.study) else query.answer):
             raise WireError(f"answers with {type(message).__name__}")
         return cast(Answer, message)
 

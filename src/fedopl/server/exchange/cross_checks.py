@@ -17,6 +17,7 @@ from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import Message, Query, RowSplit
 from fedopl.messages.plausibility import CELL_TOLERANCE
+from fedopl.messages.secure.masked_sums import MaskedSums, n_masked
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
 from fedopl.policies.pairwise import action_pairs
@@ -41,6 +42,9 @@ class CrossChecks:
         """Why this client's answer cannot be true; what can be true is remembered."""
         if isinstance(answer, Enrolment):
             self.rows[name] = answer.n_rows
+        if isinstance(answer, MaskedSums):  # of which nothing is known but how many they are
+            expected = n_masked(query, self._study)
+            return None if len(answer.numbers) == expected else f"expected {expected} numbers"
         fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
         sums, check = self._sums.get(name), _CHECKS.get(type(query))
         if not fault and sums and check:

@@ -1,0 +1,1 @@
+"""What crosses where answers are masked, and the server reads their total alone."""

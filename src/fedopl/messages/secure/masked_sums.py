@@ -1,0 +1,50 @@
+"""Answers under masks: whole numbers that tell nothing by themselves, and add up to the total."""
+
+from typing import Annotated, Any, cast
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray, Words
+from fedopl.messages.combining import Sum, combinations_of
+from fedopl.messages.message import AnswerType, Axis, Message, Query, message
+from fedopl.study.added_up import adds_under_masks
+from fedopl.study.study import Study
+
+
+@message
+class MaskedSums(Message, code=100):
+    """All sums of an answer, in whole steps, one behind the other, with masks, modulo 2⁶⁴."""
+
+    numbers: Annotated[Words, (Axis.MASKED,), Sum]
+
+
+def is_masked(query: Query[Any], study: Study) -> bool:
+    """Whether answers to this query leave under masks in this study."""
+    return adds_under_masks(study) and bool(query.shapes(study))
+
+
+def flattened(query: Query[Any], answer: Message, study: Study) -> IntArray:  # (n_masked,)
+    """All sums of an answer, one behind the other, as whole numbers."""
+    parts = [np.asarray(getattr(answer, name), np.int64) for name in query.shapes(study)]
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def n_masked(query: Query[Any], study: Study) -> int:
+    """How many numbers there are."""
+    return sum(int(np.prod(shape)) for shape in query.shapes(study).values())
+
+
+def unflattened(
+    query: Query[AnswerType], numbers: IntArray, study: Study, step: float
+) -> AnswerType:
+    """The answer that these whole numbers of steps are the sums of."""
+    found: dict[str, Any] = {}
+    start = 0
+    for name, shape in query.shapes(study).items():
+        end = start + int(np.prod(shape))
+        found[name] = numbers[start:end].reshape(shape) / step
+        start = end
+    kind: Any = query.answer
+    # What is counted beside sums is public, and known from the roster.
+    beside = set(combinations_of(kind)) - set(found)
+    return cast(AnswerType, kind(**found, **dict.fromkeys(beside, 0)))

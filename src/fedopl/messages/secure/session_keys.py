@@ -1,0 +1,81 @@
+"""Keys of clients whose answers are masked, and the roster of those who take part."""
+
+from typing import Annotated
+
+from fedopl.base.arrays import Words
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.sensitivity import UNMOVED
+from fedopl.secure.masks import as_bytes
+from fedopl.study.added_up import adds_under_masks
+from fedopl.study.study import Study
+
+
+@message
+class SessionKeys(Message, code=101):
+    """A client's keys for this study, signed with the key that the study registers.
+
+    They follow from its secret, the study and the rows as a whole; nobody without the secret can
+    tell them from any others. How many rows are held out is public.
+    """
+
+    held_out: Annotated[int, UNMOVED, PerClient]
+    keys: Annotated[Words, (Axis.SESSION_KEYS, Axis.KEY_WORDS), UNMOVED, PerClient]
+    signature: Annotated[Words, (Axis.SIGNATURE_WORDS,), UNMOVED, PerClient]
+
+
+@message
+class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True):
+    """Ask for the keys that masks are agreed on with."""
+
+    title = "Keys for masks"
+    content = "public keys for this study, signed, and how many rows are held out"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where answers are masked."""
+        return adds_under_masks(study)
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """They do not change."""
+        return 1
+
+
+@message
+class RosterTaken(Message, code=102):
+    """The roster is that of the study, and every key is signed by whom the study registers."""
+
+    n_clients: Annotated[int, UNMOVED, PerClient]
+
+
+@message
+class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH):
+    """Say who takes part, with how many rows and with which keys, in the order of names."""
+
+    title = "Who takes part, with their keys"
+    content = "how many clients there are"
+    rows: Annotated[Words, (Axis.PARTIES,)]
+    held_out: Annotated[Words, (Axis.PARTIES,)]
+    keys: Annotated[Words, (Axis.PARTIES, Axis.SESSION_KEYS, Axis.KEY_WORDS)]
+    signatures: Annotated[Words, (Axis.PARTIES, Axis.SIGNATURE_WORDS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where answers are masked."""
+        return adds_under_masks(study)
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Of two rosters, totals would differ by those who are in one of them."""
+        return 1
+
+    def arrays(self) -> list[Array]:
+        """Keys are numbers of any size, with which nothing is computed."""
+        return []
+
+
+def signed_part(study: Study, name: str, counts: tuple[int, int], keys: Words) -> bytes:
+    """What a client signs: its study, its name, its rows and held-out rows, and its keys."""
+    parts = [b"fedopl keys 1", study.digest, name.encode(), b"%d %d" % counts, as_bytes(keys)]
+    return b"".join(b"%d:%s" % (len(part), part) for part in parts)

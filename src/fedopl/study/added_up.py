@@ -1,0 +1,101 @@
+"""Who takes part where answers are added up under masks, and what each one's rows count there.
+
+The server and every client find the same from the roster: rows that clients signed for, and the
+mixture that all agreed on.
+"""
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedopl.base.errors import OptionError
+from fedopl.privacy.sum_grid import FINE
+from fedopl.secure.masks import LARGEST_TOTAL
+from fedopl.secure.whole_weights import WEIGHT_STEPS, WholeWeights, whole_weights
+from fedopl.study.mixture import Weights, agreed_weights
+from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.study import Study
+
+# Noise is larger once in 10³² times.
+FARTHEST_NOISE = 12
+
+
+class Counting(enum.Enum):
+    """What rows of different clients count in a sum."""
+
+    ALIKE = "all the same"
+    TRAINING = "as in the mixture of means over training rows"
+    HELD_OUT = "as in the mixture of means over held-out rows"
+    HELD_OUT_SQUARES = "as squares do in the variance of that"
+
+
+def adds_under_masks(study: Study) -> bool:
+    """Whether the server reads totals of answers alone."""
+    return study.privacy is not None and study.privacy.is_secure
+
+
+def parties_of(study: Study) -> tuple[str, ...]:
+    """The clients whose answers are added up under masks, in the order of their names."""
+    return tuple(sorted(study.privacy.keys)) if study.privacy else ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddedUp:
+    """The clients whose answers are added up, with their rows."""
+
+    study: Study
+    rows: dict[str, int]  # to learn from
+    held_out: dict[str, int]
+
+    def __post_init__(self) -> None:
+        """Refuse sizes with which a total could be too large to be read."""
+        releases = PrivateSetting(self.study).releases.values()
+        furthest = max(one.part.moves for one in releases)
+        noise = FARTHEST_NOISE * len(self.rows) * max(one.deviation for one in releases)
+        n_rows = sum(self.rows.values()) + sum(self.held_out.values())
+        if (n_rows * furthest + noise) * FINE * WEIGHT_STEPS >= LARGEST_TOTAL:
+            raise OptionError(
+                f"privacy.aggregation: sums over {n_rows:,} rows may be too large for masked "
+                "numbers of 64 bits; use fewer rows or terms, or plain aggregation"
+            )
+
+    @property
+    def n_rows(self) -> int:
+        """To learn from, of all clients."""
+        return sum(self.rows.values())
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What each client counts for, as agreed."""
+        return agreed_weights(self.study.mixture, self.rows)
+
+    @cached_property
+    def of_training(self) -> WholeWeights:
+        """What a row counts in the mixture of means over training rows."""
+        return self._by_row(self.rows)
+
+    @cached_property
+    def of_held_out(self) -> WholeWeights:
+        """The same for held-out rows."""
+        return self._by_row(self.held_out)
+
+    def weights_of(self, counting: Counting) -> WholeWeights:
+        """What a client's rows are multiplied by in sums that count them so."""
+        if counting is Counting.ALIKE:
+            return whole_weights(dict.fromkeys(self.rows, 1.0))
+        if counting is Counting.TRAINING:
+            return self.of_training
+        held_out = self.of_held_out
+        return held_out if counting is Counting.HELD_OUT else held_out.squared()
+
+    def _by_row(self, counted: Mapping[str, int]) -> WholeWeights:
+        return whole_weights(
+            {name: self.weights[name] / max(counted[name], 1) for name in self.rows}
+        )
+
+    def own_deviation(self, deviation: float) -> float:
+        """The noise that each client adds, where a total has to have noise of this deviation."""
+        plan = PrivateSetting(self.study).plan
+        return deviation / math.sqrt(plan.n_sharing_noise)

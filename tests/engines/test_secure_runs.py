@@ -1,0 +1,131 @@
+"""Runs whose answers are added up under masks: from study files, of every kind of policy."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.base.labels import GLOBAL
+from fedopl.report.page import render
+from fedopl.results.value_tables import LEARNED
+from tiny_study import fedopl as said
+from tiny_study import write_tiny
+
+FEATURES = ("x0", "x1", "x2")
+RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
+SLOPES = np.array([[1.0, 0.0, 0.3], [0.0, 1.0, -0.3]])
+LEVELS = {"x": 0.0, "y": 1.5, "z": -1.5}  # what outcomes of a client are about
+
+
+def trial(n_rows, seed, level=0.0, *, known=True):
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(n_rows, 3))
+    actions = rng.integers(2, size=n_rows)
+    means = level + contexts @ SLOPES.T
+    outcomes = np.clip(means[np.arange(n_rows), actions] + rng.normal(size=n_rows), -5, 5)
+    chances = np.full(n_rows, 0.5) if known else None
+    names = {"action_names": ("a", "b"), "feature_names": FEATURES}
+    return fedopl.LoggedData(contexts, actions, outcomes, chances, **names)
+
+
+def learned(n_rows=600, seed=0, *, known=True, turned=False, policy="linear", **plan):
+    mixture = plan.pop("mixture", "empirical")
+    sizes = {"x": n_rows, "y": 2 * n_rows, "z": n_rows // 2}
+    said = {"epsilon": 2.0, "aggregation": "secure"} | plan
+    rows = {
+        name: trial(n_own, [seed, place], LEVELS[name], known=known)
+        for place, (name, n_own) in enumerate(sizes.items())
+    }
+    return fedopl.learn(
+        dict(reversed(rows.items())) if turned else rows,
+        policy=policy,
+        basis="linear",
+        mixture=mixture,
+        privacy=fedopl.PrivacyPlan(outcome=(-5, 5), ranges=RANGES, **said),
+        declared=fedopl.Declared(overlap=0.4),
+        running=fedopl.Running(secret=f"secret {seed}"),
+    )
+
+
+def regret(run):
+    contexts = np.random.default_rng(99).normal(size=(20_000, 3))
+    means = contexts @ SLOPES.T
+    return means.max(axis=1).mean() - means[np.arange(20_000), run.policy.decide(contexts)].mean()
+
+
+@pytest.mark.parametrize("policy", ["linear", "tree", fedopl.Finite()], ids=str)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "modelled"])
+def test_every_kind_of_policy_is_learned_and_valued_from_totals_alone(policy, known):
+    run = learned(policy=policy, known=known)
+    assert {row.client for row in run.values.rows} == {GLOBAL}
+    assert "local policy" not in str(run)
+    if policy == "linear":
+        assert regret(run) < 0.02  # the better arm loses 0.6
+    asked = [one.query for one in run.rounds]
+    assert asked[:4] == ["Enrol", "TellKeys", "TakeRoster", "SumPrivately"]
+    # m masked exchanges take m + 1 trips.
+    assert run.rounds[-1].trip + 1 == len(asked) - 3 + 1
+    page = " ".join(re.sub(r"<[^>]+>", " ", render(run)).split())
+    assert "nothing is claimed about any client" in page
+    assert "if at most 1 client tells it all they know" in page
+    assert "whose answer was wrong" in page
+
+
+def test_a_total_has_less_noise_than_answers_of_each_and_the_order_of_clients_changes_nothing():
+    under_masks, each = learned(seed=3), learned(seed=3, aggregation="plain")
+    of_total, of_each = (run.values.of(LEARNED).standard_error for run in (under_masks, each))
+    assert of_total < 0.9 * of_each
+    again = learned(seed=3, turned=True)
+    np.testing.assert_array_equal(under_masks.policy.parameters, again.policy.parameters)
+
+
+@pytest.mark.parametrize("mixture", ["empirical", "uniform"])
+def test_intervals_cover_what_the_policy_is_worth_though_clients_differ(mixture):
+    contexts = np.random.default_rng(5).normal(size=(50_000, 3))
+    means = contexts @ SLOPES.T
+    held = 0
+    for seed in range(20):
+        run = learned(400, seed, mixture=mixture, epsilon=4.0)
+        truth = means[np.arange(50_000), run.policy.decide(contexts)].mean()
+        truth += sum(run.mixture[name] * LEVELS[name] for name in LEVELS)
+        low, high = run.values.of(LEARNED).interval()
+        held += low <= truth <= high
+    # Of intervals that hold in 95 %, fewer than 16 of 20 do in one of 390 tries.
+    assert held >= 16
+
+
+def test_a_study_file_with_keys_is_checked_previewed_run_and_read_again(tmp_path):
+    tiny = write_tiny(tmp_path)
+    tiny.edit('propensity = "marginal"', 'propensity = "auto"')
+    tiny.add(
+        "[declared]\noverlap = 0.2\n[privacy]\nepsilon = 8\noutcome = [0, 15]\n"
+        'aggregation = "secure"\n[privacy.ranges]\nage = [40, 80]\nseverity = [0, 6]\n'
+    )
+    lacking = tiny.check()
+    assert lacking.code == 1
+    assert "fedopl keys" in lacking.text
+    printed = said("keys", tiny.clients)
+    assert printed.out.startswith("[privacy.keys]\nnorth = ")
+    assert said("keys", tiny.clients / "north", "--json").json().keys() == {"north"}
+    # A key that is another's is noticed before anything leaves.
+    right = printed.out.splitlines()[-1]
+    tiny.add(printed.out.replace(right, f'west = "{64 * "0"}"'))
+    wrong = tiny.check()
+    assert wrong.code == 1
+    assert "its key is not the one that the study registers" in wrong.text
+    tiny.edit(f'west = "{64 * "0"}"', right)
+    ready = tiny.check()
+    assert ready.code == 0, ready.text
+    preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
+    assert "SumPrivately → MaskedSums" in preview
+    assert "to whoever lacks one client's they are random" in preview
+    price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
+    assert "Noise in the total of every number" in price
+    done = tiny.run()
+    assert done.code == 0, done.text
+    again = fedopl.load_run(tiny.out)
+    assert again.verdict in done.text
+    assert "Kept at home, for propensities" in render(again)
+    ledger = said("ledger", tiny.clients / "north").out
+    assert "MaskedSums" in ledger
