@@ -19,6 +19,7 @@ SECTIONS = {
     "policies": "Policies",
     "intervals": "Intervals",
     "privacy": "Differential privacy",
+    "secure": "Adding up under masks",
     "stages": "Where the time goes",
     "sgd": "Stochastic steps",
     "kernels": "Ways to take a step",
