@@ -10,7 +10,7 @@ from lying_server import ACTIONS, LyingServer
 
 import fedopl
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.local.product_statistics import product_tests
+from fedopl.client.screening.product_statistics import product_tests
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.product_screening import PairsTaken, ScreenProducts, TakePairs
 from fedopl.messages.refusal import Refusal, RefusalCode

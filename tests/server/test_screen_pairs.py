@@ -9,7 +9,7 @@ import fedopl
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import drafted_basis
-from fedopl.client.local.product_statistics import product_tests
+from fedopl.client.screening.product_statistics import product_tests
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.policies.basis import Basis

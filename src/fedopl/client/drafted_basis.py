@@ -14,6 +14,7 @@ from fedopl.policies.terms import Terms
 KNOT_QUANTILES = (0.16, 0.5, 0.84)
 FEWEST_VALUES = 6  # a number with fewer is a grade or a flag, and bends nowhere
 MOST_PRODUCTS = 60
+MOST_THRESHOLDS = 6
 MOST_SAMPLED = 10_000
 
 
@@ -31,8 +32,9 @@ def drafted_basis(
     left out first, and then everything. Where there are too many products, those that matter are
     found by screening if that is possible, else they are of numbers only.
     """
-    if kind not in ("auto", *FAMILIES):
-        raise OptionError(f"basis: expected auto, {', '.join(FAMILIES)} or a Basis, came '{kind}'")
+    kinds = [family for family in FAMILIES if family != "thresholds"]
+    if kind not in ("auto", *kinds):
+        raise OptionError(f"basis: expected auto, {', '.join(kinds)} or a Basis, came '{kind}'")
     knots = {name: found for name, parts in columns.items() if (found := _knots(parts))}
     if kind == "linear" or not knots:
         return None
@@ -43,8 +45,11 @@ def drafted_basis(
         return plain.model_copy(update={"screened_pairs": math.floor(room)})
     for products in dict.fromkeys((_multiplied(names, knots), ())):
         basis = plain.model_copy(update={"products": products})
-        if Terms(basis, names).n_terms <= most:
-            return basis
+        # A corner of two thresholds is three terms.
+        left = math.floor(min((most - Terms(basis, names).n_terms) / 3, MOST_THRESHOLDS))
+        if left >= 0:
+            screened = left if may_screen and kind == "auto" else 0
+            return basis.model_copy(update={"screened_thresholds": screened})
     return None
 
 

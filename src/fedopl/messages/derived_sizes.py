@@ -11,6 +11,7 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
+from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of
@@ -24,7 +25,7 @@ from fedopl.policies.trees.tree_plan import MOST_BINS
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedopl.secure.masks import WORD
 from fedopl.study.added_up import adds_under_masks, parties_of
-from fedopl.study.found_pairs import with_most_pairs
+from fedopl.study.screened_study import with_most_found
 from fedopl.study.study import Study
 
 
@@ -38,7 +39,7 @@ def decoder_of(study: Study) -> Decoder:
 @lru_cache(16)
 def largest_query(study: Study) -> int:
     """The bytes of the largest query of this study, whatever pairs it may come to have."""
-    largest = with_most_pairs(study)
+    largest = with_most_found(study)
     sizes = axis_sizes(largest)
     return max(most_bytes(query, sizes) for query in queries_of(largest))
 
@@ -70,6 +71,9 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.NEAR_BINS: NEAR_BINS,
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
+        Axis.JUMPS_TOLD: MOST_JUMPS_TOLD,
+        Axis.JUMP_NUMBERS: len(JUMP_NUMBERS),
+        Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
         Axis.PARTIES: len(parties_of(study)),
         Axis.SESSION_KEYS: 1,
@@ -88,7 +92,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.QUESTIONS] = range(1, 2**study.tree.depth)
     sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
-    sizes[Axis.FOUND_PAIRS] = range(0, (study.basis.screened_pairs if study.basis else 0) + 1)
+    basis = study.basis
+    sizes[Axis.FOUND_PAIRS] = range(0, (basis.screened_pairs if basis else 0) + 1)
+    sizes[Axis.FOUND_THRESHOLDS] = range(0, (basis.screened_thresholds if basis else 0) + 1)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     sizes[Axis.CELL_NUMBERS] = range(2 + n_actions, 2 + 2 * n_actions + 1)
     # Where values are cross-fitted, a candidate is a policy for each fold.

@@ -69,6 +69,10 @@ class Axis(enum.Enum):
     MOMENTS = "moments"  # of the largest score of a row, then of each action's
     FEATURE_PAIRS = "feature pairs"  # every two features
     FOUND_PAIRS = "found pairs"  # those of them that are taken
+    JUMPS_TOLD = "jumps told"  # of an action, the strongest first
+    JUMP_NUMBERS = "jump numbers"  # which numbers, where, and how strong
+    FOUND_THRESHOLDS = "found thresholds"
+    CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"

@@ -12,10 +12,12 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.jump_screening import ScreenJumps
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.product_screening import ScreenProducts, TakePairs
+from fedopl.messages.learning.product_screening import ScreenProducts
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
@@ -63,7 +65,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumNearThresholds,
     TrainNetwork,
     ScreenProducts,
-    TakePairs,
+    TakeFound,
     SumPrivately,
     SumResiduals,
     ValuePrivately,
@@ -72,9 +74,10 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumCandidates,
     TellKeys,
     TakeRoster,
+    ScreenJumps,
 )
-# What a study asks before it is known which pairs of features it has.
-FIRST_QUERIES = (Enrol, ScreenProducts)
+# What a study asks before it is known which terms it has.
+FIRST_QUERIES = (Enrol, ScreenProducts, ScreenJumps)
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)

@@ -12,15 +12,20 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.threshold_grid import candidate_cuts
 
 # From the plainest to the richest; each has the terms of those before it, and some more.
-FAMILIES = ("linear", "hinges", "splines", "steps")
+FAMILIES = ("linear", "thresholds", "hinges", "splines", "steps")
 # Sums grow with the square of the number of terms, and beyond so large numbers they overflow.
 MOST_KNOTS, LARGEST_KNOT = 20, 1e15
 # More pairs than this are no screening any more: each is a term, and sums grow with their square.
 MOST_PAIRS_FOUND = 200
+MOST_THRESHOLDS_FOUND = 20
 
 NamedPair = tuple[str, str]
+NamedCut = tuple[str, float]
+# A number that is beyond a value, or two that both are beyond theirs.
+Threshold = tuple[NamedCut] | tuple[NamedCut, NamedCut]
 
 
 class Basis(Checked):
@@ -49,6 +54,16 @@ class Basis(Checked):
     found_pairs: tuple[NamedPair, ...] | None = Field(
         default=None, description="what screening found; a run fills it in"
     )
+    screened_thresholds: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_THRESHOLDS_FOUND,
+        description="how many values at most, or corners of two, where outcomes are found to jump; "
+        "0 for none",
+    )
+    found_thresholds: tuple[Threshold, ...] | None = Field(
+        default=None, description="what screening found; a run fills it in"
+    )
 
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -58,6 +73,8 @@ class Basis(Checked):
             "pairs": ((), []),
             "screened_pairs": (0,),
             "found_pairs": (None,),
+            "screened_thresholds": (0,),
+            "found_thresholds": (None,),
         }
         return {name: value for name, value in said.items() if value not in usual.get(name, ())}
 
@@ -76,6 +93,32 @@ class Basis(Checked):
             message = f"more than screened_pairs, {self.screened_pairs}"
             raise PlacedError("found_pairs", message, ("found_pairs",))
         return self
+
+    @model_validator(mode="after")
+    def _has_found_thresholds_on_the_grid(self) -> Self:
+        seen: set[tuple[NamedCut | str, ...]] = set()
+        for found in self.found_thresholds or ():
+            names = tuple(name for name, _ in found)
+            # Two corners of the same two numbers would differ by a strip that few may be in.
+            key = found if len(found) == 1 else tuple(sorted(names))
+            if fault := self._fault_of(found) or ("is named twice" if key in seen else None):
+                message = f"{quoted(names)} {fault}"
+                raise PlacedError("found_thresholds", message, ("found_thresholds",))
+            seen.add(key)
+        if len(self.found_thresholds or ()) > self.screened_thresholds:
+            message = f"more than screened_thresholds, {self.screened_thresholds}"
+            raise PlacedError("found_thresholds", message, ("found_thresholds",))
+        return self
+
+    def _fault_of(self, found: Threshold) -> str | None:
+        if len({name for name, _ in found}) < len(found):
+            return "is one number"
+        for name, cut in found:
+            if name not in self.knots:
+                return "has no knots"
+            if cut not in candidate_cuts(self.knots[name]):
+                return f"may not be divided at {cut:g}"
+        return None
 
     @model_validator(mode="after")
     def _has_rising_knots(self) -> Self:
@@ -98,12 +141,18 @@ class Basis(Checked):
 
     @property
     def is_screened(self) -> bool:
-        """Whether it is known which pairs there are; otherwise clients have to be asked first."""
-        return not self.screened_pairs or self.found_pairs is not None
+        """Whether it is known what screening finds; otherwise clients have to be asked first."""
+        pairs_known = not self.screened_pairs or self.found_pairs is not None
+        return pairs_known and (not self.screened_thresholds or self.found_thresholds is not None)
 
-    def with_found(self, pairs: tuple[NamedPair, ...] | None) -> "Basis":
-        """The same after screening found these; before it, with None."""
-        return self.model_copy(update={"found_pairs": pairs})
+    @property
+    def screens(self) -> bool:
+        """Whether some of its terms are found by asking clients first."""
+        return bool(self.screened_pairs or self.screened_thresholds)
+
+    def before_screening(self) -> "Basis":
+        """The same without what was found."""
+        return self.model_copy(update={"found_pairs": None, "found_thresholds": None})
 
     def unknown(self, features: tuple[str, ...]) -> str | None:
         """What it names that is no feature, in words; None if nothing."""

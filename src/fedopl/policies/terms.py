@@ -1,5 +1,6 @@
 """Terms: the columns that a basis makes of contexts, what they are called, and how to get them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,15 @@ class Terms:
         richest = FAMILIES.index(basis.families[-1])
         multiplied = basis.multiplied if richest >= FAMILIES.index("splines") else ()
         stepped = tuple(basis.knots) if richest >= FAMILIES.index("steps") else ()
+        found = basis.found_thresholds or ()
+        cuts = dict.fromkeys((place[name], cut) for one in found for name, cut in one)
+        self._jumps = list(cuts)  # a feature's place, and a value of it
+        # Two of these that are multiplied, by their places among them.
+        self._corners = [
+            (self._jumps.index((place[a[0]], a[1])), self._jumps.index((place[b[0]], b[1])))
+            for a, *rest in found
+            for b in rest
+        ]
         self._hinges = [(place[name], knot) for name, own in basis.knots.items() for knot in own]
         self._products = [(place[a], place[b]) for a, b in multiplied]
         self._steps = [place[name] for name in stepped]
@@ -53,6 +63,7 @@ class Terms:
         """How many terms each family has; those of a family are the first of all terms."""
         counts = (
             len(self.features),
+            len(self._jumps) + len(self._corners),
             len(self._hinges),
             len(self._products),
             len(self._steps) + len(self._step_products),
@@ -75,11 +86,14 @@ class Terms:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each is called: `age`, `age above 63`, `age × dose`."""
+        """What each is called: `age`, `age > 63`, `age above 63`, `age × dose`."""
         names, middle = self.features, self._scaled.middle
+        jumps = [f"{names[place]} > {cut:g}" for place, cut in self._jumps]
         step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
         return (
             *names,
+            *jumps,
+            *(f"{jumps[a]} and {jumps[b]}" for a, b in self._corners),
             *(f"{names[place]} above {knot:g}" for place, knot in self._hinges),
             *(f"{names[a]} × {names[b]}" for a, b in self._products),
             *step.values(),
@@ -91,6 +105,8 @@ class Terms:
         """For each term, the positions of the features that it is made of."""
         return (
             *((place,) for place in range(len(self.features))),
+            *((place,) for place, _ in self._jumps),
+            *((self._jumps[a][0], self._jumps[b][0]) for a, b in self._corners),
             *((place,) for place, _ in self._hinges),
             *self._products,
             *((place,) for place in self._steps),
@@ -108,8 +124,14 @@ class Terms:
             place: Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
             for place in range(len(self.features))
         }
-        start = len(self.features) + len(self._hinges)
-        found = {start + n: (plain[a], plain[b]) for n, (a, b) in enumerate(self._products)}
+        start = len(self.features)
+        beyond = [Factor(start + n, 0.0, 1.0) for n in range(len(self._jumps))]
+        start += len(self._jumps)
+        corners = {start + n: (beyond[a], beyond[b]) for n, (a, b) in enumerate(self._corners)}
+        start += len(self._corners) + len(self._hinges)
+        found = corners | {
+            start + n: (plain[a], plain[b]) for n, (a, b) in enumerate(self._products)
+        }
         start += len(self._products)
         risen = {place: Factor(start + n, 0.0, 1.0) for n, place in enumerate(self._steps)}
         start += len(self._steps)
@@ -118,9 +140,12 @@ class Terms:
 
     @property
     def knots(self) -> dict[int, FloatArray]:
-        """The knots of each number that has some, by its place."""
+        """Where each number that has knots bends or jumps, by its place."""
         place = {name: position for position, name in enumerate(self.features)}
-        return {place[name]: np.array(own) for name, own in self.basis.knots.items()}
+        found = {place[name]: set(own) for name, own in self.basis.knots.items()}
+        for at, cut in self._jumps:
+            found[at].add(cut)
+        return {at: np.array(sorted(own)) for at, own in found.items()}
 
     @cached_property
     def varying(self) -> dict[int, tuple[Stretch, Stretch]]:
@@ -132,7 +157,9 @@ class Terms:
         rising = {
             place: Stretch(place, float(low[place]), float(high[place])) for place in self._steps
         }
-        pairs = [(whole[a], whole[b]) for a, b in self._products]
+        jumps = [Stretch(at, cut, math.nextafter(cut, math.inf)) for at, cut in self._jumps]
+        pairs = [(jumps[a], jumps[b]) for a, b in self._corners]
+        pairs += [(whole[a], whole[b]) for a, b in self._products]
         pairs += [(rising[a], rising[b]) for a, b in self._step_products]
         return dict(zip(self.factors, pairs, strict=True))
 
@@ -149,8 +176,10 @@ class Terms:
             return contexts[:, :wanted]
         found = np.empty((len(contexts), self.n_terms), order="F")  # written term by term
         found[:, : len(self.features)] = contexts
+        start = self._write_jumps(contexts, found)
+        if start >= wanted:
+            return found[:, :wanted]
         scaled = self._scaled(contexts)
-        start = len(self.features)
         for position, (place, knot) in enumerate(self._hinges, start):
             np.maximum(scaled[:, place] - self._scaled.at(place, knot), 0.0, out=found[:, position])
         start += len(self._hinges)
@@ -163,12 +192,23 @@ class Terms:
             _multiply(risen, self._step_products, found, start + len(self._steps))
         return found[:, :wanted]
 
+    def _write_jumps(self, contexts: FloatArray, onto: FloatArray) -> int:
+        """Write whether numbers are beyond thresholds; where the next terms begin."""
+        start = len(self.features)
+        for position, (place, cut) in enumerate(self._jumps, start):
+            np.greater(contexts[:, place], cut, out=onto[:, position], casting="unsafe")
+        after = start + len(self._jumps)
+        return _multiply(onto[:, start:after], self._corners, onto, after)
+
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
         """The terms of the plainest family that has the first so many, in another language."""
         family = next(family for family, size in self.sizes.items() if size >= n_terms)
         terms = target.features()
         if family == "linear":
             return list(zip(self.features, terms, strict=True))
+        terms += self._jumps_in(target, terms)
+        if family == "thresholds":
+            return list(zip(self.names[: len(terms)], terms, strict=True))
         scaled = self._scaled_in(target, terms, self.sources[len(terms) : self.sizes[family]])
         at = self._scaled.at
         terms += [target.above(scaled[place], at(place, knot)) for place, knot in self._hinges]
@@ -181,6 +221,16 @@ class Terms:
             terms += risen.values()
             terms += [target.product(risen[a], risen[b]) for a, b in self._step_products]
         return list(zip(self.names[: len(terms)], terms, strict=True))
+
+    def _jumps_in(self, target: Target[Term], features: list[Term]) -> list[Term]:
+        """Whether these numbers are beyond thresholds, in another language."""
+        beyond = [
+            target.flag(target.negated(target.at_most(features[place], cut)))
+            for place, cut in self._jumps
+        ]
+        names = self.names[len(features) : len(features) + len(beyond)]
+        beyond = target.kept("beyond", names, beyond) if beyond else []
+        return [*beyond, *(target.product(beyond[a], beyond[b]) for a, b in self._corners)]
 
     def _steps_in(
         self, target: Target[Term], names: Sequence[str], scaled: list[Term]

@@ -49,19 +49,22 @@ def _exchanges_along(study: Study) -> int:
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
-    return together + along + 2 * _screens(study)
+    screened = _n_screenings(study)
+    return together + along + (1 + screened if screened else 0)
 
 
 def exchanges_to_evaluate(study: Study) -> int:
     """How many exchanges it takes to value policies that are there already."""
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
-    screening = 3 * _screens(study)
+    screened = _n_screenings(study)
+    screening = 2 + screened if screened else 0
     return screening + scoring + study.evaluation.claims_values + SumByFold.needed(study)
 
 
-def _screens(study: Study) -> bool:
-    """Whether pairs of features are found first: rows are counted on that trip, too."""
-    return study.basis is not None and study.basis.screened_pairs > 0
+def _n_screenings(study: Study) -> int:
+    """How many kinds of terms are found first: rows are counted on that trip, too."""
+    basis = study.basis
+    return 0 if basis is None else (basis.screened_pairs > 0) + (basis.screened_thresholds > 0)
 
 
 def cells_come_along(study: Study) -> bool:

@@ -10,8 +10,8 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.messages.learning.product_screening import TakePairs
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
@@ -46,7 +46,7 @@ from fedopl.server.private_trees import learn_tree_privately
 from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
-from fedopl.server.screen_pairs import go_on_for, screen_if_wanted
+from fedopl.server.screening import go_on_for, screen_if_wanted
 from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
 
@@ -265,7 +265,7 @@ def _enrol(conversation: Conversation) -> tuple[Counted, Borrowed, SumScores]:
     are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
     """
     study = conversation.study
-    first = [TakePairs.of(study)] if TakePairs.needed(study) else []
+    first = [TakeFound.of(study)] if TakeFound.needed(study) else []
     others = [query() for query in (Enrol, TellWeight, SumOutcomes) if query.needed(study)]
     asked: list[Query[Any]] = [*first, *others]
     queries = [type(query) for query in asked]

@@ -174,6 +174,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         "tree.depth": study.tree.depth <= MOST_PRIVATE_DEPTH,
         "tree.minimum_leaf": study.tree.minimum_leaf == 1,
         "basis.screened_pairs": study.basis is None or not study.basis.screened_pairs,
+        "basis.screened_thresholds": study.basis is None or not study.basis.screened_thresholds,
         "mixture": study.mixture.kind not in FOUND and not study.mixture.robust,
         "mixture.count": not study.mixture.counts_weight,
         "joining.diagnose": not study.joining.diagnose,
@@ -245,6 +246,7 @@ _PRIVATELY = {
     "tree.minimum_leaf": "with differential privacy, nobody counts the rows of a leaf; leave it "
     "out, or let every question have a price: split_cost",
     "basis.screened_pairs": "with differential privacy, pairs are named, not screened",
+    "basis.screened_thresholds": "with differential privacy, no thresholds are screened for",
     "mixture": "with differential privacy, weights of clients are agreed, not found",
     "mixture.count": "with differential privacy, clients count by rows",
     "joining.diagnose": "what joining is worth takes many more answers than the noise is for",

@@ -116,39 +116,45 @@ class Study(Checked):
         if not self.can_bend:
             message = "only csoaa-exact on shared features learns from sums of its terms"
             raise PlacedError("basis", message)
-        if self.basis.screened_pairs:
+        if self.basis.screens:
             self._check_screening(self.basis)
 
     def _check_screening(self, basis: Basis) -> None:
         """Refuse to screen where nothing could be multiplied, or values would not be honest."""
-        place = "screened_pairs"
-        if basis.kind == "hinges":
+        pairs = basis.screened_pairs > 0
+        place = "screened_pairs" if pairs else "screened_thresholds"
+        what, otherwise = (
+            ("pairs", "name the pairs ([basis] pairs)")
+            if pairs
+            else ("thresholds", "leave them out (screened_thresholds = 0)")
+        )
+        if pairs and basis.kind == "hinges":
             place, message = "kind", "hinges have no products, so there is nothing to screen for"
-        elif not 1 < self.n_features <= MOST_TO_SCREEN:
+        elif pairs and not 1 < self.n_features <= MOST_TO_SCREEN:
             message = f"pairs of 2 to {MOST_TO_SCREEN} features are screened, here are "
             message += f"{self.n_features:,}; name the pairs ([basis] pairs)"
         elif self.evaluation.is_cross_fitted:
             message = (
-                "every row has a say in which pairs are found, and cross-fitted values are of the "
-                "same rows; hold rows out, or name the pairs ([basis] pairs)"
+                f"every row has a say in which {what} are found, and cross-fitted values are of "
+                f"the same rows; hold rows out, or {otherwise}"
             )
         elif self.evaluation.splits > 1:
-            message = "another split may find other pairs; name them ([basis] pairs)"
+            message = f"another split may find other {what}; {otherwise}"
         else:
             return
         raise PlacedError("basis", message, ("basis", place))
 
     @property
     def is_screened(self) -> bool:
-        """Whether it is known which pairs of features there are."""
+        """Whether it is known which terms there are."""
         return self.basis is None or self.basis.is_screened
 
     @property
     def before_screening(self) -> Self:
-        """The study as it was agreed on, before it was known which pairs are found."""
-        if self.basis is None or self.basis.found_pairs is None:
+        """The study as it was agreed on, before it was known what screening finds."""
+        if self.basis is None or not (self.basis.screens and self.basis.is_screened):
             return self
-        return self.model_copy(update={"basis": self.basis.with_found(None)})
+        return self.model_copy(update={"basis": self.basis.before_screening()})
 
     @property
     def can_bend(self) -> bool:
@@ -287,9 +293,13 @@ class Study(Checked):
 
     @property
     def most_terms(self) -> int:
-        """How many there may come to be: a pair is a product, and perhaps one of two steps."""
-        to_find = 0 if self.basis is None or self.is_screened else self.basis.screened_pairs
-        return self.n_terms + 2 * to_find
+        """How many there may come to be.
+
+        A pair is a product, and perhaps one of two steps; a corner has two thresholds.
+        """
+        if self.basis is None or self.is_screened:
+            return self.n_terms
+        return self.n_terms + 2 * self.basis.screened_pairs + 3 * self.basis.screened_thresholds
 
     @property
     def stacked_sizes(self) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from fedopl.client.answers import (
 )
 from fedopl.client.private import candidate_sums, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.screening import screen_terms
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import Message, Query
 
@@ -46,8 +47,9 @@ _ANSWERING: tuple[Handler, ...] = (
     learning.tell_weight,
     sum_near_thresholds.answer,
     learning.train_network,
-    learning.screen_products,
-    learning.take_pairs,
+    screen_terms.screen_products,
+    screen_terms.take_found,
+    screen_terms.screen_jumps,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

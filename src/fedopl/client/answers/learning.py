@@ -4,7 +4,6 @@ import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_total, round_noise, values_with_noise
-from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
 from fedopl.client.disclosure.small_cells import (
     check_parts,
     check_takers,
@@ -19,7 +18,6 @@ from fedopl.client.local.network_steps import (
     losses,
     trained,
 )
-from fedopl.client.local.product_statistics import product_tests
 from fedopl.client.local.score_means import (
     pair_means,
     rows_behind_pairs,
@@ -31,12 +29,6 @@ from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
-from fedopl.messages.learning.product_screening import (
-    PairsTaken,
-    ProductStatistics,
-    ScreenProducts,
-    TakePairs,
-)
 from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
@@ -45,9 +37,6 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.network import Network, network_numbers, network_of
 from fedopl.policies.neural import widths_in
-
-# Rows that products are tested on, of all actions: what more of them would show is hardly there.
-MOST_ROWS_SCREENED = 100_000
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
@@ -67,35 +56,6 @@ def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:
     if not noisy <= space.limits.norm_cap:
         raise RefusedError(RefusalCode.NORM_TOO_LARGE)
     return TotalWeight(weight=noisy)
-
-
-def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
-    """Which products of two features outcomes speak for; no more numbers than rows can hide."""
-    limits, terms = space.limits, space.study.terms
-    n_columns = space.study.n_features + 1
-    enough = space.rows_per_action >= max(limits.rows_needed(n_columns), n_columns + 1)
-    if terms is None or not enough.any():
-        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-    tests = product_tests(
-        space.unscored_chunks,
-        terms.scaled,
-        space.study.n_actions,
-        space.study.n_features,
-        every=-(-space.n_training // MOST_ROWS_SCREENED),
-    )
-    told = releasable_statistics(tests.statistics, tests.rests_on, limits.minimum_cell)
-    for action, n_rows in enumerate(tests.n_rows.tolist()):
-        most = limits.parameter_share * n_rows - n_columns if enough[action] else 0
-        told[action] = strongest(told[action], most)
-    return ProductStatistics(statistics=told)
-
-
-def take_pairs(space: Workspace, query: TakePairs) -> PairsTaken:
-    """The door went on with the study of these pairs; here is how many they are."""
-    basis = space.study.basis
-    if basis is None or query.names(space.study) != basis.found_pairs:
-        raise RefusedError(RefusalCode.MALFORMED)
-    return PairsTaken(n_pairs=len(query.pairs))
 
 
 def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:

@@ -37,7 +37,8 @@ class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where pairs are to be found, and none were yet."""
-        return not study.is_screened
+        basis = study.basis
+        return basis is not None and not basis.is_screened and basis.screened_pairs > 0
 
     def fault_in(self, answer: ProductStatistics, _study: Study, n_rows: int) -> str | None:
         """|Σv| is at most √n·√Σv², so no statistic is larger than the root of the rows."""
@@ -47,44 +48,6 @@ class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=
         if (np.abs(found) > np.sqrt(n_rows + SLACK) * (1 + CELL_TOLERANCE) + 0.5).any():
             return "a statistic is larger than its rows allow"
         return None
-
-
-@message
-class PairsTaken(Message, code=96):
-    """How many pairs the study now has by screening."""
-
-    n_pairs: Annotated[int, PerClient]
-
-
-@message
-class TakePairs(Query[PairsTaken], code=32, asked=Asked.EACH):
-    """Go on as the study that has these pairs of features, too: its hash is this query's.
-
-    A client goes on with the first such study and no other.
-    """
-
-    title = "Pairs that were found"
-    content = "how many pairs of features were added"
-    pairs: Annotated[Array, (Axis.FOUND_PAIRS, Axis.TWO)]
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where pairs were found."""
-        return study.is_screened and study.before_screening is not study
-
-    @classmethod
-    def of(cls, study: Study) -> "TakePairs":
-        """The query that makes clients go on with this study."""
-        found = study.basis.found_pairs if study.basis else None
-        places = [[study.features.index(name) for name in pair] for pair in found or ()]
-        return cls(pairs=np.array(places, np.float64).reshape(-1, 2))
-
-    def names(self, study: Study) -> tuple[NamedPair, ...] | None:
-        """The features it speaks of; None if it is about none of the study's."""
-        every = dict(enumerate(study.features))
-        found = [(every.get(a), every.get(b)) for a, b in self.pairs.tolist()]
-        named = tuple((a, b) for a, b in found if a is not None and b is not None)
-        return named if len(named) == len(found) else None
 
 
 def feature_pairs(study: Study) -> list[NamedPair]:

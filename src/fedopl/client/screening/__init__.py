@@ -1,0 +1,1 @@
+"""Screening: what clients tell before terms are agreed."""

@@ -1,0 +1,166 @@
+"""Answers to screening: which features act together, and where outcomes jump."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disclosure.limits import Limits, RefusedError
+from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
+from fedopl.client.screening.jump_statistics import Corners, Jumps, Residuals, strongest_by_part
+from fedopl.client.screening.product_statistics import product_tests
+from fedopl.client.workspace import Workspace
+from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
+from fedopl.messages.learning.jump_screening import (
+    JUMP_NUMBERS,
+    MOST_JUMPS_TOLD,
+    NOT_THERE,
+    JumpStatistics,
+    ScreenJumps,
+)
+from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
+from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.terms import Terms
+from fedopl.policies.threshold_grid import candidate_cuts, part_of_grid
+from fedopl.study.screened_study import FoundTerms
+
+# Rows that are screened, of all actions: what more of them would show is hardly there.
+MOST_ROWS_SCREENED = 100_000
+# Fewer rows on one side of a threshold say little, whatever a client would release.
+LEAST_BESIDE = 10
+
+
+def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
+    """Which products of two features outcomes speak for; no more numbers than rows can hide."""
+    limits, terms = space.limits, space.study.terms
+    n_columns = space.study.n_features + 1
+    enough = space.rows_per_action >= max(limits.rows_needed(n_columns), n_columns + 1)
+    if terms is None or not enough.any():
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    tests = product_tests(
+        space.unscored_chunks,
+        terms.scaled,
+        space.study.n_actions,
+        space.study.n_features,
+        every=-(-space.n_training // MOST_ROWS_SCREENED),
+    )
+    told = releasable_statistics(tests.statistics, tests.rests_on, limits.minimum_cell)
+    for action, n_rows in enumerate(tests.n_rows.tolist()):
+        most = limits.parameter_share * n_rows - n_columns if enough[action] else 0
+        told[action] = strongest(told[action], most)
+    return ProductStatistics(statistics=told)
+
+
+def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
+    """The door went on with the study of these terms; here is how many they are."""
+    found = query.named(space.study)
+    if found is None or found != FoundTerms.of(space.study):
+        raise RefusedError(RefusalCode.MALFORMED)
+    return FoundTaken(n_found=found.n_found)
+
+
+# --- jumps ----------------------------------------------------------------------------------------
+
+
+def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
+    """Where outcomes jump beyond smooth terms; no more numbers than rows can hide."""
+    limits, terms = space.limits, space.study.terms
+    if terms is None:
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    told = np.zeros((space.study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
+    screened = False
+    for action, n_rows in enumerate(space.rows_per_action.tolist()):
+        n_smooth = _most_smooth(space, terms, n_rows)
+        if n_smooth is None:
+            continue
+        screened = True
+        lines = np.array(list(_jumps(_rows_of(space, action), terms, n_smooth, limits)))
+        lines = lines.reshape(-1, len(JUMP_NUMBERS))
+        rests_on = np.full((len(lines), 2), np.inf)  # enough rows are on every side
+        lines[:, -2:] = releasable_statistics(lines[:, -2:], rests_on, limits.minimum_cell)
+        most = min(limits.parameter_share * n_rows - n_smooth - 1, MOST_JUMPS_TOLD)
+        lines[:, -1] = strongest(lines[:, -1], most)
+        lines = lines[lines[:, -1] != 0]
+        order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
+        told[action, : len(lines)] = lines[order]
+    if not screened:
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    return JumpStatistics(strongest=told)
+
+
+def _most_smooth(space: Workspace, terms: Terms, n_rows: int) -> int | None:
+    """How many smooth terms so many rows can be regressed on; None if they cannot bend."""
+    sizes = [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
+    enough = (n for n in sizes if n_rows >= max(space.limits.rows_needed(n + 1), 2 * (n + 1)))
+    return next(enough, None)
+
+
+class _Rows(NamedTuple):
+    """Training rows of one action: all of them, or one of several."""
+
+    contexts: FloatArray
+    rewards: FloatArray
+    weights: FloatArray
+
+
+def _rows_of(space: Workspace, action: int) -> _Rows:
+    every, parts = -(-space.n_training // MOST_ROWS_SCREENED), []
+    for chunk in space.unscored_chunks():
+        training = chunk.training
+        own = np.flatnonzero(chunk.data.actions[training] == action)[::every]
+        weights = chunk.weights(training)
+        parts.append(
+            _Rows(
+                chunk.data.contexts[own],
+                chunk.data.rewards[own],
+                np.ones(len(own)) if weights is None else weights[own],
+            )
+        )
+    return _Rows(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """The bins that rows are in between a number's cuts, and the cuts of each part."""
+
+    bins: IntArray  # (n_rows,)
+    n_cuts: int
+
+    @property
+    def parts(self) -> dict[int, IntArray]:
+        of_cut = np.array([part_of_grid(cut, self.n_cuts) for cut in range(self.n_cuts)])
+        return {part: np.flatnonzero(of_cut == part) for part in np.unique(of_cut).tolist()}
+
+
+def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator[list[float]]:
+    """Every part of a grid whose middle is a jump, as a line of `JUMP_NUMBERS`."""
+    residuals = Residuals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
+    least = max(limits.minimum_cell, LEAST_BESIDE)
+    sources = [(), *terms.sources[:n_smooth]]
+    grids = {
+        terms.features.index(name): _Grid(
+            np.searchsorted(cuts, rows.contexts[:, terms.features.index(name)]), len(cuts)
+        )
+        for name, knots in terms.basis.knots.items()
+        if (cuts := candidate_cuts(knots))
+    }
+
+    def beside(*places: int) -> Residuals:
+        return residuals.only([k for k, own in enumerate(sources) if set(own) <= set(places)])
+
+    for place, grid in grids.items():
+        jumps = Jumps(beside(place), grid.bins, grid.n_cuts, least)
+        for (cut,), *told in strongest_by_part(jumps, [grid.parts]):
+            yield [place, cut, NOT_THERE, NOT_THERE, *told]
+    multiplied = {frozenset(map(terms.features.index, pair)) for pair in terms.basis.multiplied}
+    for one, two in combinations(sorted(grids), 2):
+        if {one, two} in multiplied:
+            both = grids[one], grids[two]
+            corners = Corners(
+                beside(one, two), [g.bins for g in both], [g.n_cuts for g in both], least
+            )
+            for (cut, other), *told in strongest_by_part(corners, [g.parts for g in both]):
+                yield [one, cut, two, other, *told]

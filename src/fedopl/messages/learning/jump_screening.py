@@ -1,0 +1,77 @@
+"""Screening for thresholds: where outcomes jump, asked before terms are agreed.
+
+Terms that bend smoothly cannot tell that something happens at one value, or where two numbers both
+lie beyond theirs. So clients first tell where their own outcomes jump most, beyond what smooth
+terms say. A study whose `screened_thresholds` is not zero begins with that; it goes on as the study
+that also has the thresholds that were found.
+"""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK
+from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.study.study import Study
+
+MOST_JUMPS_TOLD = 32  # of an action
+# A number's place among features and a cut's among its candidates; those of a second number, −1 if
+# there is none; the statistic there, and that in the middle of its part of the grid.
+JUMP_NUMBERS = ("first", "first cut", "second", "second cut", "largest", "statistic")
+NOT_THERE = -1.0
+
+
+@message
+class JumpStatistics(Message, code=103):
+    """For each action, where outcomes jump most, and t-statistics of each as whole numbers.
+
+    Lines of zeros fill up what is not told: where statistics are small, or a side has few rows.
+    """
+
+    strongest: Annotated[Array, (Axis.ACTIONS, Axis.JUMPS_TOLD, Axis.JUMP_NUMBERS), PerClient]
+
+
+@message
+class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
+    """Ask at which values, or corners of two, outcomes jump beyond what smooth terms say."""
+
+    title = "Where outcomes jump"
+    content = "for each action, the strongest jumps: which numbers, where, and t-statistics"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where thresholds are to be found, and none were yet."""
+        basis = study.basis
+        return basis is not None and not basis.is_screened and basis.screened_thresholds > 0
+
+    def fault_in(self, answer: JumpStatistics, study: Study, n_rows: int) -> str | None:
+        """Each is about numbers that have knots; |Σv| is at most √n·√Σv²."""
+        found = answer.strongest
+        if (found % 1).any():
+            return "what is told of a jump is not a whole number"
+        told = found[found[..., -1] != 0]
+        if (np.abs(told[:, -2:]) > np.sqrt(n_rows + SLACK) * (1 + CELL_TOLERANCE) + 0.5).any():
+            return "a statistic is larger than its rows allow"
+        if not all(_is_on_grid(line, study) for line in told):
+            return "a jump is not on the grid of the study"
+        return None
+
+
+def n_candidates(study: Study) -> dict[int, int]:
+    """How many values each number may jump at, by its place among features."""
+    knots = study.basis.knots if study.basis else {}
+    return {study.features.index(name): len(candidate_cuts(own)) for name, own in knots.items()}
+
+
+def _is_on_grid(line: FloatArray, study: Study) -> bool:
+    numbers: list[float] = line.tolist()
+    first, cut, second, second_cut = numbers[:4]
+    known = n_candidates(study)
+    if not 0 <= cut < known.get(int(first), 0):
+        return False
+    if second == NOT_THERE:
+        return second_cut == NOT_THERE
+    return first < second and 0 <= second_cut < known.get(int(second), 0)
