@@ -93,6 +93,7 @@ LETTERS = {
     "q": "questions of the learned tree: L − 1",
     "L": "leaves of the learned tree",
     "u": "pairs of features that were found (`basis.screened_pairs` at most)",
+    "y": "thresholds that were found (`basis.screened_thresholds` at most)",
     "a": "clients told apart from the others at once, at most 10",
 }
 
@@ -120,6 +121,7 @@ USUAL = {
     "L": 4,
     "a": 3,
     "u": 4,
+    "y": 3,
 }
 
 
@@ -173,7 +175,7 @@ QUERIES = {
     "SumNearThresholds": Message(76, "4·(2·q + 1) + c + j + T + 31·q"),
     "TrainNetwork": Message(72, "N + (d + 2)·(p + 1) + 2"),
     "ScreenProducts": Message(48, "0"),
-    "TakePairs": Message(57, "2·u"),
+    "TakeFound": Message(66, "2·u + 4·y"),
     "SumPrivately": Message(48, "0"),
     "SumResiduals": Message(57, "d·(p + 1) + 2"),
     "ValuePrivately": Message(110, "3·d·(p + 1)"),
@@ -182,6 +184,7 @@ QUERIES = {
     "SumCandidates": Message(110, "(v + 1)·d·(p + 1)"),
     "TellKeys": Message(48, "0"),
     "TakeRoster": Message(80, "14·C"),
+    "ScreenJumps": Message(48, "0"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -207,7 +210,7 @@ ANSWERS = {
     "SumNearThresholds": Message(57, "32·q"),
     "TrainNetwork": Message(53, "N + 2"),
     "ScreenProducts": Message(57, "d·p·(p − 1)/2"),
-    "TakePairs": Message(48, "1"),
+    "TakeFound": Message(48, "1"),
     "SumPrivately": Message(70, "d·(p + 1)·(p + 2)"),
     "SumResiduals": Message(57, "d·(p + 1)"),
     "ValuePrivately": Message(62, "21"),
@@ -216,6 +219,7 @@ ANSWERS = {
     "SumCandidates": Message(53, "v"),
     "TellKeys": Message(62, "13"),
     "TakeRoster": Message(48, "1"),
+    "ScreenJumps": Message(61, "192·d"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

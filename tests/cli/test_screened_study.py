@@ -68,7 +68,7 @@ def test_it_is_resumed_valued_again_and_counted(screened):
     valued = fedopl("evaluate", screened.out / "policy.json", *folders)
     assert (valued.code, valued.err) == (0, "")
     ledger = fedopl("ledger", screened.clients / "north", "--lifetime").text
-    assert "studies: 2 of 5 spent" in ledger
+    assert "studies: 1 of 5 spent" in ledger
 
 
 def test_the_preview_names_pairs_and_check_counts_what_may_come(screened):

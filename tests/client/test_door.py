@@ -33,10 +33,12 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.jump_screening import ScreenJumps
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.product_screening import ScreenProducts, TakePairs
+from fedopl.messages.learning.product_screening import ScreenProducts
 from fedopl.messages.learning.score_sums import SumFitting, SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
@@ -68,9 +70,18 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, TellFit, SumByFold, ValueAcrossFolds)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Whose answers depend on nothing that a server chooses.
-FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts)
-# Of studies that look for pairs of features, before some are found and after.
-LOOKING = {ScreenProducts: None, TakePairs: [("x0", "x1")]}
+FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts, ScreenJumps)
+# Of studies that look for terms, before some are found and after.
+LOOKING = {
+    ScreenProducts: {"screened_pairs": 2},
+    ScreenJumps: {"screened_thresholds": 2},
+    TakeFound: {
+        "screened_pairs": 2,
+        "found_pairs": [("x0", "x1")],
+        "screened_thresholds": 2,
+        "found_thresholds": [(("x0", 0.0),)],
+    },
+}
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
@@ -89,7 +100,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     options["joining"] = kind in ON_MODELS
     if kind in LOOKING:
         knots = {"x0": (-1.0, 0.0, 1.0)}
-        options["basis"] = Basis(knots=knots, screened_pairs=2, found_pairs=LOOKING[kind])
+        options["basis"] = Basis(knots=knots, **LOOKING[kind])
     if kind is SumFitting:
         options["mixture"] = fedopl.mixture.path("north")
     if kind is TellWeight:
@@ -152,7 +163,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
             "near": np.linspace(-0.75, 0.75, NEAR_BINS - 1)[None],
         },
-        TakePairs: {"pairs": TakePairs.of(agreed).pairs},
+        TakeFound: {name: getattr(TakeFound.of(agreed), name) for name in ("pairs", "thresholds")},
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},

@@ -8,8 +8,8 @@ from pyarrow import parquet
 import fedopl
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.rows import chunks, study_rows
+from fedopl.client.screening.product_statistics import product_tests
 from fedopl.policies.basis import Basis
 
 N_ROWS, LEVELS = 900, ("none", "some", "much")

@@ -11,14 +11,16 @@ from lying_server import ACTIONS, LyingServer
 import fedopl
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.screening.product_statistics import product_tests
+from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
 from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.messages.learning.product_screening import PairsTaken, ScreenProducts, TakePairs
+from fedopl.messages.learning.product_screening import ScreenProducts
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.policies.basis import Basis
-from fedopl.study.found_pairs import after_screening
+from fedopl.study.screened_study import FoundTerms, after_screening
 
 N_FEATURES = 20
 NAMES = tuple(f"x{place}" for place in range(N_FEATURES))
+NONE = np.empty((0, 4))  # no thresholds
 KNOTS = dict.fromkeys(NAMES[2:], (-1.0, 0.0, 1.0))
 
 
@@ -117,14 +119,14 @@ def test_a_client_goes_on_with_the_first_pairs_and_no_others(tmp_path, restarted
     def going_on(*pairs):
         if restarted:
             server.door = LyingServer(rows(), agreed, store=store).door
-        server.study = after_screening(agreed, pairs)
-        return server.ask(TakePairs, pairs=TakePairs.of(server.study).pairs)
+        server.study = after_screening(agreed, FoundTerms(pairs=pairs))
+        return server.ask(TakeFound, pairs=TakeFound.of(server.study).pairs, thresholds=NONE)
 
-    assert isinstance(going_on(("x4", "x5")), PairsTaken)
+    assert isinstance(going_on(("x4", "x5")), FoundTaken)
     refused = [going_on(("x6", "x7")), going_on(), going_on(("x4", "x5"), ("x6", "x7"))]
     assert [answer.reason for answer in refused] == [RefusalCode.WRONG_STUDY] * 3
     assert isinstance(going_on(("x5", "x4")), Refusal)  # the same two, but another study
-    assert isinstance(going_on(("x4", "x5")), PairsTaken)
+    assert isinstance(going_on(("x4", "x5")), FoundTaken)
     held_out = [
         door._space.study_rows.folds_as_given.held_out for door in (server.door, server.door._after)
     ]
@@ -134,4 +136,6 @@ def test_a_client_goes_on_with_the_first_pairs_and_no_others(tmp_path, restarted
 def test_pairs_that_are_none_are_refused():
     server = LyingServer(rows(), study_of())
     for pairs in ([[4, 4]], [[4, 99]], [[4, 5], [5, 4]], [[0.5, 1]]):
-        assert isinstance(server.ask(TakePairs, pairs=np.array(pairs, float)), Refusal)
+        assert isinstance(
+            server.ask(TakeFound, pairs=np.array(pairs, float), thresholds=NONE), Refusal
+        )

@@ -1,7 +1,11 @@
 """A basis: what its terms are, what they are called, and policies that are linear in them."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fedopl
 from fedopl.base.errors import OptionError, PolicyError
@@ -9,6 +13,7 @@ from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.kinds import load_policy, packed
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.terms import Terms
+from fedopl.policies.threshold_grid import candidate_cuts
 
 FEATURES = ("age", "female", "dose")
 BASIS = Basis(knots={"age": (40, 50, 60), "dose": (1, 2, 3)}, products=("age", "dose", "female"))
@@ -24,7 +29,8 @@ def test_terms_are_named_and_begin_with_the_features():
         *("age × dose", "age × female", "dose × female"),
         *("age past 50", "dose past 2", "age past 50 × dose past 2"),
     )
-    assert TERMS.sizes == {"linear": 3, "hinges": 9, "splines": 12, "steps": 15}
+    sizes = {"linear": 3, "thresholds": 3, "hinges": 9, "splines": 12, "steps": 15}
+    assert TERMS.sizes == sizes
     assert [TERMS.sources[place] for place in (0, 3, 9, 14)] == [(0,), (0,), (0, 2), (0, 2)]
 
 
@@ -39,6 +45,51 @@ def test_terms_are_what_their_names_say():
     shares = [np.clip(one + 0.5, 0, 1) for one in in_units]
     risen = [share**2 * (3 - 2 * share) for share in shares]
     assert np.allclose(terms["age past 50 × dose past 2"], risen[0] * risen[1])
+
+
+def test_what_was_found_to_jump_comes_next_to_the_features_and_is_sharp():
+    found = ((("age", 44.0), ("dose", 2.0)), (("age", 52.0),))
+    told = {**dict(BASIS), "screened_thresholds": 3, "found_thresholds": found}
+    terms = Terms(Basis.model_validate(told), FEATURES)
+    assert terms.names[3:7] == ("age > 44", "dose > 2", "age > 52", "age > 44 and dose > 2")
+    assert terms.families == FAMILIES
+    assert terms.sizes["thresholds"] == 7
+    expected = [[1, 1, 0, 1], [1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    assert terms.of(CONTEXTS)[:, 3:7].tolist() == expected
+    assert np.array_equal(terms.of(CONTEXTS, 7), terms.of(CONTEXTS)[:, :7])
+    assert np.array_equal(terms.of(CONTEXTS)[:, 7:], TERMS.of(CONTEXTS)[:, 3:])
+
+
+@pytest.mark.parametrize(
+    ("found", "complaint"),
+    [
+        ((("age", 45.123),), "may not be divided at 45.123"),
+        ((("female", 0.0),), "has no knots"),
+        ((("age", 44.0), ("age", 52.0)), "is one number"),
+    ],
+)
+def test_thresholds_are_those_of_a_public_grid(found, complaint):
+    told = {**dict(BASIS), "screened_thresholds": 3, "found_thresholds": (found,)}
+    with pytest.raises(OptionError, match=complaint):
+        Basis(**told)
+
+
+def test_two_numbers_have_one_corner():
+    corners = ((("age", 44.0), ("dose", 2.0)), (("dose", 1.6), ("age", 52.0)))
+    told = {**dict(BASIS), "screened_thresholds": 3, "found_thresholds": corners}
+    with pytest.raises(OptionError, match="named twice"):
+        Basis(**told)
+
+
+@given(
+    st.floats(-1e6, 1e6),
+    st.floats(1e-4, 1e6).filter(lambda apart: apart > 0),
+)
+def test_candidate_cuts_are_round_rising_and_around_the_knots(low, apart):
+    cuts = candidate_cuts((low, low + apart))
+    assert 40 <= len(cuts) <= 97
+    assert low - 0.26 * apart <= cuts[0] < cuts[-1] <= low + 1.26 * apart
+    assert all(one < two for one, two in pairwise(cuts))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -73,7 +73,9 @@ def bent_policies_of(encoding):
     features = encoding.feature_names
     knots = {"age": (-0.7, CUT, 0.9), 'in"come': (0.5, 2.0)}
     products = ("age", 'in"come', "ward=a", "on=yes")
-    about = (ACTIONS, features, encoding, Terms(Basis(knots=knots, products=products), features))
+    jumps = ((("age", -0.3),), (("age", 0.5), ('in"come', 1.5)))
+    basis = Basis(knots=knots, products=products, screened_thresholds=2, found_thresholds=jumps)
+    about = (ACTIONS, features, encoding, Terms(basis, features))
     sizes, rng = about[3].sizes, np.random.default_rng(2)
     found = {}
     for name, n_used in {**sizes, "some-hinges": sizes["linear"] + 2, "none": 0}.items():

@@ -7,7 +7,12 @@ from fedopl.policies.term_parts import parts_of
 from fedopl.policies.terms import Terms
 
 FEATURES = ("age", "female", "dose")
-BASIS = Basis(knots={"age": (40, 50, 60), "dose": (1, 2, 3)}, products=FEATURES)
+BASIS = Basis(
+    knots={"age": (40, 50, 60), "dose": (1, 2, 3)},
+    products=FEATURES,
+    screened_thresholds=2,
+    found_thresholds=((("age", 52.0), ("dose", 1.6)), (("dose", 2.4),)),
+)
 TERMS = Terms(BASIS, FEATURES)
 WEIGHTS = np.random.default_rng(0).standard_normal((2, TERMS.n_terms))
 AT = np.array([53.0, 0.4, 1.7])

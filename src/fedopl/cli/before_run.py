@@ -190,7 +190,7 @@ def preview(
             typer.echo(f"═══ once more, under split {split} of {agreed.evaluation.splits}\n")
         typer.echo(_leaving_as_text(left, brief=brief))
     if brief and agreed.terms:
-        found = " products of pairs that are found;" * (not agreed.is_screened)
+        found = " what screening finds;" * (not agreed.is_screened)
         typer.echo(f"Terms: {', '.join(agreed.terms.names)};{found} and an intercept.\n")
     n_numbers = sum(part.numbers.size for left in leaving for part in left.parts)
     n_bytes = sum(left.n_bytes for left in leaving)

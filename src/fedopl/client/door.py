@@ -87,6 +87,8 @@ class Door:
         )
         self._after: Door | None = None  # for the study with the pairs that screening found
         self._decoder, self._digest = decoder_of(study), study.digest
+        agreed = study.before_screening
+        self._agreed_on = "" if agreed is study else agreed.digest.hex()
         self._needed, self._largest = queries_of(study), largest_query(study)
 
     def handle(self, content: bytes) -> bytes:
@@ -158,7 +160,14 @@ class Door:
             entry = entry_for(query, asked, answer, encoded)
             mu, slip = PrivateSetting(self.study).lifetime if self.study.privacy else (0.0, 0.0)
             self.ledger.append(
-                replace(entry, why=why, study_name=self.study.name, privacy=mu, slip=slip)
+                replace(
+                    entry,
+                    why=why,
+                    study_name=self.study.name,
+                    privacy=mu,
+                    slip=slip,
+                    agreed=self._agreed_on,
+                )
             )
         except Exception:
             # What cannot be written down does not leave.

@@ -239,6 +239,9 @@ def _basis_lines(basis: Basis | None) -> Iterator[str]:
     if basis.screened_pairs:
         what = "have clients find first which features act together, so many pairs at most?"
         yield f"screened_pairs = {basis.screened_pairs}  # {CONFIRM}: {what}"
+    if basis.screened_thresholds:
+        what = "have clients find first where outcomes jump, at so many values at most?"
+        yield f"screened_thresholds = {basis.screened_thresholds}  # {CONFIRM}: {what}"
     yield from ("", f"[basis.knots]  # {CONFIRM}: where each may bend, two values or more")
     yield from (
         f"{toml_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"

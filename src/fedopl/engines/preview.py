@@ -18,6 +18,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message
 from fedopl.messages.private.noised_cells import SumCellsPrivately
@@ -235,6 +236,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         ),
         Axis.FEATURES: terms,
         Axis.FEATURE_PAIRS: tuple(f"{a} × {b}" for a, b in feature_pairs(study)),
+        Axis.JUMP_NUMBERS: JUMP_NUMBERS,
         Axis.TERMS: terms,
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
         Axis.FIT_NUMBERS: TOLD_OF_FIT,

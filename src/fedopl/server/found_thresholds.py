@@ -20,7 +20,7 @@ from fedopl.policies.basis import Basis, Threshold
 from fedopl.policies.threshold_grid import N_PARTS_OF_GRID, candidate_cuts, part_of_grid
 from fedopl.study.study import Study
 
-# How likely any threshold is taken where outcomes jump nowhere.
+# How likely any threshold, or any product, is taken where outcomes speak for none.
 FALSE_ALARM = 0.05
 
 Places = tuple[int, ...]  # of one number or two among features

@@ -16,12 +16,9 @@ from fedopl.messages.learning.product_screening import (
 from fedopl.policies.basis import Basis, NamedPair
 from fedopl.policies.policy import Policy
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.found_thresholds import strongest_thresholds
+from fedopl.server.found_thresholds import FALSE_ALARM, strongest_thresholds
 from fedopl.study.screened_study import FoundTerms, after_screening
 from fedopl.study.study import Study
-
-# How likely any product is taken where none says anything.
-FALSE_ALARM = 0.05
 
 
 def screen_if_wanted(conversation: Conversation) -> None:

@@ -56,6 +56,12 @@ class Entry:
     why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
     slip: float = 0.0  # the probability with which it may tell more than that
+    agreed: str = ""  # the digest of the study that was agreed on, where it went on as another
+
+    @property
+    def counts_for(self) -> str:
+        """The digest of the study that it counts for, of those that are ever answered."""
+        return self.agreed or self.study
 
 
 class Ledger(Protocol):
@@ -215,6 +221,8 @@ class Budgets:
         self, study: Study, limits: Limits, budgets: Mapping[type[Any], int], ledger: Ledger
     ) -> None:
         self._study, self._limits, self._budgets, self._ledger = study, limits, budgets, ledger
+        self._digest = study.digest.hex()
+        self._agreed = study.before_screening.digest.hex()
         # Of this study, and of all: kind of query → SHA-256 of each → its amount.
         self._paid: dict[str, dict[str, int]] = {}
         self._lifetime: dict[str, dict[str, int]] = {}
@@ -226,9 +234,9 @@ class Budgets:
 
     def _count_new_entries(self) -> None:
         entries, self._read_to = self._ledger.since(self._read_to)
-        own = self._study.digest.hex()
         for entry in entries:
-            is_own, is_withheld = entry.study == own, entry.reason == RefusalCode.WITHHELD.name
+            is_own = entry.counts_for == self._agreed
+            is_withheld = entry.reason == RefusalCode.WITHHELD.name
             if entry.query == UNLOCK:
                 self._n_withheld *= not is_own
             elif is_withheld or not entry.reason:
@@ -240,10 +248,10 @@ class Budgets:
         self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         if entry.privacy:
             self._promised[entry.study] = (entry.privacy, entry.slip)
-        if is_own:
+        if entry.study == self._digest:
             self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
-        else:
-            self._others.add(entry.study)
+        if not is_own:
+            self._others.add(entry.counts_for)
 
     def check(self, query: Query[Any], asked: str) -> None:
         """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""

@@ -42,7 +42,8 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
     found: dict[str, StudySummary] = {}
     seen: set[tuple[str, str]] = set()
     for entry in entries:
-        own = found.setdefault(entry.study, StudySummary(study=entry.study, first=entry.when))
+        study = entry.counts_for
+        own = found.setdefault(study, StudySummary(study=study, first=entry.when))
         if entry.query == UNLOCK:
             own.withheld = 0
             continue

@@ -17,11 +17,11 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 
-LEAST_LEFT = 1e-6  # the share of a jump's squares below which the rest is rounding
+LEAST_BEYOND_SMOOTH = 1e-6  # the share of a jump's squares below which the rest is rounding
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Residuals:
+class SmoothResiduals:
     """What smooth terms leave of the outcomes of one action's rows."""
 
     smooth: FloatArray  # (n_rows, n_smooth), with a constant
@@ -29,7 +29,7 @@ class Residuals:
     weights: FloatArray  # (n_rows,)
 
     @classmethod
-    def of(cls, terms: FloatArray, rewards: FloatArray, weights: FloatArray) -> "Residuals":
+    def of(cls, terms: FloatArray, rewards: FloatArray, weights: FloatArray) -> "SmoothResiduals":
         """Regress outcomes on terms; as many rows as numbers were fitted are missing after it."""
         smooth = np.column_stack([np.ones(len(terms)), terms])
         scale = np.sqrt(np.maximum(np.square(smooth).mean(axis=0), np.finfo(float).tiny))
@@ -44,9 +44,9 @@ class Residuals:
         """How many rows there are."""
         return len(self.left)
 
-    def only(self, columns: Sequence[int]) -> "Residuals":
+    def only(self, columns: Sequence[int]) -> "SmoothResiduals":
         """The same, with some of the smooth terms; the constant is the first."""
-        return Residuals(smooth=self.smooth[:, columns], left=self.left, weights=self.weights)
+        return SmoothResiduals(smooth=self.smooth[:, columns], left=self.left, weights=self.weights)
 
     @cached_property
     def lost(self) -> float:
@@ -57,7 +57,7 @@ class Residuals:
 class _Sums:
     """Sums of rows by cell of one or two grids, with what is needed to take smooth terms out."""
 
-    def __init__(self, residuals: Residuals, bins: Sequence[IntArray], n_bins: Sequence[int]):
+    def __init__(self, residuals: SmoothResiduals, bins: Sequence[IntArray], n_bins: Sequence[int]):
         smooth, weights = residuals.smooth, residuals.weights
         self._width = smooth.shape[1]
         moved = np.square(weights * residuals.left)
@@ -96,7 +96,7 @@ class _Sums:
         smooth = part.terms @ self.inverse
         total = moved - 2 * (smooth * part.moved_terms).sum(axis=-1)
         total += np.einsum("...i,ij,...j->...", smooth, self.squares, smooth, optimize=True)
-        known = enough & (total > 0) & (left > LEAST_LEFT * self.n_rows)
+        known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * self.n_rows)
         return np.where(known, part.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
 
     def common(self, one: "_Part", two: "_Part", weight: FloatArray) -> FloatArray:
@@ -141,7 +141,7 @@ class _Part:
 class Jumps:
     """The t-statistics of one number's thresholds, counted from 0."""
 
-    def __init__(self, residuals: Residuals, bins: IntArray, n_cuts: int, least: int) -> None:
+    def __init__(self, residuals: SmoothResiduals, bins: IntArray, n_cuts: int, least: int) -> None:
         self._sums = _Sums(residuals, [bins], [n_cuts + 1])
         self._least, self._lost = least, residuals.lost
 
@@ -157,7 +157,11 @@ class Corners:
     """The t-statistics of two numbers' thresholds passed together, beside each of them."""
 
     def __init__(
-        self, residuals: Residuals, bins: Sequence[IntArray], n_cuts: Sequence[int], least: int
+        self,
+        residuals: SmoothResiduals,
+        bins: Sequence[IntArray],
+        n_cuts: Sequence[int],
+        least: int,
     ) -> None:
         self._sums = _Sums(residuals, bins, [own + 1 for own in n_cuts])
         self._least, self._lost = least, residuals.lost
@@ -177,7 +181,7 @@ class Corners:
             sums.common(two, both, both.weight),
         )
         apart = of_one * of_two - crossed**2
-        told = apart > LEAST_LEFT * np.abs(of_one * of_two)
+        told = apart > LEAST_BEYOND_SMOOTH * np.abs(of_one * of_two)
         safe = np.where(told, apart, 1.0)
         a = np.where(told, (of_two * on_one - crossed * on_two) / safe, 0.0)
         b = np.where(told, (of_one * on_two - crossed * on_one) / safe, 0.0)

@@ -10,7 +10,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
-from fedopl.client.screening.jump_statistics import Corners, Jumps, Residuals, strongest_by_part
+from fedopl.client.screening.jump_statistics import (
+    Corners,
+    Jumps,
+    SmoothResiduals,
+    strongest_by_part,
+)
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
@@ -137,7 +142,7 @@ class _Grid:
 
 def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator[list[float]]:
     """Every part of a grid whose middle is a jump, as a line of `JUMP_NUMBERS`."""
-    residuals = Residuals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
+    residuals = SmoothResiduals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
     least = max(limits.minimum_cell, LEAST_BESIDE)
     sources = [(), *terms.sources[:n_smooth]]
     grids = {
@@ -148,7 +153,7 @@ def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator
         if (cuts := candidate_cuts(knots))
     }
 
-    def beside(*places: int) -> Residuals:
+    def beside(*places: int) -> SmoothResiduals:
         return residuals.only([k for k, own in enumerate(sources) if set(own) <= set(places)])
 
     for place, grid in grids.items():

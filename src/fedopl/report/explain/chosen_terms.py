@@ -3,12 +3,13 @@
 import math
 from typing import Any
 
+from fedopl.policies.basis import Basis
 from fedopl.report.parts import Heading, Part, Table, Text
 from fedopl.report.words.numbers import count, listed, told_apart
 from fedopl.results.record import Record
 from fedopl.results.sums.term_choice import TermChoice
 
-_MOST_NAMED = 12  # pairs
+_MOST_NAMED = 12  # pairs, or thresholds
 # By whether there is a network beside it.
 _WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
 
@@ -37,20 +38,49 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
 
 
 def _screened(record: Record) -> tuple[Text, ...]:
-    """How many pairs of features were looked at, and which of them products were made of."""
+    """What was looked for before terms were agreed, and what of it was found."""
     basis = record.study.basis
-    if basis is None or basis.found_pairs is None:
+    if basis is None:
+        return ()
+    return (*_screened_pairs(record, basis), *_screened_thresholds(basis))
+
+
+def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
+    """Where outcomes were found to change sharply; where they are, bends may be too few."""
+    if basis.found_thresholds is None:
+        return ()
+    looked = "Clients looked for values where outcomes change more sharply than bends can say"
+    if not basis.found_thresholds:
+        return (Text(f"{looked}; none was found."),)
+    named = [
+        " and ".join(f"{name} > {cut:g}" for name, cut in one) for one in basis.found_thresholds
+    ]
+    said = (
+        f"{looked}, and found {_listed(named)}, the strongest first. Policies may change there "
+        "at once. Training rows alone had a say in it, not those that policies are valued on."
+    )
+    return (Text(said),)
+
+
+def _listed(named: list[str]) -> str:
+    """The first of these, and how many more there are."""
+    more = len(named) - _MOST_NAMED
+    return listed([*named[:_MOST_NAMED], *([f"{count(more)} more"] if more > 0 else [])])
+
+
+def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
+    """How many pairs of features were looked at, and which of them products were made of."""
+    if basis.found_pairs is None:
         return ()
     looked = f"Of {count(math.comb(record.study.n_features, 2))} pairs of features"
     if not basis.found_pairs:
         return (Text(f"{looked}, none was found to act together, so no product was added."),)
     named = [f"{first} × {second}" for first, second in basis.found_pairs]
-    more = len(named) - _MOST_NAMED
-    listing = listed([*named[:_MOST_NAMED], *([f"{count(more)} more"] if more > 0 else [])])
     said = (
         f"{looked}, {count(len(named))} {'was' if len(named) == 1 else 'were'} found to say more "
-        f"of outcomes together than apart, the strongest first: {listing}. Products of these could "
-        "be used. Training rows alone had a say in it, not those that policies are valued on."
+        f"of outcomes together than apart, the strongest first: {_listed(named)}. Products of "
+        "these could be used. Training rows alone had a say in it, not those that policies are "
+        "valued on."
     )
     return (Text(said),)
 
@@ -81,12 +111,16 @@ def _family_words(record: Record, family: str) -> str:
     """What a policy of this family is linear in."""
     if family == "linear":
         return "features as they are"
+    basis = record.study.basis
+    jumps = ["jumps at thresholds"] if basis and basis.found_thresholds else []
+    if family == "thresholds":
+        return listed(["features as they are", *jumps])
     further = []
     if family != "hinges" and record.study.basis and record.study.basis.multiplied:
         further.append("products of two")
     if family == "steps":
         further.append("soft steps")
-    return listed(["features that bend at their knots", *further])
+    return listed(["features that bend at their knots", *further, *jumps])
 
 
 def choice_as_json(record: Record | None) -> dict[str, Any]:
@@ -96,7 +130,12 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
         return {}
     basis = record.study.basis if record else None
     found = basis.found_pairs if basis else None
-    screened = {} if found is None else {"found_pairs": [list(pair) for pair in found]}
+    jumps = basis.found_thresholds if basis else None
+    screened: dict[str, Any] = {}
+    if found is not None:
+        screened["found_pairs"] = [list(pair) for pair in found]
+    if jumps is not None:
+        screened["found_thresholds"] = [[list(cut) for cut in one] for one in jumps]
     told = {"taken": choice.family or "linear", "losses": dict(choice.losses), **screened}
     return {"terms": told}
 

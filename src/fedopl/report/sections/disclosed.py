@@ -20,6 +20,8 @@ _AXES = {
     Axis.GRAMS: "(actions or 1)",
     Axis.PAIRS: "pairs of actions",
     Axis.FEATURE_PAIRS: "pairs of features",
+    Axis.JUMPS_TOLD: "jumps",
+    Axis.JUMP_NUMBERS: "numbers of a jump",
     Axis.BINS: "bins",
     Axis.CHANCE_BINS: "bins of propensity",
     Axis.CANDIDATES: "policies compared",

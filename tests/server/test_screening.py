@@ -16,7 +16,7 @@ from fedopl.policies.basis import Basis
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.federation import evaluate_policies
-from fedopl.server.screen_pairs import joint_statistics, strongest_pairs
+from fedopl.server.screening import joint_statistics, strongest_pairs
 
 N_FEATURES = 16
 NAMES = tuple(f"x{place}" for place in range(N_FEATURES))
@@ -66,7 +66,7 @@ def test_it_takes_one_trip_more(found):
     assert trips[1] == expected_trips(found.study, 3)
     assert len(found.rounds) == expected_exchanges(found.study, 3)
     assert {len(own) for own in found.ledger.values()} == {len(found.rounds)}
-    assert [latest.query for latest in found.rounds][:3] == ["Enrol", "ScreenProducts", "TakePairs"]
+    assert [latest.query for latest in found.rounds][:3] == ["Enrol", "ScreenProducts", "TakeFound"]
 
 
 def test_nothing_is_found_where_nothing_acts_together():
