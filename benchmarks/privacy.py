@@ -43,13 +43,14 @@ OURS = {"fedopl": 4, "fedopl, 2 steps": 2, "fedopl, 12 steps": 12}
 
 READING = """
 With 3 × 1,000 rows and ε ≤ 1 gradients lose about half as much as fedopl, with numbers chosen in
-hindsight; at ε = 4 there is no difference beyond the errors. With 3 × 10,000 rows DP-GD and fedopl
-are alike wherever there is noise, and the other two lose more. Of 20 clients with 2,000 rows DP-GD
-and DP-SGD lose half as much at ε = 0.5, and DP-GD about a fifth less beyond it, without noise, too.
-Twelve steps instead of four are not clearly better where features are round, and worse at ε ≤ 1
-where they are correlated, so the default stays. Why gradients win is not known: exact squares of
-features did not close the gap. Without noise least squares (AdaSSP's) lose least; gradients do not
-get to the end where features are correlated.
+hindsight; at ε = 4 there is no difference beyond the errors. With 3 × 10,000 rows gradients and
+fedopl differ by little more than the errors, and AdaSSP loses more wherever there is noise. Of 20
+clients with 2,000 rows DP-GD and DP-SGD lose half as much at ε = 0.5; beyond it they lose less by
+one or two errors, without noise, too. Twelve steps instead of four are not clearly better where
+features are round, and worse at ε ≤ 1 where they are correlated, so the default stays. Why
+gradients win is not known: exact squares of features did not close the gap. Without noise least
+squares (AdaSSP's) have the smallest mean everywhere, with 20 clients within the errors; gradients
+do not get to the end where features are correlated.
 """
 
 
