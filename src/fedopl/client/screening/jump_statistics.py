@@ -95,7 +95,7 @@ class _Sums:
         """Σv / √Σv², where Σv² before smooth terms are taken out is `moved`."""
         smooth = part.terms @ self.inverse
         total = moved - 2 * (smooth * part.moved_terms).sum(axis=-1)
-        total += np.einsum("...i,ij,...j->...", smooth, self.squares, smooth, optimize=True)
+        total += ((smooth @ self.squares) * smooth).sum(axis=-1)
         known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * self.n_rows)
         return np.where(known, part.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
 
@@ -202,11 +202,12 @@ class Corners:
 
 
 def strongest_by_part(
-    statistics: Jumps | Corners, grids: Sequence[Mapping[int, IntArray]]
+    statistics: Jumps | Corners, grids: Sequence[Mapping[int, IntArray]], least: float = 0.0
 ) -> Iterable[tuple[list[int], float, float]]:
     """For every part of a grid, or of two: where it is largest, that, and that of its middle.
 
-    The middle alone says whether there is a jump, as it was not chosen by what it says.
+    The middle alone says whether there is a jump, as it was not chosen by what it says; parts where
+    that is less than the least are passed over.
     """
     parts = [list(grid.values()) for grid in grids]
     chosen = np.meshgrid(*[np.arange(len(own)) for own in parts], indexing="ij")
@@ -217,7 +218,7 @@ def strongest_by_part(
     ]
     found = statistics.at(*middles)
     for place, statistic in zip(places, found.tolist(), strict=True):
-        if statistic:
+        if statistic and abs(statistic) >= least:
             inside = np.meshgrid(
                 *[own[k] for own, k in zip(parts, place, strict=True)], indexing="ij"
             )

@@ -1,5 +1,6 @@
 """Answers to screening: which features act together, and where outcomes jump."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -36,6 +37,8 @@ from fedopl.study.screened_study import FoundTerms
 MOST_ROWS_SCREENED = 100_000
 # Fewer rows on one side of a threshold say little, whatever a client would release.
 LEAST_BESIDE = 10
+# Weaker jumps are not worth a closer look: one in twenty is as strong by chance.
+LEAST_STATISTIC = 2.0
 
 
 def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
@@ -144,6 +147,7 @@ def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator
     """Every part of a grid whose middle is a jump, as a line of `JUMP_NUMBERS`."""
     residuals = SmoothResiduals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
     least = max(limits.minimum_cell, LEAST_BESIDE)
+    told_from = max(math.sqrt(limits.minimum_cell), LEAST_STATISTIC)
     sources = [(), *terms.sources[:n_smooth]]
     grids = {
         terms.features.index(name): _Grid(
@@ -158,14 +162,15 @@ def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator
 
     for place, grid in grids.items():
         jumps = Jumps(beside(place), grid.bins, grid.n_cuts, least)
-        for (cut,), *told in strongest_by_part(jumps, [grid.parts]):
+        for (cut,), *told in strongest_by_part(jumps, [grid.parts], told_from):
             yield [place, cut, NOT_THERE, NOT_THERE, *told]
     multiplied = {frozenset(map(terms.features.index, pair)) for pair in terms.basis.multiplied}
     for one, two in combinations(sorted(grids), 2):
         if {one, two} in multiplied:
             both = grids[one], grids[two]
+            parts = [grid.parts for grid in both]
             corners = Corners(
                 beside(one, two), [g.bins for g in both], [g.n_cuts for g in both], least
             )
-            for (cut, other), *told in strongest_by_part(corners, [g.parts for g in both]):
+            for (cut, other), *told in strongest_by_part(corners, parts, told_from):
                 yield [one, cut, two, other, *told]
