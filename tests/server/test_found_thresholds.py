@@ -66,7 +66,11 @@ def test_the_report_says_where_outcomes_jump(xor):
     (corner, *_) = run.study.basis.found_thresholds
     named = " and ".join(f"{name} > {cut:g}" for name, cut in corner)
     said = f"more sharply than bends can say, and found {named}".replace(">", "&gt;")
-    assert said in render(run)
+    page = render(run)
+    assert said in page
+    # Where the corner is, is not where the means are.
+    assert "depends on x2" in page
+    assert "x1 above average" not in page
 
 
 def test_nothing_is_found_where_rewards_are_linear():

@@ -174,5 +174,8 @@ def _pair(
     together = [term for term in terms.factors if terms.sources[term] == places]
     signs = np.sign(part[:, together])
     leaning = np.where((signs >= 0).all(axis=1), 1.0, np.where((signs <= 0).all(axis=1), -1.0, 0.0))
+    # A corner need not be at the means: beyond it, nothing need change there.
+    corners = [term for term in together if term < terms.sizes["thresholds"]]
+    leaning *= ~part[:, corners].any(axis=1)
     first, second = (terms.features[place] for place in places)
     return FeaturePair(places=places, features=(first, second), strength=strength, leaning=leaning)
