@@ -154,12 +154,12 @@ def test_no_better_than_the_best_arm_is_said_plainly():
 
 
 @pytest.mark.parametrize(("describe", "last"), [(True, ["Describe", "TellFit"]), (False, [])])
-def test_exchanges_are_five_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
+def test_exchanges_are_eight_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
-    assert asked == ["Enrol", "SumOutcomes", "SumScores", "SumByFold", "EstimateValues", *last]
+    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, "EstimateValues", *last]
 
 
 def trips_of(run):
@@ -174,21 +174,23 @@ def trips_of(run):
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 END = ["EstimateValues", "Describe", "TellFit"]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
+# A trip earlier, what `learn` looks for by itself.
+SCREEN, FOUND = ["Enrol", "ScreenJumps"], ["TakeFound", *ENROL]
 TRIPS = {
-    "exact": ({}, [ENROL, CHOOSE, END]),
+    "exact": ({}, [SCREEN, FOUND, CHOOSE, END]),
     "exact and linear": ({"basis": "linear"}, [ENROL, SCORE, END]),
-    "exact on local nuisances": ({"nuisances": LOCAL}, [["Enrol"], CHOOSE, END]),
-    "exact without values": ({"evaluation": 0}, [ENROL, CHOOSE, END[1:]]),
+    "exact on local nuisances": ({"nuisances": LOCAL}, [SCREEN, FOUND[:2], CHOOSE, END]),
+    "exact without values": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(describe=False)},
-        [ENROL, CHOOSE, ["EstimateValues"]],
+        [SCREEN, FOUND, CHOOSE, ["EstimateValues"]],
     ),
     "exact without either": (
         {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
-        [ENROL, CHOOSE],
+        [SCREEN, FOUND, CHOOSE],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
-    "finite": ({"policy": "finite"}, [ENROL, SCORE, ["EstimateValues"], END]),
+    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], END]),
     **{
         f"{oracle} in {rounds} rounds": (
             {"policy": fedopl.Linear(oracle=oracle, training=fedopl.TrainingPlan(rounds=rounds))},
@@ -241,7 +243,7 @@ def test_an_action_missing_at_one_client_is_borrowed_masked_or_refused(draw):
         assert true_regret(run.policy, np.random.default_rng(0)) < 0.2
     plan = fedopl.NuisancePlan(unseen="refuse", propensity="marginal")
     run = fedopl.learn(clients, nuisances=plan)
-    assert (2, "partial", "UNSEEN_ACTION") in run.refusals
+    assert (5, "partial", "UNSEEN_ACTION") in run.refusals
 
 
 def test_an_action_nobody_took_is_never_chosen(draw):
@@ -300,7 +302,7 @@ def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, running=fedopl.Running(progress=seen.append))
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
-    assert [told.exchange for told in seen] == [*range(7), 4]  # what a value came to is told
+    assert [told.exchange for told in seen] == [*range(10), 7]  # what a value came to is told
 
 
 BAD = {

@@ -76,15 +76,11 @@ def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
 def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
     """Where outcomes jump beyond smooth terms; no more numbers than rows can hide."""
     limits, terms = space.limits, space.study.terms
-    if terms is None:
-        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
     told = np.zeros((space.study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
-    screened = False
     for action, n_rows in enumerate(space.rows_per_action.tolist()):
-        n_smooth = _most_smooth(space, terms, n_rows)
-        if n_smooth is None:
-            continue
-        screened = True
+        n_smooth = None if terms is None else _most_smooth(space, terms, n_rows)
+        if terms is None or n_smooth is None:
+            continue  # others have rows to tell from
         lines = np.array(list(_jumps(_rows_of(space, action), terms, n_smooth, limits)))
         lines = lines.reshape(-1, len(JUMP_NUMBERS))
         rests_on = np.full((len(lines), 2), np.inf)  # enough rows are on every side
@@ -94,8 +90,6 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
         lines = lines[lines[:, -1] != 0]
         order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
         told[action, : len(lines)] = lines[order]
-    if not screened:
-        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
     return JumpStatistics(strongest=told)
 
 
