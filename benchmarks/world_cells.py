@@ -25,9 +25,10 @@ class Asked(NamedTuple):
         ]
 
 
-def told(doc: str, methods: tuple[str, ...]) -> Options:
-    """The command line, with flags for each of the four."""
-    return options(doc, worlds=tuple(SHAPED_WORLDS), sizes=int, methods=methods, draws=int)
+def told(doc: str, methods: tuple[str, ...], **own: tuple[str, ...]) -> Options:
+    """The command line, with flags for each of the four, and a script's own."""
+    four = {"worlds": tuple(SHAPED_WORLDS), "sizes": int, "methods": methods, "draws": int}
+    return options(doc, **four, **own)
 
 
 def asked_for(given: Options, usual: Asked) -> Asked:
