@@ -382,3 +382,15 @@ def test_the_price_is_known_beforehand(tmp_path):
     assert "so it would be refused" in said.output
     found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
     assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]
+
+
+def test_no_client_counts_for_more_than_its_largest_share():
+    run = fedopl.learn(
+        {"x": trial(2_000, 1), "y": trial(300, 2), "z": trial(300, 3)},
+        privacy=fedopl.PrivacyPlan(epsilon=8, outcome=(-5, 5), ranges=RANGES),
+        declared=fedopl.Declared(overlap=0.5),
+        mixture=fedopl.mixture.empirical(largest_share=0.5),
+        running=fedopl.Running(secret="one"),
+    )
+    assert run.mixture["x"] == pytest.approx(0.5)
+    assert run.mixture["y"] == pytest.approx(run.mixture["z"], abs=0.02)
