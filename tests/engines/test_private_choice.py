@@ -24,7 +24,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.privacy.sum_grid import FINE
 from fedopl.report.page import render
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 
 FEATURES, ACTIONS = ("x0", "x1"), ("a", "b", "c")
 PLAN = fedopl.PrivacyPlan(epsilon=4, outcome=(-4, 4), ranges=dict.fromkeys(FEATURES, (-2.0, 2.0)))

@@ -18,7 +18,7 @@ from fedopl.messages.private.noised_values import NoisedValues
 from fedopl.messages.private.residual_step import ResidualSums
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 
 FEATURES = ("x0", "x1", "x2")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))

@@ -9,6 +9,7 @@ import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
+from fedopl.server.exchange_counts import expected_trips
 from tiny_study import fedopl as said
 from tiny_study import write_tiny
 
@@ -52,6 +53,24 @@ def regret(run):
     contexts = np.random.default_rng(99).normal(size=(20_000, 3))
     means = contexts @ SLOPES.T
     return means.max(axis=1).mean() - means[np.arange(20_000), run.policy.decide(contexts)].mean()
+
+
+def test_clients_of_twenty_rows_take_part_with_the_limits_they_have():
+    rows = {f"c{place:02}": trial(20, [7, place]) for place in range(25)}
+    options = {
+        "basis": "linear",
+        "privacy": fedopl.PrivacyPlan(
+            epsilon=8.0, outcome=(-5, 5), ranges=RANGES, aggregation="secure"
+        ),
+        "declared": fedopl.Declared(overlap=0.4),
+        "running": fedopl.Running(secret="secret"),
+    }
+    run = fedopl.learn(rows, evaluation=0, limits=fedopl.Limits(), **options)
+    assert not run.refusals
+    assert regret(run) < 0.15  # of 0.6 that the best action for everybody loses
+    plain = fedopl.PrivacyPlan(epsilon=8.0, outcome=(-5, 5), ranges=RANGES)
+    with pytest.raises(fedopl.FederationError, match="TOO_FEW_ROWS"):
+        fedopl.learn(rows, evaluation=0, limits=fedopl.Limits(), **options | {"privacy": plain})
 
 
 @pytest.mark.parametrize("policy", ["linear", "tree", fedopl.Finite()], ids=str)
@@ -129,3 +148,47 @@ def test_a_study_file_with_keys_is_checked_previewed_run_and_read_again(tmp_path
     assert "Kept at home, for propensities" in render(again)
     ledger = said("ledger", tiny.clients / "north").out
     assert "MaskedSums" in ledger
+
+
+POLICIES = {"linear": ("linear", 6), "tree": ("tree", 4), "candidates": (fedopl.Finite(), 3)}
+
+
+@pytest.mark.parametrize(("policy", "n_sums"), POLICIES.values(), ids=POLICIES)
+def test_where_clients_may_be_lacking_every_kind_of_policy_takes_two_trips_a_sum(policy, n_sums):
+    run = learned(policy=policy, dropouts=1, colluders=0)
+    asked = [one.query for one in run.rounds]
+    assert asked[:4] == ["Enrol", "TellKeys", "TakeRoster", "ShareSecrets"]
+    assert asked[5::2] == ["Unmask"] * n_sums
+    assert run.rounds[-1].trip + 1 == 2 * n_sums + 2 == expected_trips(run.study, 3)
+    for dropouts, aggregation, n_trips in ((0, "secure", n_sums + 1), (0, "plain", n_sums)):
+        plan = {"dropouts": dropouts, "aggregation": aggregation, "keys": {}, "noise": "local"}
+        said = run.study.privacy.model_dump() | plan | {"colluders": 1}
+        said |= {"keys": run.study.privacy.keys} if aggregation == "secure" else {}
+        other = run.study.model_copy(update={"privacy": fedopl.PrivacyPlan(**said)})
+        assert expected_trips(other, 3) == n_trips
+    if policy == "linear":
+        assert regret(run) < 0.02
+    assert "could have been lacking in a sum; none was" in render(run)
+
+
+def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_run(tmp_path):
+    tiny = write_tiny(tmp_path)
+    tiny.edit('propensity = "marginal"', 'propensity = "auto"')
+    plan = "[declared]\noverlap = 0.2\n[privacy]\nepsilon = 8\nsteps = 1\noutcome = [0, 15]\n"
+    plan += 'aggregation = "secure"\ncolluders = 1\ndropouts = 1\n'
+    tiny.add(f"{plan}[privacy.ranges]\nage = [40, 80]\nseverity = [0, 6]\n")
+    tiny.add(said("keys", tiny.clients).out)
+    few = tiny.check()
+    assert few.code == 1
+    assert "of 3 clients of whom 1 may collude, at most 0 may be lacking" in few.text
+    tiny.edit("colluders = 1", "colluders = 0")
+    assert tiny.check().code == 0
+    preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
+    assert "Unmask → UnmaskingShares" in preview
+    assert "Shares hold nothing of rows" in preview
+    price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
+    assert "and at most 1 client is lacking in a sum" in price
+    done = tiny.run()
+    assert done.code == 0, done.text
+    assert fedopl.load_run(tiny.out).lacking == ()
+    assert "UnmaskingShares" in said("ledger", tiny.clients / "north").out

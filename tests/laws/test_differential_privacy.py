@@ -23,8 +23,8 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.sum_grid import FINE
-from fedopl.study.privacy_plan import PrivacyPlan
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 ACTIONS, N_FEATURES, OVERLAP = ("a", "b", "c"), 3, 0.1

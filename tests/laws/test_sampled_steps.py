@@ -23,7 +23,7 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.privacy.subsampled import SLIP, PrivacyLosses, SampledSteps
 from fedopl.privacy.sum_grid import FINE
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 FEATURES, RATE, ROUNDS = ("x0", "x1"), 0.25, 12
@@ -110,22 +110,14 @@ def test_noise_is_enough_for_the_promise_whether_rows_are_sampled_or_not():
 
 def test_who_takes_part_follows_from_the_secret_and_the_question_and_not_from_the_seed():
     data = drawn(4000)
-    own = space(data).rows.sampled(RowSplit.TRAINING, b"a question")
+    own = space(data).rows.sampled(b"a question")
     assert own.mean() == pytest.approx(RATE, abs=0.05)
-    same = space(data, seed=5).rows.sampled(RowSplit.TRAINING, b"a question")
-    everywhere = np.ones(4000, bool)
     for other_secret in ("t" * 32, "s" * 31 + "t"):
-        other = space(data, secret=other_secret)
-        # Which rows are held out differs, too, so all rows are compared.
-        other.rows.__dict__["_is_held_out"] = ~everywhere
-        mine = space(data)
-        mine.rows.__dict__["_is_held_out"] = ~everywhere
-        one, two = (each.rows.sampled(RowSplit.TRAINING, b"a question") for each in (mine, other))
-        assert (one & two).mean() == pytest.approx(RATE**2, abs=0.02)
-    mine = space(data, seed=5)
-    mine.rows.__dict__["_is_held_out"] = space(data).rows._is_held_out
-    np.testing.assert_array_equal(mine.rows.sampled(RowSplit.TRAINING, b"a question"), own)
-    assert len(same)
+        other = space(data, secret=other_secret).rows.sampled(b"a question")
+        assert (own & other).mean() == pytest.approx(RATE**2, abs=0.02)
+    another = space(data).rows.sampled(b"another question")
+    assert (own & another).mean() == pytest.approx(RATE**2, abs=0.02)
+    np.testing.assert_array_equal(space(data, seed=5).rows.sampled(b"a question"), own)
 
 
 def test_a_server_that_asks_twice_for_a_step_asks_of_other_rows_and_pays_for_both():
@@ -134,8 +126,8 @@ def test_a_server_that_asks_twice_for_a_step_asks_of_other_rows_and_pays_for_bot
     own = space(drawn(4000))
     honest = own.rows.sampled
 
-    def watched(split, asked):
-        seen.append(honest(split, asked))
+    def watched(asked):
+        seen.append(honest(asked))
         return seen[-1]
 
     own.rows.sampled = watched
@@ -155,10 +147,10 @@ def test_a_person_takes_part_with_all_rows_or_with_none():
     study = STUDY.model_copy(update={"privacy": plan})
     whose = np.repeat(np.arange(200), 3)
     own = space(drawn(600, groups=whose), study)
-    taken = own.rows.sampled(RowSplit.TRAINING, b"of persons")
-    persons = whose[~own.rows._is_held_out]
-    for person in np.unique(persons):
-        assert len(set(taken[persons == person])) == 1
+    taken = own.rows.sampled(b"of persons")
+    assert len(taken) == 200
+    (chunk,) = own.rows.chunks(RowSplit.TRAINING)
+    np.testing.assert_array_equal(chunk.whose, whose[np.isin(whose, chunk.whose)])
     assert 0.1 < taken.mean() < 0.4
 
 

@@ -10,6 +10,7 @@ from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore, MemoryStore
 from fedopl.client.door import Door
+from fedopl.client.private.party import Party
 from fedopl.client.private.release import NoiseOfOne
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
@@ -27,7 +28,7 @@ from fedopl.secure.masks import added_up, as_words
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 
 ACTIONS, FEATURES, NAMES = ("a", "b"), ("x0", "x1"), ("north", "south", "west")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
@@ -287,6 +288,10 @@ def test_a_total_that_cannot_be_true_stops_the_run_and_says_that_nobody_knows_wh
 
     monkeypatch.setattr(Door, "_computed", lying)
     study = study_with()
+    # An honest client's program looks at its own sums before they are masked.
+    with pytest.raises(fedopl.FederationError, match=r"west refused \(IMPOSSIBLE_SUMS\)"):
+        run_study(Conversation(study, InProcess(doors_to(study))))
+    monkeypatch.setattr(Party, "_check_sums", lambda *_: None)
     with pytest.raises(fedopl.FederationError, match="nobody can tell whose"):
         run_study(Conversation(study, InProcess(doors_to(study))))
 

@@ -29,7 +29,7 @@ from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.sum_grid import FINE
 from fedopl.solvers.agreeing_tables import agreeing_cells
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 ACTIONS, N_FEATURES, OVERLAP = ("a", "b", "c"), 3, 0.1

@@ -12,7 +12,7 @@ import math
 MOST_WITH_ALL = 100
 # How likely honest clients may be to fall apart, as a power of two, if a third of all collude.
 LEAST_EXPONENT = 60
-_COLLUDING = 1 / 3
+COLLUDING = 1 / 3
 
 
 def log2_apart(n_clients: int, n_colluders: int, n_neighbours: int) -> float:
@@ -27,7 +27,7 @@ def n_neighbours(n_clients: int, n_colluders: int) -> int:
     """With how many others each client has masks: an even number, or all of them."""
     if n_clients <= MOST_WITH_ALL:
         return n_clients - 1
-    colluding = max(n_colluders, math.ceil(_COLLUDING * n_clients))
+    colluding = max(n_colluders, math.ceil(COLLUDING * n_clients))
     found = 2
     while found < n_clients - 1 and log2_apart(n_clients, colluding, found) > -LEAST_EXPONENT:
         found += 2
@@ -38,11 +38,16 @@ def neighbours_of(place: int, n_clients: int, n_each: int, seed: bytes) -> list[
     """The places of those that the client at this place has masks with; both find each other."""
     if n_each >= n_clients - 1:
         return [other for other in range(n_clients) if other != place]
+    ring = ring_order(n_clients, seed)
+    at = ring.index(place)
+    steps = [step for step in range(-(n_each // 2), n_each // 2 + 1) if step]
+    return sorted({ring[(at + step) % n_clients] for step in steps})
+
+
+def ring_order(n_clients: int, seed: bytes) -> list[int]:
+    """All places in a random order that follows from the seed."""
     drawn = {
         other: hashlib.sha256(seed + other.to_bytes(8, "little")).digest()
         for other in range(n_clients)
     }
-    ring = sorted(drawn, key=lambda other: drawn[other])
-    at = ring.index(place)
-    steps = [step for step in range(-(n_each // 2), n_each // 2 + 1) if step]
-    return sorted({ring[(at + step) % n_clients] for step in steps})
+    return sorted(drawn, key=lambda other: drawn[other])

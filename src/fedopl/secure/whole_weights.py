@@ -17,7 +17,7 @@ class WholeWeights(NamedTuple):
 
     def total(self, counted: Mapping[str, int]) -> float:
         """What so many rows of each client weigh together; a row that weighs most counts as 1."""
-        return sum(self.by_client[name] * counted[name] for name in self.by_client) / self.scale
+        return sum(self.by_client[name] * n_rows for name, n_rows in counted.items()) / self.scale
 
     def squared(self) -> "WholeWeights":
         """The squares of all weights, of the same scale, rounded up."""

@@ -17,7 +17,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_learning import LearnedPrivately, start_privately
 from fedopl.server.private_trees import arm_as_tree
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 

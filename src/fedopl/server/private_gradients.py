@@ -15,7 +15,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_totals import Totals
 from fedopl.solvers.averaged_rounds import AveragedRounds
 from fedopl.solvers.private_regression import FirstFit
-from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.private.private_setting import Bounds, PrivateSetting
 
 # The share of steps that are left out of the mean, the first ones.
 _LEFT_OUT = 1 / 4

@@ -22,7 +22,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_gradients import gradient_steps, share_passed
 from fedopl.server.private_totals import Totals, first_totals
 from fedopl.solvers.private_regression import FirstFit, first_fit, stepped
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 

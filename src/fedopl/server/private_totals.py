@@ -19,15 +19,24 @@ from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.message import AnswerType, Query
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.secure.mask_shares import ShareSecrets
 from fedopl.messages.secure.masked_sums import unflattened
 from fedopl.messages.secure.session_keys import SessionKeys, TakeRoster, TellKeys
+from fedopl.messages.secure.sum_numbers import counting_of
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.privacy.sum_grid import FINE
 from fedopl.secure.masks import added_up
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.study.added_up import AddedUp, Counting, adds_under_masks, parties_of
+from fedopl.server.unmasking import Unmasking
 from fedopl.study.mixture import Weights, capped, renormalised
+from fedopl.study.private.added_up import (
+    AddedUp,
+    Counting,
+    adds_under_masks,
+    most_lacking,
+    parties_of,
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,27 +127,28 @@ def of_each(conversation: Conversation) -> OfEach:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnderMasks(Totals):
-    """Answers of all clients add up, and nothing less than all of them can be read."""
+    """Answers of clients add up, and nothing less than the sum of all that answered can be read."""
 
     together: AddedUp
+    unmasking: Unmasking | None  # where clients may be lacking
 
     def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """Of everybody, from the mean over rows."""
+        """Of all whose first sums were read, from the mean over rows of those who answered."""
         counted = sum(per_row[name] * n_rows for name, n_rows in self.rows.items())
         return counted * self.required(query, "residuals")
 
     def required(self, query: Query[Any], field: str) -> FloatArray:
-        """By the agreed weights, of everybody: less than all tell nothing."""
-        total = self.sums(query, Counting.TRAINING)
+        """By the agreed weights of those who answered."""
+        total, over = self.sums(query)
         found: FloatArray = getattr(total, field)
-        return found / self.together.of_training.total(self.rows)
+        return found / over.of_training.total(over.counted(over.rows))
 
     wanted = required
 
-    def sums(self, query: Query[AnswerType], counting: Counting) -> AnswerType:
-        """The total; a row that counts most counts as 1."""
-        answers = self.conversation.together(self.rows, query)[0]
-        return read_total(self.conversation, query, answers, self.together, counting)
+    def sums(self, query: Query[AnswerType]) -> tuple[AnswerType, AddedUp]:
+        """The total, in which a row that counts most counts as 1, and whom it is over."""
+        answers = self.conversation.together(self.together.rows, query)[0]
+        return read_total(self.conversation, query, answers, self.together, self.unmasking)
 
 
 def read_total(
@@ -146,17 +156,21 @@ def read_total(
     query: Query[AnswerType],
     answers: Answers[Any],
     together: AddedUp,
-    counting: Counting,
-) -> AnswerType:
-    """What masked answers add up to, if all are there and so many rows can have it."""
-    study = conversation.study
-    _require_all(conversation, answers, together.rows)
+    unmasking: Unmasking | None,
+) -> tuple[AnswerType, AddedUp]:
+    """What masked answers add up to, if enough are there and so many rows can have it."""
+    study, counting = conversation.study, counting_of(query)
+    if unmasking:
+        numbers, stayed = unmasking.total(query, answers)
+        together = together.over(stayed)
+    else:
+        _require_all(conversation, answers, together.rows)
+        numbers = added_up(answers[name].numbers for name in sorted(answers))
+    _require_weight(together, counting)
     step = FINE * together.weights_of(counting).scale
-    numbers = added_up(answers[name].numbers for name in sorted(answers))
     total = unflattened(query, numbers, study, step)
-    noise = study.privacy.noise_of_total if study.privacy else 0.0
     n_rows = sum(together.rows.values()) + sum(together.held_out.values())
-    fault = beyond_rows(total, study, n_rows, noise)
+    fault = beyond_rows(total, study, n_rows, together.noise)
     if fault:
         conversation.journal.forget(conversation.rounds[-1].trip)
         raise FederationError(
@@ -164,7 +178,17 @@ def read_total(
             "client's answer is wrong, and under masks nobody can tell whose; let each look for "
             "errors (fedopl check), or agree on a study without secure aggregation"
         )
-    return total
+    return total, together
+
+
+def _require_weight(together: AddedUp, counting: Counting) -> None:
+    """Refuse a sum in which everybody who stayed counts for nothing."""
+    rows = together.held_out if counting is Counting.HELD_OUT else together.rows
+    if not together.weights_of(counting).total(together.counted(rows)):
+        raise FederationError(
+            f"{', '.join(sorted(together.stayed or rows))} answered, and the mixture gives them no "
+            "weight: resume the run when those are there again that it is of"
+        )
 
 
 def _require_all(conversation: Conversation, answers: Answers[Any], names: Sized) -> None:
@@ -178,7 +202,10 @@ def _require_all(conversation: Conversation, answers: Answers[Any], names: Sized
 
 
 def under_masks(conversation: Conversation) -> UnderMasks:
-    """Exchange keys, tell everybody who takes part, and add up the first sums."""
+    """Exchange keys, tell everybody who takes part, and add up the first sums.
+
+    Where clients may be lacking, shares of what masks follow from are told before any sum.
+    """
     study, names = conversation.study, parties_of(conversation.study)
     strangers = sorted(set(conversation.transport.clients) - set(names))
     missing = sorted(set(names) - set(conversation.transport.clients))
@@ -194,19 +221,26 @@ def under_masks(conversation: Conversation) -> UnderMasks:
     _require_all(conversation, keys, rows)
     held_out = {name: own.held_out for name, own in keys.items()}
     together = AddedUp(study=study, rows=rows, held_out=held_out)
-    query = SumPrivately()
-    taken, answers = conversation.together(names, _roster(rows, keys), query)
-    _require_all(conversation, taken, rows)
-    total = read_total(conversation, query, answers, together, Counting.ALIKE)
-    noise = study.privacy.noise_of_total if study.privacy else 0.0
+    query, unmasking, roster = SumPrivately(), None, _roster(rows, keys)
+    if most_lacking(study):
+        taken, shares = conversation.together(names, roster, ShareSecrets())
+        _require_all(conversation, taken, rows)
+        _require_all(conversation, shares, rows)
+        unmasking = Unmasking(conversation=conversation, roster=roster, shares=shares)
+        (answers,) = conversation.together(names, query)
+    else:
+        taken, answers = conversation.together(names, roster, query)
+        _require_all(conversation, taken, rows)
+    total, over = read_total(conversation, query, answers, together, unmasking)
     return UnderMasks(
         conversation=conversation,
-        rows=rows,
-        weights=together.weights,
+        rows=over.counted(rows),
+        weights=renormalised(together.weights, over.stayed) if over.stayed else together.weights,
         first={GLOBAL: total},
-        noise_of_first=noise,
-        noise=noise,
+        noise_of_first=over.noise,
+        noise=over.noise,
         together=together,
+        unmasking=unmasking,
     )
 
 

@@ -14,8 +14,8 @@ from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.private_totals import Totals, UnderMasks
-from fedopl.study.added_up import AddedUp, Counting
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.added_up import AddedUp
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -32,9 +32,9 @@ def value_privately(
     asked: dict[str, Any] = packed(list(policies.values()), study)
     query = ValuePrivately(models=models, **asked)
     if isinstance(totals, UnderMasks):
-        found = totals.sums(query, Counting.HELD_OUT)
-        latest = conversation.rounds[-1].exchange
-        return Answers(latest, {GLOBAL: values_of_all(study, found, totals.together)})
+        latest = len(conversation.rounds)
+        found, over = totals.sums(query)
+        return Answers(latest, {GLOBAL: values_of_all(study, found, over)})
     answers = conversation.each(query, totals.weights)
     return Answers(answers.exchange, {name: values_of(study, own) for name, own in answers.items()})
 
@@ -71,8 +71,8 @@ def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> Value
     Σ(ρ_c·S_c)²/m_c ≥ (Σρ_c·S_c)²/Σm_c by Cauchy & Schwarz: less is taken off, as if all rows were
     drawn from all clients, and intervals are wider where clients differ.
     """
-    private, rows = PrivateSetting(study), together.held_out
-    factor, weights = private.plan.noise_of_total, together.of_held_out
+    private, rows = PrivateSetting(study), together.counted(together.held_out)
+    factor, weights = together.noise, together.of_held_out
     deviation = factor * private.deviation("values")
     n_rows, weight = sum(rows.values()), weights.total(rows)
     back = private.scales.half_range * np.linalg.inv(private.score_axes)

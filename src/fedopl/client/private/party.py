@@ -4,24 +4,38 @@ Its keys follow from its secret, the study and its rows, so that it goes on with
 started anew; what it keeps is the roster that it took.
 """
 
-import hashlib
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FedoplError
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import Store
 from fedopl.client.private.private_rows import PrivateRows
+from fedopl.client.private.shared_masks import Among, SharedMasks
 from fedopl.messages.message import Message, Query, RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums, flattened
-from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, signed_part
+from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
+from fedopl.messages.secure.masked_sums import MaskedSums, flattened, unflattened
+from fedopl.messages.secure.session_keys import (
+    RosterTaken,
+    SessionKeys,
+    TakeRoster,
+    about_roster,
+    signed_part,
+)
+from fedopl.messages.secure.sum_numbers import counting_of, holding_in, n_session_keys
+from fedopl.messages.sensitivity import beyond_rows
+from fedopl.privacy.sum_grid import FINE
+from fedopl.secure.double_masks import SumSecrets, sum_secrets
 from fedopl.secure.keys import Identity, SessionKey, is_signed
 from fedopl.secure.masks import as_bytes, as_words, masked
 from fedopl.secure.neighbours import n_neighbours, neighbours_of
-from fedopl.study.added_up import AddedUp, parties_of
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.added_up import AddedUp, Counting, parties_of
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -32,11 +46,27 @@ class Party:
         self._rows, self._study, self._draws, self._store = rows, study, draws, store
         self._names = parties_of(study)
 
+    @property
+    def _about_rows(self) -> bytes:
+        # Of these rows: masks that two different answers shared would tell how they differ.
+        return self._study.digest + self._rows.fingerprint.encode()
+
     @cached_property
     def _session(self) -> SessionKey:
-        # Of these rows: masks that two different answers shared would tell how they differ.
-        about = self._study.digest + self._rows.fingerprint.encode()
-        return SessionKey(self._draws.key, about)
+        return SessionKey(self._draws.key, self._about_rows)
+
+    @cached_property
+    def _secrets(self) -> tuple[SumSecrets, ...]:
+        """Those of each sum, where clients may be lacking; none where nobody may."""
+        return tuple(
+            sum_secrets(self._draws.key, self._about_rows + b" sum %d" % number)
+            for number in range(n_session_keys(self._study) - 1)
+        )
+
+    @cached_property
+    def _public(self) -> Words:  # (n_session_keys, key words)
+        own = (self._session, *(one.session for one in self._secrets))
+        return np.stack([as_words(key.public) for key in own])
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
@@ -48,10 +78,9 @@ class Party:
         identity, registered = Identity(self._draws.key), PrivateSetting(self._study).plan.keys
         if registered.get(self._draws.client) != identity.public:
             raise RefusedError(RefusalCode.WRONG_KEY)
-        keys = as_words(self._session.public)[None]
-        content = signed_part(self._study, self._draws.client, self._counts, keys)
+        content = signed_part(self._study, self._draws.client, self._counts, self._public)
         signature = as_words(identity.signed(content))
-        return SessionKeys(held_out=self._counts[1], keys=keys, signature=signature)
+        return SessionKeys(held_out=self._counts[1], keys=self._public, signature=signature)
 
     # --- the roster -----------------------------------------------------------------------------
 
@@ -63,18 +92,22 @@ class Party:
             content = signed_part(self._study, name, counts, roster.keys[place])
             if not is_signed(registered[name], as_bytes(roster.signatures[place]), content):
                 raise RefusedError(RefusalCode.WRONG_ROSTER)
-        arrays = {"rows": roster.rows, "held_out": roster.held_out, "keys": roster.keys}
+        arrays: dict[str, Any] = roster.told
         self._check_own(arrays)
         self._as_added_up(arrays)  # sizes that no total can have are refused before any is told
         self._store.put(self._key, arrays)
-        for derived in ("_roster", "together", "_pair_keys"):
+        for derived in ("_roster", "_about", "together", "_pair_keys", "_shared"):
             self.__dict__.pop(derived, None)
         return RosterTaken(n_clients=len(self._names))
 
+    @property
+    def _place(self) -> int:
+        return self._names.index(self._draws.client)
+
     def _check_own(self, arrays: dict[str, Any]) -> None:
-        place = self._names.index(self._draws.client)
+        place = self._place
         own = int(arrays["rows"][place]), int(arrays["held_out"][place])
-        if own != self._counts or as_bytes(arrays["keys"][place][0]) != self._session.public:
+        if own != self._counts or as_bytes(arrays["keys"][place]) != as_bytes(self._public):
             raise RefusedError(RefusalCode.WRONG_ROSTER)
 
     @property
@@ -104,23 +137,42 @@ class Party:
         """Whose answers are added up, and what each one's rows count."""
         return self._as_added_up(self._roster)
 
+    @cached_property
+    def _about(self) -> bytes:
+        return about_roster(self._study, self._roster)
+
     # --- masks ----------------------------------------------------------------------------------
 
     @cached_property
     def _pair_keys(self) -> dict[int, bytes]:
         """By place, the keys that this client has with its neighbours: of this roster alone."""
-        arrays, n_clients = self._roster, len(self._names)
-        digest = hashlib.sha256()
-        for name in sorted(arrays):
-            digest.update(as_bytes(arrays[name]))
-        about = self._study.digest + digest.digest()
+        arrays, n_clients, about = self._roster, len(self._names), self._about
         n_each = n_neighbours(n_clients, PrivateSetting(self._study).plan.colluders)
-        own = self._names.index(self._draws.client)
+        if self._secrets:
+            n_each = holding_in(self._study).n_neighbours
         # In an order that everybody's keys decide, so nobody can choose a place in it.
         return {
             place: self._session.shared_with(as_bytes(arrays["keys"][place][0]), about)
-            for place in neighbours_of(own, n_clients, n_each, about)
+            for place in neighbours_of(self._place, n_clients, n_each, about)
         }
+
+    @cached_property
+    def _shared(self) -> SharedMasks:
+        among = Among(self._place, self._about, self._roster["keys"], self._pair_keys)
+        return SharedMasks(self._study, self._secrets, among, self._store, self.unmasking_key)
+
+    @property
+    def unmasking_key(self) -> str:
+        """Names what is kept of sums that masks were taken off."""
+        return f"{self._study.digest.hex()} {self._draws.client} unmasking"
+
+    def sealed(self) -> SealedShares:
+        """Shares of what its masks follow from, for others to hold."""
+        return self._shared.sealed()
+
+    def unmask(self, query: Unmask) -> UnmaskingShares:
+        """Shares that take masks off the sum of those who answered."""
+        return self._shared.told(query)
 
     def masked(self, query: Query[Any], answer: Message, asked: str) -> MaskedSums:
         """The answer under masks that are for this very question, which `asked` is the hash of.
@@ -128,5 +180,18 @@ class Party:
         Another question has other masks, and the same one the same answer: no mask is used twice.
         """
         numbers = flattened(query, answer, self._study)
-        place = self._names.index(self._draws.client)
-        return MaskedSums(numbers=masked(numbers, place, self._pair_keys, bytes.fromhex(asked)))
+        self._check_sums(query, numbers)
+        if self._secrets:
+            return MaskedSums(numbers=self._shared.masked(query, numbers, asked))
+        about = bytes.fromhex(asked)
+        return MaskedSums(numbers=masked(numbers, self._place, self._pair_keys, about))
+
+    def _check_sums(self, query: Query[Any], numbers: IntArray) -> None:
+        """Nobody can look at them any more, so whatever cannot be true is refused at home."""
+        counting, plan = counting_of(query), PrivateSetting(self._study).plan
+        step = FINE * self.together.weights_of(counting).scale
+        own = unflattened(query, numbers, self._study, step)
+        # Scores of a person are added up before they are squared.
+        n_rows = self._counts[counting is Counting.HELD_OUT] * plan.most_rows_per_person
+        if beyond_rows(own, self._study, n_rows, plan.noise_of(1)):
+            raise RefusedError(RefusalCode.IMPOSSIBLE_SUMS)

@@ -10,6 +10,12 @@ from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.secure.mask_shares import (
+    SealedShares,
+    ShareSecrets,
+    Unmask,
+    UnmaskingShares,
+)
 from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, TellKeys
 from fedopl.policies.kinds import POLICY_FIELDS
 
@@ -27,6 +33,16 @@ def tell_keys(space: PrivateWorkspace, _query: TellKeys) -> SessionKeys:
 def take_roster(space: PrivateWorkspace, query: TakeRoster) -> RosterTaken:
     """Who takes part; from here on answers are masked for just these."""
     return _party(space).take(query)
+
+
+def share_secrets(space: PrivateWorkspace, _query: ShareSecrets) -> SealedShares:
+    """Shares of what its masks follow from, each for one other client."""
+    return _party(space).sealed()
+
+
+def unmask(space: PrivateWorkspace, query: Unmask) -> UnmaskingShares:
+    """Shares that take masks off the sum of those who answered."""
+    return _party(space).unmask(query)
 
 
 def _party(space: PrivateWorkspace) -> Party:

@@ -1,52 +1,33 @@
-"""Rows as a study with differential privacy sees them: bounded, and on a grid.
+"""The rows of one client in a study with differential privacy, some at a time.
 
-On the grid all sums are exact, whatever the order of rows, so one row moves them by its own part
-and by no rounding. Where a row lies, and who holds it out, depends on nothing in other rows.
+Where a row lies, and who holds it out, depends on nothing in other rows. Rows in memory are one
+chunk, rows on disk are many: of each, two bytes stay in memory. Answers are the same to the last
+bit.
 """
 
 import hashlib
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from functools import cached_property, partial
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.table.logged_data import LoggedData, fingerprint
+from fedopl.client.disk.disk_array import slices
+from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.private.private_chunks import PrivateChunk
+from fedopl.client.rows.chunks import ROWS_PER_CHUNK
+from fedopl.client.table.logged_data import LoggedData, fingerprint_of_rows
 from fedopl.messages.message import RowSplit
 from fedopl.privacy.keyed_bits import KeyedBits
-from fedopl.privacy.sum_grid import GRID
-from fedopl.study.private_setting import Bounds, PrivateSetting, middles_and_units
+from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
 _FARTHEST = 1e9  # units from the middle of a range; so far out a row counts for nothing
-# Sums of whole numbers up to here are exact in floating point.
-LARGEST_EXACT = 2.0**53
 # Draws have so many values; of these, a share is rounded down.
 _DRAWS = 2**32
-
-
-def truncated(numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """Whole steps of the grid, towards zero: nothing gets larger."""
-    return np.trunc(numbers * GRID)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GridRows:
-    """Rows of one split; numbers are whole steps of the grid."""
-
-    features: FloatArray  # (n_rows, n_terms + 1), an intercept last, each row times its weight
-    outcomes: FloatArray  # (n_rows,), times the same weight
-    actions: IntArray  # (n_rows,)
-    chances: FloatArray  # (n_rows,), of what was done
-    lengths: FloatArray  # (n_rows,), of features, in units
-
-    def bounded(self, numbers: FloatArray, largest: float) -> FloatArray:  # (n_rows,), grid steps
-        """Numbers by row, such that a row's features times its number are no longer than this."""
-        most = largest / np.maximum(self.lengths, 1e-12)
-        return truncated(np.clip(numbers, -most, most))
 
 
 class PrivateRows:
@@ -63,117 +44,143 @@ class PrivateRows:
                 "group under [rows]"
             )
 
+    @property
+    def are_on_disk(self) -> bool:
+        """Whether each pass reads them anew."""
+        return self._data.is_on_disk
+
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the rows: it changes whenever one of them does."""
-        return fingerprint(self._data)
+        """A hash of the rows: it changes whenever one of them does.
+
+        Not with where they are kept: noise follows from it, and the same sums with other noise
+        would tell more than either.
+        """
+        return fingerprint_of_rows(self._data, ROWS_PER_CHUNK)
+
+    # --- whose rows are used for what -----------------------------------------------------------
 
     @cached_property
-    def _units(self) -> IntArray:  # (n_rows,)
-        """Whose each row is: its own, or a person's."""
+    def _n_units(self) -> int:
+        return self._data.n_rows if self.plan.unit == "row" else self._data.n_groups
+
+    def _whose(self, rows: slice) -> IntArray:  # (n_rows,)
+        """Whose each of these rows is: its own, or a person's."""
         groups = None if self.plan.unit == "row" else self._data.groups
-        return np.arange(self._data.n_rows) if groups is None else np.asarray(groups[:], np.int64)
+        if groups is None:
+            return np.arange(*rows.indices(self._data.n_rows))
+        return np.asarray(groups[rows], np.int64)
 
-    @cached_property
-    def _is_held_out(self) -> BoolArray:  # (n_rows,)
+    @property
+    def _units_held_out(self) -> BoolArray:  # (n_units,)
         """By a keyed draw for each unit, so that no other row has a say."""
         share = self.study.evaluation.share
         rng = self._draws.generator(f"held out {self.study.digest.hex()}")
-        drawn = rng.random(int(self._units.max(initial=-1)) + 1) < share
-        return np.asarray(drawn[self._units])
+        found = np.empty(self._n_units, bool)
+        for units in slices(self._n_units, ROWS_PER_CHUNK):
+            found[units] = rng.random(units.stop - units.start) < share
+        return found
+
+    @cached_property
+    def _is_held_out(self) -> BoolArray:  # (n_rows,)
+        drawn = self._units_held_out
+        if self.plan.unit == "row":
+            return drawn
+        return np.concatenate([drawn[self._whose(rows)] for rows in self._slices()])
 
     @cached_property
     def _is_used(self) -> BoolArray:  # (n_rows,)
         """All rows, or the first few of each person."""
+        found = np.ones(self._data.n_rows, bool)
         if self.plan.unit == "row":
-            return np.ones(self._data.n_rows, bool)
-        order = np.argsort(self._units, kind="stable")
-        sorted_units = self._units[order]
-        starts = np.searchsorted(sorted_units, sorted_units)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - starts
-        return np.asarray(place < self.plan.most_rows_per_person)
+            return found
+        so_far = np.zeros(self._n_units, np.int32)
+        for rows in self._slices():
+            whose = self._whose(rows)
+            found[rows] = so_far[whose] + _places(whose) < self.plan.most_rows_per_person
+            np.add.at(so_far, whose, 1)
+        return found
+
+    def _slices(self) -> Iterable[slice]:
+        return self._data.slices(ROWS_PER_CHUNK)
 
     def n_rows(self, split: RowSplit) -> int:
         """How many are used in a split: a number that no row's content moves."""
-        return int((self._in(split) & self._is_used).sum())
+        return sum(int(self._in(split, rows).sum()) for rows in self._slices())
 
-    def _in(self, split: RowSplit) -> BoolArray:
-        return self._is_held_out if split is RowSplit.EVALUATION else ~self._is_held_out
+    def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
+        """Which of these rows are used in a split."""
+        is_wanted = split is RowSplit.EVALUATION
+        return np.asarray(self._is_used[rows] & (self._is_held_out[rows] == is_wanted))
 
-    def sampled(self, split: RowSplit, asked: bytes) -> BoolArray:  # (n_rows,)
-        """The used rows of a split that take part in the answer to this question.
+    def sampled(self, asked: bytes) -> BoolArray:  # (n_units,)
+        """Whose rows take part in the answer to this question.
 
         Each row, or person, by a draw of its own that the client's secret decides, and never the
         seed: the less anybody knows who took part, the less an answer tells. Another question has
         other draws, or a server that asks two would ask of the same rows twice.
         """
-        used = self._in(split) & self._is_used
+        taken = np.ones(self._n_units, bool)
         if self.plan.sampled == 1:
-            return np.ones(int(used.sum()), bool)
+            return taken
         about = self.study.digest + f"sampled {self.fingerprint}\x1f".encode() + asked
         bits = KeyedBits(self._draws.key, hashlib.sha256(about).digest())
-        drawn = bits.many_below(_DRAWS, int(self._units.max(initial=-1)) + 1)
-        taken = drawn < math.floor(self.plan.sampled * _DRAWS)
-        return np.asarray(taken[self._units][used])
+        below = math.floor(self.plan.sampled * _DRAWS)
+        for units in slices(self._n_units, ROWS_PER_CHUNK):
+            taken[units] = bits.many_below(_DRAWS, units.stop - units.start) < below
+        return taken
 
-    def contexts(self, split: RowSplit) -> FloatArray:  # (n_rows, n_features)
-        """The contexts of used rows of a split, as they are but for what no number can be.
+    # --- the rows themselves --------------------------------------------------------------------
 
-        Nothing that is computed from them may overflow: a refusal would tell of the row.
-        """
-        own = np.asarray(self._data.contexts[:])[self._in(split) & self._is_used]
+    def chunks(self, split: RowSplit) -> Iterator[PrivateChunk]:
+        """The used rows of a split, in their order."""
+        self._in(split, slice(0, 0))  # found once, before several threads ask for it
+        return prefetched(partial(self._chunk, split), self._slices())
+
+    def _chunk(self, split: RowSplit, rows: slice) -> PrivateChunk:
+        own = self._in(split, rows)
+        part = self._data.part(rows)
+        actions, half = part.actions[own], self.scales.half_range
+        chances = None if part.propensities is None else part.propensities[own]
+        if chances is not None and chances.ndim > 1:
+            chances = chances[np.arange(len(chances)), actions]
+        # Nothing that is computed from contexts may overflow: a refusal would tell of the row.
         middle, unit = middles_and_units(self.study.features, self.plan.ranges)
-        return np.clip(own, middle - _FARTHEST * unit, middle + _FARTHEST * unit)
-
-    def units(self, split: RowSplit, n_terms: int) -> FloatArray:  # (n_rows, n_terms)
-        """The first so many terms of the same rows, in units of the study."""
-        contexts, terms = self.contexts(split), self.study.terms
-        return self.scales.units(contexts if terms is None else terms.of(contexts, n_terms))
-
-    def outcomes(self, split: RowSplit) -> FloatArray:  # (n_rows,)
-        """Outcomes from the middle of their range, within it."""
-        found = np.asarray(self._data.rewards[:])[self._in(split) & self._is_used]
-        half = self.scales.half_range
-        return np.clip(found - self.scales.outcome_centre, -half, half)
-
-    def actions(self, split: RowSplit) -> IntArray:  # (n_rows,)
-        """What was done."""
-        return np.asarray(self._data.actions[:])[self._in(split) & self._is_used]
-
-    def by_unit(self, numbers: FloatArray, split: RowSplit) -> FloatArray:  # (n_units, n_columns)
-        """Numbers by row added up for each person; as they are where rows stand for themselves."""
-        if self.plan.unit == "row":
-            return numbers
-        whose = self._units[self._in(split) & self._is_used]
-        codes, place = np.unique(whose, return_inverse=True)
-        found = np.zeros((len(codes), numbers.shape[1]))
-        np.add.at(found, place, numbers)
-        return found
-
-    def known_chances(self, split: RowSplit) -> FloatArray | None:  # (n_rows,)
-        """How likely what was done was, where that is known."""
-        given = self._data.propensities
-        if given is None:
-            return None
-        own = np.asarray(given[:])[self._in(split) & self._is_used]
-        if own.ndim > 1:
-            own = own[np.arange(len(own)), self.actions(split)]
-        return own
-
-    def on_grid(self, split: RowSplit, chances: FloatArray, n_terms: int) -> GridRows:
-        """The rows of a split with the first so many terms, bounded."""
-        scaled = self.units(split, n_terms)
-        squares = (scaled**2).sum(axis=1)
-        # Rows far out count for less, and are not moved: so what is linear stays linear.
-        radius = Bounds(n_terms, self.study.n_actions).radius
-        weights = np.minimum(1.0, radius / np.sqrt(np.maximum(squares, 1e-12)))
-        features = truncated(np.column_stack([scaled, np.ones(len(scaled))]) * weights[:, None])
-        outcomes = truncated(weights * self.outcomes(split) / self.scales.outcome_unit)
-        return GridRows(
-            features=features,
-            outcomes=outcomes,
-            actions=self.actions(split),
-            chances=chances,
-            lengths=np.sqrt((features**2).sum(axis=1)) / GRID,
+        farthest = _FARTHEST * unit
+        return PrivateChunk(
+            study=self.study,
+            scales=self.scales,
+            contexts=np.clip(part.contexts[own], middle - farthest, middle + farthest),
+            outcomes=np.clip(part.rewards[own] - self.scales.outcome_centre, -half, half),
+            actions=actions,
+            known_chances=chances,
+            whose=self._whose(rows)[own],
         )
+
+    def by_unit(
+        self, parts: Iterable[tuple[IntArray, FloatArray]]
+    ) -> Iterator[FloatArray]:  # (n_units, n_columns) each
+        """Numbers of held-out rows, with whose each is, added up for each person.
+
+        They come as they are where rows stand for themselves. A person's rows may lie anywhere, so
+        there are totals of all persons in memory.
+        """
+        if self.plan.unit == "row":
+            yield from (numbers for _, numbers in parts)
+            return
+        persons = np.flatnonzero(self._units_held_out)
+        totals = np.zeros((0, 0))
+        for whose, numbers in parts:
+            if not totals.size:
+                totals = np.zeros((len(persons), numbers.shape[1]))
+            np.add.at(totals, np.searchsorted(persons, whose), numbers)
+        yield from (totals[some] for some in slices(len(totals), ROWS_PER_CHUNK))
+
+
+def _places(whose: IntArray) -> IntArray:  # (n_rows,)
+    """How many of the same person come before each row."""
+    order = np.argsort(whose, kind="stable")
+    ascending = whose[order]
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order)) - np.searchsorted(ascending, ascending)
+    return found

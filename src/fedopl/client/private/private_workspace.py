@@ -1,5 +1,6 @@
 """What answers work on in a study with differential privacy: bounded rows, and noise."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +12,8 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.private.party import Party
-from fedopl.client.private.private_rows import GridRows, PrivateRows, truncated
+from fedopl.client.private.private_chunks import GridRows, PrivateChunk, truncated
+from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.private.release import Noise, NoiseOfOne, noised_squares
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
@@ -23,10 +25,10 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.score_axes import MOST_MODELLED
-from fedopl.privacy.sum_grid import FINE, GRID
+from fedopl.privacy.sum_grid import FINE, GRID, row_by_row
 from fedopl.solvers.private_regression import FirstFit, FirstNoise, first_fit
-from fedopl.study.added_up import Counting
-from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.private.added_up import Counting
+from fedopl.study.private.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -47,7 +49,7 @@ class PrivateWorkspace:
         self.study, self.limits, self.draws = study, limits, draws
         self.store: Store = MemoryStore() if store is None else store
         self.rows = PrivateRows(data, study, draws)
-        self._by_terms: dict[int, GridRows] = {}
+        self._by_terms: dict[int, list[GridRows]] = {}
         self.setting = PrivateSetting(study)
         self.plan, self.scales = self.setting.plan, self.setting.scales
         # Where answers leave under masks: this client among the others.
@@ -79,20 +81,25 @@ class PrivateWorkspace:
     @cached_property
     def first_sums(self) -> NoisedSums:
         """Squares and products of training rows by action, with noise: the same whenever asked."""
-        rows = self.rows.on_grid(RowSplit.TRAINING, np.ones(0), self.study.n_terms)
-        outcomes = rows.bounded(rows.outcomes / GRID, self.setting.bounds.product)
-        n_columns, n_actions = self.study.n_terms + 1, self.study.n_actions
-        squares = np.empty((n_actions, n_columns, n_columns))
-        products = np.empty((n_actions, n_columns))
-        for action in range(n_actions):
-            own = rows.features[rows.actions == action]
-            squares[action] = own.T @ own
-            products[action] = outcomes[rows.actions == action] @ own
+        squares, products = self._exact_sums(self.study.n_terms)
         noise, deviation = self.noise(b"first sums"), self.setting.deviation("squares")
         return NoisedSums(
             squares=noised_squares(squares, deviation, noise),
             products=noise.added(products, self.setting.deviation("products"), "products"),
         )
+
+    def _exact_sums(self, n_terms: int) -> tuple[FloatArray, FloatArray]:
+        """Squares and products of training rows by action, of the first so many terms."""
+        shape = (self.study.n_actions, n_terms + 1)
+        squares, products = np.zeros((*shape, n_terms + 1)), np.zeros(shape)
+        for chunk in self.rows.chunks(RowSplit.TRAINING):
+            rows = chunk.on_grid(n_terms)
+            outcomes = rows.bounded(rows.outcomes / GRID, self.setting.bounds.product)
+            for action in range(self.study.n_actions):
+                own = rows.features[rows.actions == action]
+                squares[action] += own.T @ own
+                products[action] += outcomes[rows.actions == action] @ own
+        return squares, products
 
     @cached_property
     def own_fit(self) -> FirstFit:
@@ -108,11 +115,10 @@ class PrivateWorkspace:
         """
         if self.party is None:
             return self.first_sums.squares, self.own_fit
-        rows = self.rows.on_grid(RowSplit.TRAINING, np.ones(0), self.study.n_features)
-        of_actions = [rows.features[rows.actions == a] for a in range(self.study.n_actions)]
         deviation = self.setting.deviation("own")
         noise = Noise(self.draws, self.study.digest, self.rows.fingerprint, b"own sums")
-        squares = noised_squares(np.stack([own.T @ own for own in of_actions]), deviation, noise)
+        exact, _ = self._exact_sums(self.study.n_features)
+        squares = noised_squares(exact, deviation, noise)
         told_of_none = FirstNoise(deviation, deviation)
         products, families = np.zeros(squares.shape[:2]), [self.study.n_features]
         return squares, first_fit(squares, products, told_of_none, families)
@@ -121,22 +127,21 @@ class PrivateWorkspace:
     def local_policy(self) -> LinearPolicy:
         """What the client's own noisy sums would decide."""
         parameters = self.scales.parameters(self.own_fit.parameters)
-        actions, features = self.study.actions, self.study.features
-        return LinearPolicy(parameters, actions, features, terms=self.study.terms)
+        return LinearPolicy.from_numbers(parameters, self.study)
 
     # --- propensities ---------------------------------------------------------------------------
 
-    def chances(self, split: RowSplit) -> FloatArray:  # (n_rows,)
+    def chances(self, chunk: PrivateChunk) -> FloatArray:  # (n_rows,)
         """How likely what was done was: known, or as the noisy sums tell; never below the agreed.
 
         Known ones are the row's own. Modelled ones follow from class means and one covariance
         (linear discriminant analysis), which noise covers.
         """
         least = self.study.declared.overlap or 0.0
-        known = self.rows.known_chances(split)
+        known = chunk.known_chances
         if known is None:
-            modelled = self._modelled(self.rows.units(split, self.study.n_features))
-            known = modelled[np.arange(len(modelled)), self.rows.actions(split)]
+            modelled = self._modelled(chunk.units(self.study.n_features))
+            known = modelled[np.arange(len(modelled)), chunk.actions]
         return np.clip(known, least, 1.0)
 
     def _modelled(self, scaled: FloatArray) -> FloatArray:  # (n_rows, n_actions)
@@ -147,34 +152,37 @@ class PrivateWorkspace:
         centre = fit.rows @ means / total
         spread = within - np.outer(centre, centre)
         directions = np.linalg.pinv(spread, rcond=1e-6, hermitian=True) @ means.T
-        logits = scaled @ directions - 0.5 * np.einsum("ai,ia->a", means, directions)
+        logits = row_by_row(scaled, directions) - 0.5 * np.einsum("ai,ia->a", means, directions)
         logits += np.log(fit.rows / total)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _training_rows(self, n_terms: int) -> GridRows:
+    def _training_rows(self, n_terms: int) -> Iterable[GridRows]:
         """Training rows on the grid, with their propensities; every step uses as many terms."""
-        if n_terms not in self._by_terms:
-            chances = self.chances(RowSplit.TRAINING)
-            self._by_terms = {n_terms: self.rows.on_grid(RowSplit.TRAINING, chances, n_terms)}
+        if n_terms in self._by_terms:
+            return self._by_terms[n_terms]
+        chunks = self.rows.chunks(RowSplit.TRAINING)
+        found = (chunk.on_grid(n_terms, self.chances(chunk)) for chunk in chunks)
+        if self.rows.are_on_disk:
+            return found
+        self._by_terms = {n_terms: list(found)}
         return self._by_terms[n_terms]
 
     def residual_sums(self, query: SumResiduals, asked: bytes) -> FloatArray:
         """Σ f·(y − fᵀθ)/e of each action's rows, bounded row by row, with noise."""
         n_actions, used = self.study.n_actions, query.columns
-        rows, parameters = self._training_rows(query.n_terms), query.parameters[:, used]
-        fitted = np.einsum("ij,ij->i", rows.features, parameters[rows.actions])
-        left = (rows.outcomes - fitted) / GRID / rows.chances
-        bounded = rows.bounded(left, Bounds(query.n_terms, n_actions).step)
-        bounded *= self.rows.sampled(RowSplit.TRAINING, asked)
-        sums = np.stack(
-            [
-                bounded[rows.actions == action] @ rows.features[rows.actions == action]
-                for action in range(n_actions)
-            ]
-        )
+        parameters, taken = query.parameters[:, used], self.rows.sampled(asked)
+        sums = np.zeros(parameters.shape)
+        for rows in self._training_rows(query.n_terms):
+            fitted = np.einsum("ij,ij->i", rows.features, parameters[rows.actions])
+            left = (rows.outcomes - fitted) / GRID / rows.chances
+            bounded = rows.bounded(left, Bounds(query.n_terms, n_actions).step)
+            bounded *= taken[rows.whose]
+            for action in range(n_actions):
+                own = rows.actions == action
+                sums[action] += bounded[own] @ rows.features[own]
         noise = self.noise(asked, Counting.TRAINING)
         noised = noise.added(sums, self.setting.step_deviation(query.n_terms), "residuals")
         # Of terms that are not used, nothing is said.
@@ -184,15 +192,15 @@ class PrivateWorkspace:
 
     # --- values ---------------------------------------------------------------------------------
 
-    def scores(self, split: RowSplit, models: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+    def scores(self, chunk: PrivateChunk, models: FloatArray) -> FloatArray:  # (n_rows, n_actions)
         """Doubly robust scores with these outcome models, from the middle, in half-ranges."""
-        contexts, actions = self.rows.contexts(split), self.rows.actions(split)
-        terms = contexts if self.study.terms is None else self.study.terms.of(contexts)
-        wide = np.column_stack([terms, np.ones(len(terms))])
-        modelled = (wide @ models.T - self.scales.outcome_centre) / self.scales.half_range
+        terms, half = self.study.terms, self.scales.half_range
+        found = chunk.contexts if terms is None else terms.of(chunk.contexts)
+        wide = np.column_stack([found, np.ones(len(found))])
+        modelled = (row_by_row(wide, models.T) - self.scales.outcome_centre) / half
         scores = np.clip(modelled, -MOST_MODELLED, MOST_MODELLED)
-        every, outcomes = np.arange(len(scores)), self.rows.outcomes(split) / self.scales.half_range
-        scores[every, actions] += (outcomes - scores[every, actions]) / self.chances(split)
+        taken = np.arange(len(scores)), chunk.actions
+        scores[taken] += (chunk.outcomes / half - scores[taken]) / self.chances(chunk)
         return scores
 
     def decisions(
@@ -203,31 +211,42 @@ class PrivateWorkspace:
             raise RefusedError(RefusalCode.MALFORMED)
         fields = [(name, one) for name in POLICY_FIELDS for one in getattr(query, name)]
         try:
-            return [unpacked(name, one, self.study).decide(contexts) for name, one in fields]
+            found = [unpacked(name, one, self.study).at(self.draws.client) for name, one in fields]
         except ValueError:
             raise RefusedError(RefusalCode.MALFORMED) from None
+        return [policy.decide(contexts) for policy in found]
 
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
         """Sums of what candidates' decisions score on held-out rows, and of squares, with noise."""
-        split = RowSplit.EVALUATION
-        contexts, scores = self.rows.contexts(split), self.scores(split, query.models)
-        decided = self.decisions(query, contexts)
-        if self.party is None:
-            decided.append(self.local_policy.decide(contexts))
-        columns = [scores[np.arange(len(scores)), codes] for codes in decided]
-        columns.insert(query.n_policies, self.rows.outcomes(split) / self.scales.half_range)
-        turned = np.column_stack(columns) @ self.setting.score_axes.T
-        return self._released(self.rows.by_unit(turned, split), asked)
+        chunks = self.rows.chunks(RowSplit.EVALUATION)
+        turned = ((chunk.whose, self._turned_scores(query, chunk)) for chunk in chunks)
+        return self._released(self.rows.by_unit(turned), asked)
 
-    def _released(self, values: FloatArray, asked: bytes) -> NoisedValues:
-        on_grid, split = truncated(values), RowSplit.EVALUATION
-        # Finer than what is squared: truncation must not move means.
-        sums = np.trunc(values * FINE).sum(axis=0)
+    def _turned_scores(
+        self, query: ValuePrivately, chunk: PrivateChunk
+    ) -> FloatArray:  # (n_rows, n_axes)
+        scores = self.scores(chunk, query.models)
+        decided = self.decisions(query, chunk.contexts)
+        if self.party is None:
+            here = self.local_policy.at(self.draws.client)
+            decided.append(here.decide(chunk.contexts))
+        columns = [scores[np.arange(len(scores)), codes] for codes in decided]
+        columns.insert(query.n_policies, chunk.outcomes / self.scales.half_range)
+        return row_by_row(np.column_stack(columns), self.setting.score_axes.T)
+
+    def _released(self, parts: Iterable[FloatArray], asked: bytes) -> NoisedValues:
+        n_axes = len(self.setting.score_axes)
+        sums, squares = np.zeros(n_axes), np.zeros((n_axes, n_axes))
+        for values in parts:
+            on_grid = truncated(values)
+            squares += on_grid.T @ on_grid
+            # Finer than what is squared: truncation must not move means.
+            sums += np.trunc(values * FINE).sum(axis=0)
         noise = self.noise(asked, Counting.HELD_OUT)
         of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
         deviation = self.setting.deviation("value squares")
         return NoisedValues(
-            n_rows=self.rows.n_rows(split),
+            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
             sums=noise.added(sums, self.setting.deviation("values"), "sums"),
-            squares=noised_squares(on_grid.T @ on_grid, deviation, of_squares),
+            squares=noised_squares(squares, deviation, of_squares),
         )

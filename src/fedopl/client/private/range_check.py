@@ -1,6 +1,7 @@
 """How a client's rows lie in the ranges that a private study declares; said to the client alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.study.private_setting import PrivateSetting, middles_and_units
+from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
 _MANY = 0.01  # of rows; fewer beyond a range change little
@@ -31,27 +32,33 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
         return
     plan, n_rows, scales = study.privacy, data.n_rows, PrivateSetting(study).scales
     low, high = plan.outcome
-    rewards = np.asarray(data.rewards[:])
-    beyond = float(((rewards < scales.low) | (rewards > scales.high)).mean())
+    beyond = _mean(data, lambda part: (part.rewards < scales.low) | (part.rewards > scales.high))
     if beyond > _MANY:
         yield (
             f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to {high:g}, "
             "and count as at its ends: values will be of outcomes so limited"
         )
     centre, unit = middles_and_units(study.features, plan.ranges)
-    scaled = (np.asarray(data.contexts[:]) - centre) / unit
+    far = _mean(data, lambda part: np.abs((part.contexts - centre) / unit) > 2)
+    mean = _mean(data, lambda part: (part.contexts - centre) / unit)
+    spread = np.sqrt(_mean(data, lambda part: ((part.contexts - centre) / unit - mean) ** 2))
     for place, feature in enumerate(study.features):
-        far = float((np.abs(scaled[:, place]) > 2).mean())
-        spread = float(scaled[:, place].std())
-        if feature in plan.ranges and far > 0.2:
-            yield f"{far:.0%} of '{feature}' lie beyond its range; rows far out count for less"
-        elif feature in plan.ranges and spread < 0.2:
+        if feature in plan.ranges and far[place] > 0.2:
+            yield (
+                f"{far[place]:.0%} of '{feature}' lie beyond its range; rows far out count for less"
+            )
+        elif feature in plan.ranges and spread[place] < 0.2:
             yield f"'{feature}' varies little in its range; a narrower one would need less noise"
-    chances, least = data.propensities, study.declared.overlap
-    if chances is not None and least is not None:
-        small = float((np.asarray(chances[:]) < least).mean())
+    least = study.declared.overlap
+    if data.propensities is not None and least is not None:
+        small = float(_mean(data, lambda part: np.asarray(part.propensities) < least).mean())
         if small > 0:
             yield (
                 f"{small:.1%} of known propensities are below declared.overlap, {least:g}, and "
                 "count as that: values will be off by it"
             )
+
+
+def _mean(data: LoggedData, of: Callable[[LoggedData], Any]) -> Any:  # (n_columns,), or a number
+    """The mean over all rows, some at a time, of what is found for each."""
+    return sum(of(data.part(rows)).sum(axis=0) for rows in data.slices()) / data.n_rows

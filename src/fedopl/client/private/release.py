@@ -10,13 +10,15 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.private.private_rows import LARGEST_EXACT
 from fedopl.messages.refusal import RefusalCode
 from fedopl.privacy.exact_noise import discrete_gaussian, variance_on_grid
 from fedopl.privacy.keyed_bits import KeyedBits
 from fedopl.privacy.sum_grid import FINE, FINE_STEP
 from fedopl.secure.whole_weights import WholeWeights
-from fedopl.study.added_up import AddedUp
+from fedopl.study.private.added_up import AddedUp
+
+# Sums of whole numbers up to here are exact in floating point.
+LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.private.private_chunks import PrivateChunk
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.message import RowSplit
@@ -16,7 +17,7 @@ from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
 from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.privacy.sum_grid import FINE
-from fedopl.study.added_up import Counting
+from fedopl.study.private.added_up import Counting
 
 # Rounding must not make anything longer than agreed.
 _WITHIN = 1 - 1e-9
@@ -25,9 +26,15 @@ _WITHIN = 1 - 1e-9
 def sum_cells_privately(space: PrivateWorkspace, query: SumCellsPrivately) -> NoisedCells:
     """Contrasts of training rows by cell of the coarse tables, with noise."""
     tables, columns = space.setting.tables, space.study.columns
-    steps = np.trunc(contrasts(space, query.models) * FINE)
-    rows = ScoredRows(contexts=space.rows.contexts(RowSplit.TRAINING), scores=steps, weights=None)
-    sums = cell_sums([rows], Binning(columns=columns, grid=tables.grid))[0]
+    scored = (
+        ScoredRows(
+            contexts=chunk.contexts,
+            scores=np.trunc(contrasts(space, chunk, query.models) * FINE),
+            weights=None,
+        )
+        for chunk in space.rows.chunks(RowSplit.TRAINING)
+    )
+    sums = cell_sums(scored, Binning(columns=columns, grid=tables.grid))[0]
     released = sums[tables.places, -space.study.n_actions :]
     noise = space.noise(b"cells %s" % query.models.tobytes(), Counting.TRAINING)
     return NoisedCells(cells=noise.added(released, space.setting.deviation("cells"), "cells"))
@@ -36,20 +43,22 @@ def sum_cells_privately(space: PrivateWorkspace, query: SumCellsPrivately) -> No
 def look_privately(space: PrivateWorkspace, query: LookPrivately) -> NoisedGains:
     """What other thresholds would gain on training rows, with noise."""
     look = query.look(space.study)
-    contexts = space.rows.contexts(RowSplit.TRAINING)
-    scores = contrasts(space, query.models)
     gains = np.zeros((len(look.questions), NEAR_BINS))
-    for place in look.moving:
-        gains[place] = _gains(space, look, place, contexts, scores)
+    for chunk in space.rows.chunks(RowSplit.TRAINING):
+        scores = contrasts(space, chunk, query.models)
+        for place in look.moving:
+            gains[place] += _gains(space, look, place, chunk.contexts, scores)
     asked = b"gains %s %s" % (query.models.tobytes(), query.tree.tobytes())
     noise = space.noise(asked, Counting.TRAINING)
     return NoisedGains(gains=noise.added(gains, space.setting.deviation("gains"), "gains"))
 
 
-def contrasts(space: PrivateWorkspace, models: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-    """Scores of training rows less their mean over actions, in units, no longer than agreed."""
+def contrasts(
+    space: PrivateWorkspace, chunk: PrivateChunk, models: FloatArray
+) -> FloatArray:  # (n_rows, n_actions)
+    """Scores of rows less their mean over actions, in units, no longer than agreed."""
     scales, longest = space.scales, space.setting.bounds.contrast * _WITHIN
-    scores = space.scores(RowSplit.TRAINING, models) * (scales.half_range / scales.outcome_unit)
+    scores = space.scores(chunk, models) * (scales.half_range / scales.outcome_unit)
     found: FloatArray = scores - scores.mean(axis=1, keepdims=True)
     lengths = np.sqrt((found**2).sum(axis=1, keepdims=True))
     found *= np.minimum(1.0, longest / np.maximum(lengths, 1e-12))

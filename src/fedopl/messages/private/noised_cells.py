@@ -5,7 +5,7 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -23,7 +23,7 @@ class NoisedCells(Message, code=97):
 
 
 @message
-class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH):
+class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH, once=True):
     """Score training rows with these outcome models, and sum up over tables of a public grid."""
 
     title = "Sums over a coarse grid, with noise"
@@ -34,11 +34,6 @@ class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH):
     def needed(cls, study: Study) -> bool:
         """Where a tree is searched for with differential privacy."""
         return study.privacy is not None and study.policy.on_grid
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Its noise is for one."""
-        return 1
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
         """A number for each cell and action."""

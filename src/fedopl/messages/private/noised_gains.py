@@ -7,7 +7,7 @@ from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
 from fedopl.policies.trees.nodes import branches_of, depth_of, from_array
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -27,7 +27,7 @@ class NoisedGains(Message, code=98):
 
 
 @message
-class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH):
+class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH, once=True):
     """Ask what this tree would gain from thresholds close to its own."""
 
     title = "Sums close to thresholds, with noise"
@@ -41,11 +41,6 @@ class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH):
         if study.privacy is None or not study.policy.on_grid:
             return False
         return PrivateSetting(study).tables.may_refine
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Its noise is for one."""
-        return 1
 
     def is_plausible(self, study: Study) -> bool:
         """A tree of this study: a row would have a say in more questions of a deeper one."""

@@ -6,7 +6,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -23,7 +23,7 @@ class NoisedScores(Message, code=99):
 
 
 @message
-class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
+class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, once=True):
     """Sum up what all candidates score on training rows, with these outcome models."""
 
     title = "What candidates score, with noise"
@@ -34,11 +34,6 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
     def needed(cls, study: Study) -> bool:
         """Where one of several candidates is chosen with differential privacy."""
         return study.privacy is not None and study.policy.compares_candidates
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Its noise is for one."""
-        return 1
 
     def arrays(self) -> list[Array]:
         """Policies, too: whether numbers overflow must not depend on rows."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves
-from fedopl.study.private_setting import Bounds
+from fedopl.study.private.private_setting import Bounds
 from fedopl.study.study import Study
 
 
@@ -29,7 +29,7 @@ class NoisedSums(Message, code=90):
 
 
 @message
-class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True):
+class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True, once=True):
     """Sum up squares of features, and products with outcomes, and add noise."""
 
     title = "First sums, with noise"
@@ -39,11 +39,6 @@ class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True):
     def needed(cls, study: Study) -> bool:
         """Where there is differential privacy."""
         return study.privacy is not None
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Its noise is for one."""
-        return 1
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
         """Squares and products of all terms, by action."""

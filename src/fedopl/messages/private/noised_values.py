@@ -7,8 +7,8 @@ from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
-from fedopl.study.added_up import adds_under_masks
-from fedopl.study.private_setting import N_VALUED, PrivateSetting
+from fedopl.study.private.added_up import adds_under_masks
+from fedopl.study.private.private_setting import N_VALUED, PrivateSetting
 from fedopl.study.study import Study
 
 
@@ -43,7 +43,7 @@ class NoisedValues(Message, code=92):
 
 @message
 class ValuePrivately(
-    AsksAboutPolicies[NoisedValues], code=28, asked=Asked.EACH, permission="values"
+    AsksAboutPolicies[NoisedValues], code=28, asked=Asked.EACH, permission="values", once=True
 ):
     """Value policies on held-out rows, with these outcome models."""
 
@@ -55,11 +55,6 @@ class ValuePrivately(
     def needed(cls, study: Study) -> bool:
         """Where there is differential privacy, and rows are held out."""
         return study.privacy is not None and study.evaluation.share > 0
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Its noise is for one."""
-        return 1
 
     def arrays(self) -> list[Array]:
         """Policies, too: whether numbers overflow must not depend on rows."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import Moves, beyond_rows
-from fedopl.study.private_setting import Bounds, PrivateSetting
+from fedopl.study.private.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fedopl.base.arrays import IntArray, Words
 from fedopl.messages.combining import Sum, combinations_of
 from fedopl.messages.message import AnswerType, Axis, Message, Query, message
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.study import Study
 
 

@@ -1,5 +1,7 @@
 """Keys of clients whose answers are masked, and the roster of those who take part."""
 
+import hashlib
+from collections.abc import Mapping
 from typing import Annotated
 
 from fedopl.base.arrays import Words
@@ -7,7 +9,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import UNMOVED
 from fedopl.secure.masks import as_bytes
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.study import Study
 
 
@@ -25,7 +27,7 @@ class SessionKeys(Message, code=101):
 
 
 @message
-class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True):
+class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True, once=True):
     """Ask for the keys that masks are agreed on with."""
 
     title = "Keys for masks"
@@ -36,11 +38,6 @@ class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True):
         """Where answers are masked."""
         return adds_under_masks(study)
 
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """They do not change."""
-        return 1
-
 
 @message
 class RosterTaken(Message, code=102):
@@ -50,8 +47,11 @@ class RosterTaken(Message, code=102):
 
 
 @message
-class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH):
-    """Say who takes part, with how many rows and with which keys, in the order of names."""
+class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH, once=True):
+    """Say who takes part, with how many rows and with which keys, in the order of names.
+
+    Of two rosters, totals would differ by those who are in one of them.
+    """
 
     title = "Who takes part, with their keys"
     content = "how many clients there are"
@@ -65,14 +65,27 @@ class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH):
         """Where answers are masked."""
         return adds_under_masks(study)
 
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """Of two rosters, totals would differ by those who are in one of them."""
-        return 1
+    @property
+    def told(self) -> dict[str, Words]:
+        """What keys with others rest on."""
+        return {"rows": self.rows, "held_out": self.held_out, "keys": self.keys}
 
     def arrays(self) -> list[Array]:
         """Keys are numbers of any size, with which nothing is computed."""
         return []
+
+
+def about_roster(study: Study, told: Mapping[str, Words]) -> bytes:
+    """What keys with others are for: this study, and everybody's rows and keys, by field."""
+    digest = hashlib.sha256()
+    for name in sorted(told):
+        digest.update(as_bytes(told[name]))
+    return study.digest + digest.digest()
+
+
+def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
+    """What a sealed share is: of which sum and secret, whose, and for whom."""
+    return b"%d %d %d %d" % (number, kind, owner, holder)
 
 
 def signed_part(study: Study, name: str, counts: tuple[int, int], keys: Words) -> bytes:

@@ -2,13 +2,14 @@
 
 import math
 
+from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.accountant import epsilon_for
 from fedopl.report.parts import Part, Section, Table, Text
-from fedopl.report.words.numbers import count, decimal, percent, plural
+from fedopl.report.words.numbers import count, decimal, listed, percent, plural
 from fedopl.results.record import Record
-from fedopl.study.privacy_plan import PrivacyPlan
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
 
 _NOBODY_KNOWS = (
@@ -32,6 +33,7 @@ def privacy_promise(record: Record) -> Section | None:
         *_terms_used(record),
         Text(_weights_count(record)),
         *_price(record, setting),
+        *_who_was_lacking(record, plan),
         *((Text(_NOBODY_KNOWS),) if plan.is_secure else ()),
     )
     return Section(name="privacy", title="Privacy", parts=parts)
@@ -55,20 +57,46 @@ def _against_whom(plan: PrivacyPlan) -> str:
             "added noise to its own answers before they left."
         )
     masked = "Answers left under masks that cancel in the sum over all clients, and in no other"
+    if plan.dropouts:
+        masked = "Answers left under masks that come off one sum, over all clients that answered"
     if plan.noise == "local":
         return (
             "That holds whatever else anybody knows, and whoever the server and the other clients "
             f"are: every client added all of the noise to its own answers. {masked}."
         )
     collude = plural(plan.colluders, "client tells", "clients tell")
+    away = plural(plan.dropouts, "client is lacking", "clients are lacking")
+    lacking = f", and at most {away} in a sum" if plan.dropouts else ""
     alone = epsilon_for(plan.mu_alone, plan.delta)
     return (
         f"That holds whatever else anybody knows, and whoever the server is, if at most {collude} "
-        f"it all they know. {masked}; every client added a part of the noise, and "
+        f"it all they know{lacking}. {masked}; every client added a part of the noise, and "
         f"{count(plan.n_sharing_noise)} of {count(len(plan.keys))} parts are as much as is "
         "promised. Of a client against whom all others collude, its own part would still promise "
         f"ε = {alone:.3g}."
     )
+
+
+def _who_was_lacking(record: Record, plan: PrivacyPlan) -> tuple[Part, ...]:
+    """Which sums are over fewer than all, where that may be."""
+    if not plan.dropouts:
+        return ()
+    lacking = record.lacking
+    most = plural(plan.dropouts, "client")
+    if not lacking:
+        return (Text(f"Up to {most} could have been lacking in a sum; none was."),)
+    rows = tuple(
+        (QUERY_NAMED[query].title, str(exchange + 1), listed(names))
+        for exchange, query, names in lacking
+    )
+    said = (
+        f"Up to {most} could be lacking in a sum, and some were. Such a sum is over the others, "
+        "and counts for the mixture over these, with weights in the same proportion; it has less "
+        "noise than above, and no less than is promised. Nothing was read of who was lacking."
+    )
+    headers = ("Sum", "Exchange", "Lacking")
+    table = Table(caption="Who was lacking", headers=headers, rows=rows, text_columns=(1, 2))
+    return (Text(said), table)
 
 
 def _factor(epsilon: float) -> str:
@@ -168,7 +196,7 @@ def _weights_count(record: Record) -> str:
 
 def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
     """By how much noise widened the interval of the learned policy's value."""
-    if not record.values.rows:
+    if not record.values.rows or record.lacking:  # weights by which it is had are of all
         return ()
     found, half = record.values.of(record.chosen), setting.scales.half_range
     held_out = {

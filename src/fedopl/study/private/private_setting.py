@@ -19,10 +19,11 @@ from fedopl.base.seeds import generator_for
 from fedopl.privacy.accountant import mu_of_several, split_mu
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axes
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
+from fedopl.privacy.sum_grid import row_by_row
 from fedopl.solvers.private_regression import FirstNoise
-from fedopl.study.privacy_plan import PrivacyPlan, Range
-from fedopl.study.private_tables import TreeTables
-from fedopl.study.releases import Releasable, Release
+from fedopl.study.private.privacy_plan import PrivacyPlan, Range
+from fedopl.study.private.private_tables import TreeTables
+from fedopl.study.private.releases import Releasable, Release
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
@@ -81,8 +82,7 @@ class Scales:
     def units(self, terms: FloatArray) -> FloatArray:  # (n_rows, n_terms), the first ones
         """Terms, the first of them or all, in units of the study."""
         n_terms = terms.shape[1]
-        found: FloatArray = (terms - self.centre[:n_terms]) @ self.turned[:n_terms, :n_terms]
-        return found
+        return row_by_row(terms - self.centre[:n_terms], self.turned[:n_terms, :n_terms])
 
     @cached_property
     def to_units(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)

@@ -13,6 +13,7 @@ from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.basis import LARGEST_KNOT
 from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.subsampled import LEAST_DELTA
+from fedopl.secure.holders import is_sound
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ class PrivacyPlan(Checked):
         ge=0,
         description="secure: the promise holds if so many clients tell the server all they know",
     )
+    dropouts: int = Field(
+        default=0,
+        ge=0,
+        description="secure: so many clients may be lacking in a sum, which is then of the others; "
+        "each sum takes two trips. 0: all have to be there",
+    )
     keys: dict[str, str] = Field(
         default_factory=dict,
         description="secure: by client, the public key that `fedopl keys` prints",
@@ -82,12 +89,17 @@ class PrivacyPlan(Checked):
     @property
     def n_sharing_noise(self) -> int:
         """How many clients' noise together is all that is promised."""
-        return len(self.keys) - self.colluders if self.noise == "total" else 1
+        lacking = self.colluders + self.dropouts
+        return len(self.keys) - lacking if self.noise == "total" else 1
 
     @property
     def noise_of_total(self) -> float:
         """The deviation of noise in a total, in that of a release: others' is there as well."""
-        return math.sqrt(len(self.keys) / self.n_sharing_noise)
+        return self.noise_of(len(self.keys))
+
+    def noise_of(self, n_clients: int) -> float:
+        """The same in a total over so many of them."""
+        return math.sqrt(n_clients / self.n_sharing_noise)
 
     @property
     def mu_alone(self) -> float:
@@ -104,7 +116,7 @@ class PrivacyPlan(Checked):
     @model_validator(mode="after")
     def _has_keys(self) -> Self:
         if not self.is_secure:
-            for name in ("colluders", "keys"):
+            for name in ("colluders", "dropouts", "keys"):
                 if getattr(self, name) != type(self).model_fields[name].get_default(
                     call_default_factory=True
                 ):
@@ -127,6 +139,18 @@ class PrivacyPlan(Checked):
         if self.keys and len(self.keys) - self.colluders < LEAST_HONEST:
             message = f"of {len(self.keys)} clients, at most {len(self.keys) - LEAST_HONEST} may "
             raise PlacedError("colluders", message + "collude: the last one has nobody to hide by")
+        if (
+            self.keys
+            and self.dropouts
+            and not is_sound(len(self.keys), self.colluders, self.dropouts)
+        ):
+            most = (len(self.keys) - self.colluders - 1) // 2
+            message = (
+                f"of {len(self.keys)} clients of whom {self.colluders} may collude, at most {most} "
+                "may be lacking: of the others, more than half have to be honest and there, or the "
+                "server could tell one half this and the other half that"
+            )
+            raise PlacedError("dropouts", message)
         return self
 
     @model_validator(mode="after")
@@ -173,6 +197,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         "tree.thresholds": study.tree.thresholds == "grid",
         "tree.depth": study.tree.depth <= MOST_PRIVATE_DEPTH,
         "tree.minimum_leaf": study.tree.minimum_leaf == 1,
+        "policy.never": study.permissions is None or study.policy.kind != "tree",
         "basis.screened_pairs": study.basis is None or not study.basis.screened_pairs,
         "basis.screened_thresholds": study.basis is None or not study.basis.screened_thresholds,
         "mixture": study.mixture.kind not in FOUND and not study.mixture.robust,
@@ -245,6 +270,8 @@ _PRIVATELY = {
     f"{MOST_PRIVATE_DEPTH} at most",
     "tree.minimum_leaf": "with differential privacy, nobody counts the rows of a leaf; leave it "
     "out, or let every question have a price: split_cost",
+    "policy.never": "with differential privacy, who may get what is obeyed by linear policies and "
+    "candidates; a tree's tables would need noise for what is given in place of an action, too",
     "basis.screened_pairs": "with differential privacy, pairs are named, not screened",
     "basis.screened_thresholds": "with differential privacy, no thresholds are screened for",
     "mixture": "with differential privacy, weights of clients are agreed, not found",

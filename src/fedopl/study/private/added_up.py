@@ -6,8 +6,8 @@ mixture that all agreed on.
 
 import enum
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fedopl.base.errors import OptionError
@@ -15,7 +15,7 @@ from fedopl.privacy.sum_grid import FINE
 from fedopl.secure.masks import LARGEST_TOTAL
 from fedopl.secure.whole_weights import WEIGHT_STEPS, WholeWeights, whole_weights
 from fedopl.study.mixture import Weights, agreed_weights
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 # Noise is larger once in 10³² times.
@@ -36,6 +36,11 @@ def adds_under_masks(study: Study) -> bool:
     return study.privacy is not None and study.privacy.is_secure
 
 
+def most_lacking(study: Study) -> int:
+    """How many clients may be lacking in a sum under masks."""
+    return study.privacy.dropouts if study.privacy else 0
+
+
 def parties_of(study: Study) -> tuple[str, ...]:
     """The clients whose answers are added up under masks, in the order of their names."""
     return tuple(sorted(study.privacy.keys)) if study.privacy else ()
@@ -48,6 +53,7 @@ class AddedUp:
     study: Study
     rows: dict[str, int]  # to learn from
     held_out: dict[str, int]
+    stayed: frozenset[str] = frozenset()  # whom a sum is over; of nobody, over all
 
     def __post_init__(self) -> None:
         """Refuse sizes with which a total could be too large to be read."""
@@ -61,10 +67,21 @@ class AddedUp:
                 "numbers of 64 bits; use fewer rows or terms, or plain aggregation"
             )
 
+    def over(self, names: Iterable[str]) -> "AddedUp":
+        """The same for a sum over these alone: others count for nothing in it.
+
+        What a row counts is what all agreed on, whoever is lacking.
+        """
+        return replace(self, stayed=frozenset(names))
+
+    def counted(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Of numbers by client, those of clients that a sum is over."""
+        return {name: rows[name] for name in sorted(self.stayed or rows)}
+
     @property
-    def n_rows(self) -> int:
-        """To learn from, of all clients."""
-        return sum(self.rows.values())
+    def noise(self) -> float:
+        """The deviation of noise in the total, in that of a release."""
+        return PrivateSetting(self.study).plan.noise_of(len(self.stayed or self.rows))
 
     @cached_property
     def weights(self) -> Weights:

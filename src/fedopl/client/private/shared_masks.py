@@ -1,0 +1,163 @@
+"""A client's masks where others may be lacking, and what it tells of them and of others'.
+
+Everything follows from its secret, so a client that was started anew goes on. What it keeps is
+which question it answered for each sum, and over whom it helped to take the masks off: it does so
+once, for one set of clients, and remembers before anything leaves.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray, Words
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disk.store import Arrays, Store
+from fedopl.messages.message import Query
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
+from fedopl.messages.secure.session_keys import share_label
+from fedopl.messages.secure.sum_numbers import circle_in, number_of
+from fedopl.secure.double_masks import (
+    N_SECRETS,
+    OWN_MASK,
+    PAIR_KEY,
+    SEAL_BYTES,
+    Circle,
+    SumSecrets,
+    doubly_masked,
+    sealed,
+    secret_shares,
+    unsealed,
+)
+from fedopl.secure.masks import as_bytes, as_words
+from fedopl.secure.secret_shares import SHARE_BYTES
+from fedopl.study.private.added_up import most_lacking
+from fedopl.study.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class Among:
+    """A client among those of a roster."""
+
+    place: int
+    about: bytes  # the study and the roster
+    keys: Words  # (n_parties, n_session_keys, key words)
+    sealing: dict[int, bytes]  # by place, the key to seal shares with
+
+
+@dataclass(frozen=True, eq=False)
+class SharedMasks:
+    """The masks of one client, and shares of those of all whose neighbour it is."""
+
+    study: Study
+    secrets: tuple[SumSecrets, ...]  # by the number of the sum
+    among: Among
+    store: Store
+    key: str  # of what is kept
+
+    @cached_property
+    def _circle(self) -> Circle:
+        return circle_in(self.study, self.among.about)
+
+    @property
+    def _holders(self) -> tuple[int, ...]:
+        """Who holds shares of this client's secrets, and whose it holds: the same."""
+        return self._circle.holders[self.among.place]
+
+    # --- what is kept ---------------------------------------------------------------------------
+
+    def _kept(self) -> Arrays:
+        found = self.store.get(self.key)
+        if found is None and self.store.has(self.key):  # it was damaged
+            raise RefusedError(RefusalCode.NO_ROSTER)
+        n_sums, n_parties = len(self.secrets), len(self.among.keys)
+        return found or {
+            "asked": np.zeros((n_sums, hashlib.sha256().digest_size), np.uint8),
+            "stayed": np.zeros((n_sums, n_parties), np.uint8),
+        }
+
+    def _keep(self, kept: Arrays, what: str, number: int, said: bytes, code: RefusalCode) -> None:
+        """Write something down of a sum, unless something else was."""
+        now = np.frombuffer(said, np.uint8)
+        before = kept[what][number]
+        if before.any() and not np.array_equal(before, now):
+            raise RefusedError(code)
+        if not before.any():
+            kept[what][number] = now
+            self.store.put(self.key, kept)
+
+    # --- masks ----------------------------------------------------------------------------------
+
+    def masked(self, query: Query[Any], numbers: IntArray, asked: str) -> Words:
+        """Whole numbers under both masks of their sum, which is for one question alone."""
+        number, about = number_of(query, self.study), bytes.fromhex(asked)
+        self._keep(self._kept(), "asked", number, about, RefusalCode.BUDGET_SPENT)
+        own, session = self.secrets[number], self.secrets[number].session
+        keys = {
+            other: session.shared_with(
+                as_bytes(self.among.keys[other][1 + number]), self.among.about
+            )
+            for other in self._holders
+            if other != self.among.place
+        }
+        return doubly_masked(numbers, self.among.place, own.own_mask, keys, about)
+
+    # --- shares ---------------------------------------------------------------------------------
+
+    def _shares(self, number: int, places: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Of the own mask and of the key, for holders at these places, from 1 on."""
+        own, about = self.secrets[number], self.among.about
+        return secret_shares(own, about, places, self._circle.threshold)
+
+    def sealed(self) -> SealedShares:
+        """A share of each secret for every holder but itself, which can find its own."""
+        n_sums, own = len(self.secrets), self.among.place
+        shape = len(self._holders), N_SECRETS * n_sums, (SHARE_BYTES + SEAL_BYTES) // 8
+        found = np.zeros(shape, np.uint64)
+        for number in range(n_sums):
+            shares = self._shares(number, range(1, len(self._holders) + 1))
+            for kind in range(N_SECRETS):
+                for at, holder in enumerate(self._holders):
+                    if holder != own:
+                        label = share_label(number, kind, own, holder)
+                        share = shares[kind][at].to_bytes(SHARE_BYTES, "little")
+                        under_seal = sealed(self.among.sealing[holder], label, share)
+                        found[at, N_SECRETS * number + kind] = as_words(under_seal)
+        return SealedShares(shares=found)
+
+    # --- unmasking ------------------------------------------------------------------------------
+
+    def told(self, query: Unmask) -> UnmaskingShares:
+        """A share of one secret of each: of who answered its own mask, else its key; never both."""
+        number, stayed = query.number, query.stayed.astype(np.uint8)
+        kept = self._kept()
+        there = {int(place) for place in np.flatnonzero(stayed)}
+        if (
+            self.among.place not in there
+            or not kept["asked"][number].any()
+            or len(self.among.keys) - len(there) > most_lacking(self.study)
+            or not self._circle.enough(there)
+        ):
+            raise RefusedError(RefusalCode.WRONG_SURVIVORS)
+        found = [
+            self._share_of(owner, number, OWN_MASK if owner in there else PAIR_KEY, under_seal)
+            for owner, under_seal in zip(self._holders, query.shares, strict=True)
+        ]
+        # Before it leaves: of two sets, shares of both secrets of who is in one could be had.
+        self._keep(kept, "stayed", number, stayed.tobytes(), RefusalCode.WRONG_SURVIVORS)
+        return UnmaskingShares(shares=np.stack([as_words(share) for share in found]))
+
+    def _share_of(self, owner: int, number: int, kind: int, under_seal: Words) -> bytes:
+        own = self.among.place
+        if owner == own:
+            (share,) = self._shares(number, [1 + self._holders.index(own)])[kind]
+            return share.to_bytes(SHARE_BYTES, "little")
+        label = share_label(number, kind, owner, own)
+        found = unsealed(self.among.sealing[owner], label, as_bytes(under_seal))
+        if found is None:
+            raise RefusedError(RefusalCode.WRONG_SHARES)
+        return found

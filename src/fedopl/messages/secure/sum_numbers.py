@@ -1,0 +1,72 @@
+"""The sums of a study under masks, numbered: where clients may be lacking each has its own keys."""
+
+from typing import Any
+
+from fedopl.messages.message import Query
+from fedopl.messages.private.noised_cells import SumCellsPrivately
+from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_scores import SumCandidates
+from fedopl.messages.private.noised_sums import SumPrivately
+from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.secure.double_masks import N_SECRETS, Circle
+from fedopl.secure.holders import Holding, holders_by_place, holding_of
+from fedopl.study.private.added_up import Counting, most_lacking, parties_of
+from fedopl.study.study import Study
+
+# In the order in which their keys are numbered.
+SUMMED: tuple[type[Query[Any]], ...] = (
+    SumPrivately,
+    SumResiduals,
+    SumCellsPrivately,
+    LookPrivately,
+    SumCandidates,
+    ValuePrivately,
+)
+
+
+def n_sums(study: Study) -> int:
+    """How many sums this study can ask for."""
+    return sum(_times(query, study) for query in SUMMED)
+
+
+def _times(query: type[Query[Any]], study: Study) -> int:
+    return (query.most(study) or 0) if query.needed(study) else 0
+
+
+def number_of(query: Query[Any], study: Study) -> int:
+    """Which of them this query asks for."""
+    before = SUMMED[: SUMMED.index(type(query))]
+    own = query.number if isinstance(query, SumResiduals) else 0
+    return sum(_times(one, study) for one in before) + own
+
+
+def counting_of(query: Query[Any]) -> Counting:
+    """What rows of different clients count in the sum that this query asks for."""
+    if isinstance(query, SumPrivately):
+        return Counting.ALIKE
+    return Counting.HELD_OUT if isinstance(query, ValuePrivately) else Counting.TRAINING
+
+
+def n_session_keys(study: Study) -> int:
+    """How many keys a client tells: one, and where clients may be lacking one more for each sum."""
+    return 1 + (n_sums(study) if most_lacking(study) else 0)
+
+
+def n_secrets(study: Study) -> int:
+    """How many secrets of a client others hold shares of."""
+    return N_SECRETS * n_sums(study) if most_lacking(study) else 0
+
+
+def holding_in(study: Study) -> Holding:
+    """With how many others a client has masks and shares in this study."""
+    lacking = most_lacking(study)
+    colluders = study.privacy.colluders if study.privacy else 0
+    return holding_of(len(parties_of(study)), colluders, lacking)
+
+
+def circle_in(study: Study, about: bytes) -> Circle:
+    """Who holds whose shares in this study, with the roster that `about` is of."""
+    holding = holding_in(study)
+    holders = holders_by_place(len(parties_of(study)), holding.n_neighbours, about)
+    return Circle(holders, holding.threshold)

@@ -1,0 +1,116 @@
+"""How many others hold shares of a client's secrets, and how many of them it takes to rebuild one.
+
+The holders are a client and those it has masks with: all, or the next h to either side on a ring
+(`neighbours`). With n holders of whom t rebuild a secret:
+
+- two secrets of one client are never both rebuilt. Those who are honest give a share of one of
+  them, colluders of both, so with c colluders among n holders it takes 2·(t − c) honest ones, and
+  there are n − c of them: 2·t > n + c;
+- a sum is not lost while at most n − t of any client's holders are lacking;
+- honest clients do not fall apart, even if the server says of whom it likes that they are lacking:
+  clients go along only if at most n − t of any n side by side are, so h − (n − t) colluders would
+  have to sit among h side by side, at two places.
+"""
+
+import math
+from bisect import bisect_left
+from functools import lru_cache
+from typing import NamedTuple
+
+from fedopl.secure.neighbours import COLLUDING, LEAST_EXPONENT, MOST_WITH_ALL, ring_order
+
+# How likely a sum may be to be lost with as many lacking as promised, as a power of two.
+LOST_EXPONENT = 40
+
+
+class Holding(NamedTuple):
+    """With how many others a client has masks and shares, and how many it takes to rebuild one."""
+
+    n_neighbours: int
+    threshold: int
+
+    @property
+    def n_holders(self) -> int:
+        """Of one secret: the neighbours, and the client itself."""
+        return self.n_neighbours + 1
+
+
+def is_sound(n_clients: int, n_colluders: int, n_lacking: int) -> bool:
+    """Whether both can be had: t = C − u where all hold shares, and 2·t > C + c."""
+    return 2 * (n_clients - n_lacking) > n_clients + n_colluders
+
+
+@lru_cache(64)
+def holding_of(n_clients: int, n_colluders: int, n_lacking: int) -> Holding:
+    """As few neighbours as lose a sum once in 2⁴⁰, and open an answer once in 2⁶⁰ rosters.
+
+    On a ring that is so if a third of all collude; where all hold shares, with so many colluders.
+    """
+    colluding = max(n_colluders, math.ceil(COLLUDING * n_clients))
+
+    def on_ring(half: int) -> Holding | None:
+        spared = _most_lacking(n_clients, n_lacking, 2 * half + 1)
+        if log2_open(n_clients, colluding, 2 * half, spared) > -LEAST_EXPONENT:
+            return None
+        return Holding(2 * half, 2 * half + 1 - spared)
+
+    halves = range(1, (n_clients - 1) // 2) if n_clients > MOST_WITH_ALL else range(0)
+    least = bisect_left(halves, True, key=lambda half: on_ring(half) is not None)
+    found = on_ring(halves[least]) if least < len(halves) else None
+    return found or Holding(n_clients - 1, n_clients - n_lacking)
+
+
+def log2_lost(n_clients: int, n_lacking: int, n_holders: int, spared: int) -> float:
+    """A bound on how likely more than `spared` of some client's holders are to be lacking."""
+    return math.log2(n_clients) + _log2_more(n_clients, n_lacking, n_holders, spared)
+
+
+def _most_lacking(n_clients: int, n_lacking: int, n_holders: int) -> int:
+    return bisect_left(
+        range(n_holders),
+        True,
+        key=lambda spared: log2_lost(n_clients, n_lacking, n_holders, spared) <= -LOST_EXPONENT,
+    )
+
+
+def log2_open(n_clients: int, n_colluders: int, n_each: int, spared: int) -> float:
+    """A bound on how likely a client's answer can be had, with so many lacking of the server's.
+
+    By both of its secrets, or as honest clients fall apart.
+    """
+    n_holders, half = n_each + 1, n_each // 2
+    most = 2 * (n_holders - spared) - n_holders - 1  # colluders among a client's holders
+    both = math.log2(n_clients) + _log2_more(n_clients, n_colluders, n_each, most)
+    beside = _log2_more(n_clients, n_colluders, half, half - spared - 1)
+    return max(both, 2 * math.log2(n_clients) - 1 + 2 * beside) + 1
+
+
+def _log2_more(n_all: int, n_marked: int, n_drawn: int, more_than: int) -> float:
+    """How likely more than so many of those drawn are marked, as a logarithm to base 2."""
+    least, most = max(more_than + 1, n_drawn + n_marked - n_all, 0), min(n_drawn, n_marked)
+    if least > most:
+        return -math.inf
+    if more_than < 0:
+        return 0.0
+    logs = [
+        _log_choose(n_marked, one) + _log_choose(n_all - n_marked, n_drawn - one)
+        for one in range(least, most + 1)
+    ]
+    largest = max(logs)
+    total = largest + math.log(sum(math.exp(one - largest) for one in logs))
+    return min((total - _log_choose(n_all, n_drawn)) / math.log(2), 0.0)
+
+
+def _log_choose(n_all: int, n_chosen: int) -> float:
+    return math.lgamma(n_all + 1) - math.lgamma(n_chosen + 1) - math.lgamma(n_all - n_chosen + 1)
+
+
+def holders_by_place(n_clients: int, n_each: int, seed: bytes) -> dict[int, tuple[int, ...]]:
+    """The holders of each client's shares, in an order that is the same for all of them."""
+    if n_each >= n_clients - 1:
+        return dict.fromkeys(range(n_clients), tuple(range(n_clients)))
+    ring, half = ring_order(n_clients, seed), n_each // 2
+    return {
+        place: tuple(ring[(at + step) % n_clients] for step in range(-half, half + 1))
+        for at, place in enumerate(ring)
+    }

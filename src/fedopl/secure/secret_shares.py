@@ -1,0 +1,70 @@
+"""A secret in shares (Shamir 1979): enough of them rebuild it, fewer tell nothing of it.
+
+A share is what a polynomial over a prime field is worth at a holder's place; the secret is what it
+is worth at zero. Whoever has fewer shares than it has coefficients can have any secret in mind.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from fedopl.secure.masks import stream
+
+PRIME = 2**255 - 19
+# Any so many bytes are a number below the prime, and any share is one of so many.
+SECRET_BYTES, SHARE_BYTES = 31, 32
+# Of a coefficient, before it is taken modulo the prime: so it favours none by more than 2⁻¹²⁸.
+_DRAWN_WORDS = 6
+
+
+def coefficients(key: bytes, about: bytes, n_coefficients: int) -> list[int]:
+    """Coefficients that follow from a key, and that nobody else can tell from any others."""
+    drawn = stream(key, b"shares" + about, _DRAWN_WORDS * n_coefficients).tobytes()
+    size = 8 * _DRAWN_WORDS
+    found = (drawn[size * place : size * (place + 1)] for place in range(n_coefficients))
+    return [int.from_bytes(one, "little") % PRIME for one in found]
+
+
+def shares_at(
+    places: Iterable[int], secret: int, higher: Sequence[int], prime: int = PRIME
+) -> list[int]:
+    """What the polynomial is worth at places from 1 on; its first coefficient is the secret."""
+    falling = (*reversed(higher), secret)
+    found = []
+    for place in places:
+        value = 0
+        for coefficient in falling:
+            value = (value * place + coefficient) % prime
+        found.append(value)
+    return found
+
+
+def rebuilt(shares: Mapping[int, int], prime: int = PRIME) -> int:
+    """The secret, from shares by place: as many as the polynomial has coefficients."""
+    factors = _factors_at_zero(tuple(sorted(shares)), prime)
+    return sum(factor * shares[place] for place, factor in factors.items()) % prime
+
+
+# Clients whose secrets are held by the same ones are rebuilt one after the other.
+@lru_cache(256)
+def _factors_at_zero(places: tuple[int, ...], prime: int) -> dict[int, int]:
+    """Lagrange's factors: Π x_j/(x_j − x_i) over all others, for each place x_i.
+
+    As if all places up to the last were there, times what those add that are not.
+    """
+    last = max(places)
+    whole, inverse = math.prod(places) % prime, _inverse_of_all(last, prime)
+    absent = sorted(set(range(1, last + 1)) - set(places))
+    return {
+        own: whole * inverse[own - 1] * math.prod([other - own for other in absent]) % prime
+        for own in places
+    }
+
+
+@lru_cache(8)
+def _inverse_of_all(last: int, prime: int) -> list[int]:
+    """1/(x_i·Π(x_j − x_i)) over all places up to the last, for each of them."""
+    return [
+        pow((-1) ** (own - 1) * math.factorial(own) * math.factorial(last - own), -1, prime)
+        for own in range(1, last + 1)
+    ]

@@ -1,0 +1,143 @@
+"""Sums of masked answers where clients may be lacking: what is left once masks are taken off.
+
+Of who answered, others' shares rebuild its own mask; of who did not, the key for the masks that
+those who answered had with it. All are of this one sum.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import IntArray, Words
+from fedopl.base.errors import FederationError
+from fedopl.messages.message import Query
+from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
+from fedopl.messages.secure.session_keys import TakeRoster, about_roster
+from fedopl.messages.secure.sum_numbers import circle_in, number_of
+from fedopl.secure.double_masks import (
+    N_SECRETS,
+    OWN_MASK,
+    PAIR_KEY,
+    Circle,
+    secret_of,
+    session_of,
+    without_own_masks,
+    without_pair_masks,
+)
+from fedopl.secure.masks import added_up, as_bytes
+from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.study.private.added_up import most_lacking, parties_of
+
+GO_ON = (
+    "Answers are under masks that the others' shares take off, of all but {} of {}: with fewer "
+    "nothing can be read, of anybody. Resume the run when enough clients are there again; begun "
+    "anew, it needs the same ones in every sum"
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Unmasking:
+    """What the server keeps to take masks off: everybody's keys, and shares under seal."""
+
+    conversation: Conversation
+    roster: TakeRoster
+    shares: Mapping[str, SealedShares]
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return parties_of(self.conversation.study)
+
+    @cached_property
+    def _about(self) -> bytes:
+        return about_roster(self.conversation.study, self.roster.told)
+
+    @cached_property
+    def _circle(self) -> Circle:
+        return circle_in(self.conversation.study, self._about)
+
+    def total(self, query: Query[Any], answers: Answers[Any]) -> tuple[IntArray, tuple[str, ...]]:
+        """The sum over those who answered, and who they are."""
+        stayed = tuple(sorted(self.enough(answers)))
+        places = [self._names.index(name) for name in stayed]
+        number = number_of(query, self.conversation.study)
+        about = hashlib.sha256(self.conversation.encoded(query, answers.exchange)).digest()
+        told = self._told(number, stayed)
+        total = added_up(answers[name].numbers for name in stayed).view(np.uint64)
+        own = {place: self._secret(place, OWN_MASK, told) for place in places}
+        total = without_own_masks(total, own, about)
+        for lacking in sorted(set(range(len(self._names))) - set(places)):
+            session = self._key_of(lacking, number, told)
+            keys = {
+                place: session.shared_with(self._public(place, number), self._about)
+                for place in self._circle.holders[lacking]
+                if place in own
+            }
+            total = without_pair_masks(total, lacking, keys, about)
+        return total.view(np.int64), stayed
+
+    def enough(self, answers: Answers[Any]) -> Answers[Any]:
+        """The answers, if no more are lacking than the study allows for."""
+        lacking, n_clients = most_lacking(self.conversation.study), len(self._names)
+        there = {self._names.index(name) for name in answers}
+        try:
+            self.conversation.require_quorum(
+                answers, of=n_clients, share=(n_clients - lacking) / n_clients
+            )
+            if not self._circle.enough(there):
+                self.conversation.require_quorum(answers, of=n_clients, share=1.0)
+        except FederationError as error:
+            words = GO_ON.format(lacking, n_clients)
+            raise FederationError(f"{error}\n{words}") from None
+        return answers
+
+    def _told(self, number: int, stayed: tuple[str, ...]) -> Answers[UnmaskingShares]:
+        """What those who answered tell: each is asked with the shares that are sealed for it."""
+        flags = np.array([name in stayed for name in self._names], np.uint64)
+        queries = {
+            name: Unmask(number=number, stayed=flags, shares=self._sealed_for(name, number, flags))
+            for name in stayed
+        }
+        return self.enough(self.conversation.apart(queries))
+
+    def _sealed_for(self, name: str, number: int, stayed: Words) -> Words:
+        own = self._names.index(name)
+        found = []
+        for owner in self._circle.holders[own]:
+            at = self._circle.holders[owner].index(own)
+            kind = OWN_MASK if stayed[owner] else PAIR_KEY
+            found.append(self.shares[self._names[owner]].shares[at, N_SECRETS * number + kind])
+        return np.stack(found)
+
+    def _secret(self, place: int, kind: int, told: Answers[UnmaskingShares]) -> bytes:
+        shares: dict[int, int] = {}
+        for at, holder in enumerate(self._circle.holders[place]):
+            name = self._names[holder]
+            if name in told and len(shares) < self._circle.threshold:
+                own = told[name].shares[self._circle.holders[holder].index(place)]
+                shares[at + 1] = int.from_bytes(as_bytes(own), "little")
+        found = secret_of(shares)
+        if found is None:
+            raise self._wrong(place, "mask" if kind == OWN_MASK else "key")
+        return found
+
+    def _key_of(self, place: int, number: int, told: Answers[UnmaskingShares]) -> Any:
+        session = session_of(self._secret(place, PAIR_KEY, told))
+        if session.public != self._public(place, number):
+            raise self._wrong(place, "key")
+        return session
+
+    def _public(self, place: int, number: int) -> bytes:
+        return as_bytes(self.roster.keys[place][1 + number])
+
+    def _wrong(self, place: int, what: str) -> FederationError:
+        self.conversation.journal.forget(self.conversation.rounds[-1].trip)
+        return FederationError(
+            f"shares of the {what} of {self._names[place]} do not fit together: it told others "
+            "wrong ones, or they tell wrong ones now; masks cannot be taken off the sum. Agree on "
+            "a new study without whoever it is"
+        )

@@ -1,0 +1,1 @@
+"""What a study promises where there is differential privacy, and what follows from it."""
