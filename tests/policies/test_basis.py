@@ -63,9 +63,10 @@ def test_what_was_found_to_jump_comes_next_to_the_features_and_is_sharp():
 @pytest.mark.parametrize(
     ("found", "complaint"),
     [
-        ((("age", 45.123),), "may not be divided at 45.123"),
+        ((("age", 45.123),), "divided at 45.123; the nearest value of its grid is 45"),
         ((("female", 0.0),), "has no knots"),
-        ((("age", 44.0), ("age", 52.0)), "is one number"),
+        ((("age", 44.0), ("age", 52.0)), "is one number; expected two"),
+        ((("age", 44.0), ("dose", 2.0), ("age", 52.0)), "are 3 numbers; expected one, or two"),
     ],
 )
 def test_thresholds_are_those_of_a_public_grid(found, complaint):

@@ -54,8 +54,9 @@ def test_thin_and_unlikely_actions_are_cautioned_of(run):
         reported["north"], chances=chances, effective_rows=np.array([100.0, 12.0, 100.0])
     )
     found = cautions(replace(run, described=replace(run.described, by_client=reported)))
-    assert [caution.title for caution in found] == ["Thin support", "Unlikely actions"]
-    assert "at north ('new drug')" in found[0].what
+    titles = [caution.title for caution in found]
+    assert titles == ["Not identified for some rows", "Thin support", "Unlikely actions"]
+    assert "at north ('new drug')" in found[1].what
 
 
 def test_an_action_nobody_took_is_cautioned_of(run):

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedopl.cli.arguments import AsJson, PolicyPath
+from fedopl.cli.arguments import AsJson, ClientHere, PolicyPath
 from fedopl.cli.printing import say_paths
-from fedopl.cli.saved_policy import policy_and_run
+from fedopl.cli.saved_policy import policy_here
 
 
 def export(
@@ -24,20 +24,16 @@ def export(
     table: Annotated[
         str | None, typer.Option(help="what the table is called in SQL; rows if not said")
     ] = None,
-    client: Annotated[
-        Path | None, typer.Option(help="the client whose names of columns and labels apply")
-    ] = None,
+    client: ClientHere = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a policy for a database, for Python alone, a spreadsheet or an ONNX runtime."""
     from fedopl.base.errors import OptionError
-    from fedopl.client.client_file import read_client
     from fedopl.policies.export.export_file import LANGUAGES
 
     if table is not None and to != "sql":
         raise OptionError(f"--table: only SQL names a table; leave it out with --to {to}")
-    settings = read_client(client).settings if client else None
-    found, _ = policy_and_run(policy)
+    found, settings = policy_here(policy, client)
     folder = policy if policy.is_dir() else policy.parent
     written = found.export(
         out or folder / f"policy{LANGUAGES[to].ending}",

@@ -1,6 +1,6 @@
 """Applies a policy to every row of a table, a batch at a time, so tables may be of any length."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ import pyarrow as pa
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
 from fedopl.base.errors import DataError, OptionError, PolicyError
 from fedopl.base.files import replacing
+from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
+from fedopl.client.ranked_rows import RANK, RankedRows, Ranking
 from fedopl.client.table import columns
 from fedopl.client.table.batched_io import (
     BATCH_READERS,
@@ -73,6 +75,8 @@ def decide_table(
     decimal: str = ".",
     undecided: OnUndecided = "error",
     formulas: Formulas = "escape",
+    client: str | None = None,
+    ranking: Ranking | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Decided:
     """Copy a table, with a last column that names the action to take in each row.
@@ -97,12 +101,16 @@ def decide_table(
         formulas: what to do, in a CSV file that is written, about text that begins with = + - @, a
             tab or a line break and is no number: a spreadsheet would run it as a formula. "escape"
             puts an apostrophe before it, "keep" leaves it as it is.
+        client: where decisions are made, if clients have actions of their own.
+        ranking: adds each action's score, the margin of what is decided and the rank by it, and
+            fills places. The table is read twice, and scores of all rows are in memory.
         progress: called after each batch with how many rows are done.
 
     """
     source, out = Path(source), Path(out)
     text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    task = _task(policy, columns or {}, labels or {}, decimal)
+    here = policy.at(policy.permissions.checked_client(client)) if policy.permissions else policy
+    task = _task(here, columns or {}, labels or {}, decimal)
     if undecided not in get_args(OnUndecided):
         raise OptionError(f"undecided: expected 'error' or 'blank', came {undecided!r}")
     if formulas not in get_args(Formulas):
@@ -110,16 +118,28 @@ def decide_table(
     check_file(source, str(source), BATCH_READERS)
     _check_out(out, source)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
+    ranked = RankedRows(here, ranking) if ranking else None
+    if ranked:
+        with open_batches(source, text) as (schema, batches):
+            _check_columns(schema, task, source, [column, *ranked.names])
+            for start, batch in _numbered(batches):
+                codes, kept, contexts = _decided(batch, task, start, source, undecided)
+                ranked.see(contexts, codes, kept)
+        ranked.finish()
     with open_batches(source, text) as (schema, batches):
-        _check_columns(schema, task, source, column)
-        schema = schema.append(pa.field(column, pa.string()))
+        _check_columns(schema, task, source, [column])
+        schema = _with_fields(schema, column, ranked)
         with replacing(out) as file, _writer(file, schema, suffix_of(out), formulas) as write:
-            for batch in batches:
+            for start, batch in _numbered(batches):
+                rows = slice(start, start + batch.num_rows)
                 # Refused at the first batch in doubt: `replacing` then leaves no file.
-                codes, doubts = _decide(batch, task)
-                if doubts and undecided == "error":
-                    raise _refusal(doubts, int(tally.sum()), source)
-                write(_with_names(batch, codes, policy.action_names, schema))
+                codes = (
+                    ranked.codes[rows]
+                    if ranked
+                    else _decided(batch, task, start, source, undecided)[0]
+                )
+                added = _added(codes, policy.action_names, ranked.columns(rows) if ranked else [])
+                write(pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema))
                 tally += np.bincount(codes, minlength=len(tally))
                 if progress:
                     progress(int(tally.sum()))
@@ -157,13 +177,19 @@ def _check_out(out: Path, source: Path) -> None:
         raise OptionError(f"{out}: is the table that is read; name another file to write")
 
 
-def _check_columns(schema: Any, task: _Task, source: Path, column: str) -> None:
+def _check_columns(schema: Any, task: _Task, source: Path, new: list[str]) -> None:
     name, own = str(source), tuple(dict.fromkeys(task.called.values()))
     check_header(schema.names, own, name)
-    if column in schema.names:
+    if new[0] in schema.names:
         raise OptionError(
-            f"{name}: there is a column '{column}' already; choose another name for the new one, "
+            f"{name}: there is a column '{new[0]}' already; choose another name for the new one, "
             "with column= (--column)"
+        )
+    there = [column for column in new if column in schema.names]
+    if there or len(set(new)) < len(new):
+        raise OptionError(
+            f"{name}: scores, margin and rank are written to columns {quoted(new[1:])}; there is "
+            f"one named {quoted(there or new[:1])} already: rename it"
         )
     if suffix_of(source) == ".parquet":
         _check_kinds(schema, task, name)
@@ -191,8 +217,31 @@ def _writer(
 # --- deciding --------------------------------------------------------------------------------
 
 
-def _decide(batch: RecordBatch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
-    """The code of each row's action, one past the last where undecided; and why it is."""
+def _numbered(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch]]:
+    """Every batch with the number of its first row."""
+    start = 0
+    for batch in batches:
+        yield start, batch
+        start += batch.num_rows
+
+
+Kept = BoolArray | slice
+
+
+def _decided(
+    batch: RecordBatch, task: _Task, start: int, source: Path, undecided: OnUndecided
+) -> tuple[IntArray, Kept, FloatArray]:
+    """The code of each row's action, one past the last where undecided; which are, and by what."""
+    contexts, kept, doubts = _contexts(batch, task)
+    if doubts and undecided == "error":
+        raise _refusal(doubts, start, source)
+    codes = np.full(batch.num_rows, len(task.policy.action_names), np.int64)
+    codes[kept] = task.policy.decide(contexts)
+    return codes, kept, contexts
+
+
+def _contexts(batch: RecordBatch, task: _Task) -> tuple[FloatArray, Kept, list[_Doubt]]:
+    """The contexts of the rows that can be decided, which these are, and why others cannot."""
     numeric, categorical, doubts = {}, {}, []
     for column in task.encoding.numeric:
         numeric[column], found = _numbers(batch, column, task)
@@ -202,9 +251,7 @@ def _decide(batch: RecordBatch, task: _Task) -> tuple[IntArray, list[_Doubt]]:
         doubts += found
     doubts = [doubt for doubt in doubts if doubt.rows.any()]
     kept = ~_anywhere(doubts) if doubts else slice(None)
-    codes = np.full(batch.num_rows, len(task.policy.action_names), np.int64)
-    codes[kept] = task.policy.decide(columns.contexts(numeric, categorical, task.encoding, kept))
-    return codes, doubts
+    return columns.contexts(numeric, categorical, task.encoding, kept), kept, doubts
 
 
 def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
@@ -273,9 +320,18 @@ def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
     )
 
 
-def _with_names(
-    batch: RecordBatch, codes: IntArray, names: tuple[str, ...], schema: Any
-) -> RecordBatch:
-    """The batch with the name of each row's action, and none where undecided."""
+def _with_fields(schema: Any, column: str, ranked: RankedRows | None) -> Any:
+    """The table's columns, that of actions, and those of scores, margin and rank."""
+    schema = schema.append(pa.field(column, pa.string()))
+    for name in ranked.names if ranked else ():
+        schema = schema.append(pa.field(name, pa.int64() if name == RANK else pa.float64()))
+    return schema
+
+
+def _added(
+    codes: IntArray, names: tuple[str, ...], beside: Sequence[FloatArray | IntArray]
+) -> list[Any]:
+    """The name of each row's action, and what else is new; nothing where undecided."""
     named = pa.array([*names, None], pa.string()).take(pa.array(codes))
-    return pa.RecordBatch.from_arrays([*batch.columns, named], schema=schema)
+    blank = [own == 0 if own.dtype.kind == "i" else np.isnan(own) for own in beside]
+    return [named, *(pa.array(own, mask=none) for own, none in zip(beside, blank, strict=True))]

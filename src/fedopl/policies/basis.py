@@ -25,7 +25,7 @@ MOST_THRESHOLDS_FOUND = 20
 NamedPair = tuple[str, str]
 NamedCut = tuple[str, float]
 # A number that is beyond a value, or two that both are beyond theirs.
-Threshold = tuple[NamedCut] | tuple[NamedCut, NamedCut]
+Threshold = tuple[NamedCut, ...]
 
 
 class Basis(Checked):
@@ -111,13 +111,19 @@ class Basis(Checked):
         return self
 
     def _fault_of(self, found: Threshold) -> str | None:
+        if not 1 <= len(found) <= 2:
+            return f"are {len(found)} numbers; expected one, or two that act together"
         if len({name for name, _ in found}) < len(found):
-            return "is one number"
+            return "is one number; expected two different ones"
         for name, cut in found:
             if name not in self.knots:
-                return "has no knots"
-            if cut not in candidate_cuts(self.knots[name]):
-                return f"may not be divided at {cut:g}"
+                return "has no knots, so it has no grid of values to be divided at"
+            grid = candidate_cuts(self.knots[name])
+            if cut not in grid:
+                nearest = min(grid, key=lambda value: abs(value - cut))
+                return (
+                    f"may not be divided at {cut:g}; the nearest value of its grid is {nearest:g}"
+                )
         return None
 
     @model_validator(mode="after")

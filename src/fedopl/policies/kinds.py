@@ -10,18 +10,29 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError, PolicyError
 from fedopl.base.schema import Encoding
+from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
-from fedopl.policies.policy import FORMAT, VERSION, Domain, Policy
+from fedopl.policies.policy import (
+    FORMAT,
+    VERSION,
+    VERSION_WITH_PERMISSIONS,
+    Domain,
+    Policy,
+)
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.tree_columns import tree_columns
 
 # In the order in which messages carry them and clients answer: both sides rely on it.
 KINDS: dict[str, type[Policy]] = {
     kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy, NeuralPolicy)
 }
+# A linear policy with doubts is saved as a kind of its own, and goes by the field of linear ones.
+_SAVED_KINDS: dict[str, type[Policy]] = {**KINDS, CautiousPolicy.kind: CautiousPolicy}
 # A message has a field for each kind, and one for rules: functions in the clients' own code, of
 # which only the positions among the study's candidates are sent.
 RULES = "rules"
@@ -37,9 +48,18 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
         return "its columns or levels are not the study's"
     if policy.terms and (domain.terms is None or policy.terms.basis != domain.terms.basis):
         return "its basis is not the study's"
+    if isinstance(policy, CautiousPolicy) and not domain.is_cautious:
+        return "it is cautious; only a study with caution above 0 under [policy] can value it"
     if isinstance(policy, NeuralPolicy) and policy.hidden != domain.hidden:
         layers = f"hidden = {list(policy.hidden)}"
         return f'it is a network; only a study with kind = "neural" and {layers} can value it'
+    return other_permissions(policy, domain)
+
+
+def other_permissions(policy: Policy, domain: Domain) -> str | None:
+    """What it obeys that the domain knows nothing of, so that it would decide otherwise there."""
+    if policy.permissions and policy.permissions != domain.permissions:
+        return "who may get what by it (policy.never, policy.only) is not what the study says"
     return None
 
 
@@ -61,7 +81,10 @@ def in_message_order(policies: Mapping[str, Policy]) -> list[str]:
 
 def unpacked(field: str, numbers: FloatArray, domain: Domain) -> Policy:
     """The policy that this field carried; a ValueError if the numbers are none."""
-    return _KIND_OF_FIELD[field].from_numbers(numbers, domain)
+    kind = _KIND_OF_FIELD[field]
+    if domain.is_cautious and kind is LinearPolicy:
+        kind = CautiousPolicy
+    return kind.from_numbers(numbers, domain)
 
 
 class _SavedDomain(NamedTuple):
@@ -69,7 +92,9 @@ class _SavedDomain(NamedTuple):
     features: tuple[str, ...]
     encoding: Encoding | None
     terms: Terms | None
+    permissions: Permissions | None
     hidden: tuple[int, ...] = ()  # a saved network says itself how wide it is
+    is_cautious: bool = False  # and a cautious policy has its doubts beside its scores
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -82,15 +107,19 @@ def load_policy(path: str | Path) -> Policy:
         raise PolicyError(f"{path}: is not JSON; expected a policy saved by fedopl") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PolicyError(f"{path}: is not a policy saved by fedopl")
-    if content.get("version") != VERSION:
+    if content.get("version") != _version(content):
         raise PolicyError(
-            f"{path}: expected version {VERSION}, came {content.get('version')!r}; "
+            f"{path}: expected version {_version(content)}, came {content.get('version')!r}; "
             "load it with the fedopl that saved it"
         )
     try:
-        return KINDS[content["kind"]].from_content(content, _domain(content))
+        return _SAVED_KINDS[content["kind"]].from_content(content, _domain(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, FedoplError):
         raise PolicyError(f"{path}: a field is missing or of the wrong kind or size") from None
+
+
+def _version(content: dict[str, Any]) -> int:
+    return VERSION_WITH_PERMISSIONS if "permissions" in content else VERSION
 
 
 def _domain(content: dict[str, Any]) -> Domain:
@@ -100,4 +129,7 @@ def _domain(content: dict[str, Any]) -> Domain:
     if encoding and encoding.feature_names != features:
         raise ValueError("the encoding is of other features")
     terms = Terms(Basis(**content["basis"]), features) if "basis" in content else None
-    return _SavedDomain(actions, features, encoding, terms)
+    permissions = Permissions(**content["permissions"]) if "permissions" in content else None
+    if permissions:
+        permissions.check(tree_columns(features, encoding), actions)
+    return _SavedDomain(actions, features, encoding, terms, permissions)

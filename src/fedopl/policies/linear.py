@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.base.errors import OptionError
+from fedopl.base.errors import OptionError, PolicyError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
 from fedopl.base.tables import html_table
+from fedopl.policies.allowed.permissions import Permissions, largest_allowed
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.terms import Terms
@@ -31,7 +32,7 @@ class LinearPolicy(Policy):
 
     kind: ClassVar[str] = "linear"
     message_field: ClassVar[str] = "linear"
-    message_axes: ClassVar[tuple[str, ...]] = ("linear policies", "actions", "terms")
+    message_axes: ClassVar[tuple[str, ...]] = ("linear policies", "actions", "linear numbers")
     explained_by: ClassVar[str] = "weights"
     reads_columns: ClassVar[bool] = False
 
@@ -40,6 +41,7 @@ class LinearPolicy(Policy):
     feature_names: tuple[str, ...]
     encoding: Encoding | None = None  # how a table becomes features, where the study reads tables
     terms: Terms | None = None  # what it is linear in, if not the features themselves
+    permissions: Permissions | None = None
 
     @property
     def coefficients(self) -> FloatArray:  # (n_actions, n_terms)
@@ -81,10 +83,20 @@ class LinearPolicy(Policy):
         """The score of each action; the largest is taken."""
         return self.linear(contexts)
 
-    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context."""
+    def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action with the largest score."""
         codes: IntArray = np.argmax(self.scores(contexts), axis=1)
         return codes
+
+    def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
+        """The largest score of what is not forbidden."""
+        return largest_allowed(self.scores(contexts), forbidden)
+
+    def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """The scores, of actions that clients have scores for."""
+        if not self.n_used:
+            raise PolicyError("the policy scores everybody alike, so nobody gains more than others")
+        return known_scores(self.scores(contexts))
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_scores,)
@@ -102,12 +114,17 @@ class LinearPolicy(Policy):
 
     def linear_in(self, target: Target[Term]) -> list[Term]:  # (n_scores,)
         """The linear scores themselves, in another language."""
+        return target.weighted_sums(self.score_names, *self.columns_in(target, self.parameters))
+
+    def columns_in(
+        self, target: Target[Term], parameters: FloatArray
+    ) -> tuple[list[tuple[str, Term]], FloatArray]:
+        """What scores are sums of in another language, and the parameters for those columns."""
         if self.terms is None:
             columns = list(zip(self.feature_names, target.features(), strict=True))
         else:
             columns = self.terms.written_in(target, self.n_used)
-        needed = [*range(len(columns)), -1]
-        return target.weighted_sums(self.score_names, columns, self.parameters[:, needed])
+        return columns, parameters[:, [*range(len(columns)), -1]]
 
     # --- what explains it ----------------------------------------------------------------------
 
@@ -159,29 +176,48 @@ class LinearPolicy(Policy):
 
     def numbers_for(self, domain: Domain) -> FloatArray:  # (n_scores, n_terms + 1)
         """The same where others are linear in further terms: their coefficients are zero."""
-        n_columns = self.numbers_shape(domain)[1]
-        if n_columns == self.parameters.shape[1]:
+        shape = self.numbers_shape(domain)
+        if shape == self.parameters.shape:
             return self.parameters
-        wide = np.zeros((len(self.parameters), n_columns))
-        wide[:, : self.n_used], wide[:, -1] = self.coefficients[:, : self.n_used], self.intercepts
+        wide, last = np.zeros(shape), self.n_columns(domain) - 1
+        wide[:, : self.n_used], wide[:, last] = self.coefficients[:, : self.n_used], self.intercepts
         return wide
 
     @classmethod
     def numbers_shape(cls, domain: Domain) -> tuple[int, int]:
         """How many numbers a message has for one policy."""
+        width = cls.n_columns(domain)
+        # Where a study is cautious, every policy's numbers have room for doubts.
+        doubts = width * (width + 1) // 2 if domain.is_cautious and cls._may_bend() else 0
+        return len(cls.scores_of(domain.actions)), width + doubts
+
+    @classmethod
+    def n_columns(cls, domain: Domain) -> int:
+        """How many parameters a score has there, with the intercept."""
         terms = cls._terms_in(domain)
-        n_columns = len(domain.features) if terms is None else terms.n_terms
-        return len(cls.scores_of(domain.actions)), n_columns + 1
+        return (len(domain.features) if terms is None else terms.n_terms) + 1
+
+    @classmethod
+    def _may_bend(cls) -> bool:
+        """Whether policies of this kind can be linear in terms of a basis."""
+        return "linear numbers" in cls.message_axes
 
     @classmethod
     def _terms_in(cls, domain: Domain) -> Terms | None:
         """What policies of this kind are linear in there, if not features themselves."""
-        return domain.terms if "terms" in cls.message_axes else None
+        return domain.terms if cls._may_bend() else None
 
     @classmethod
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
         """The policy that a message carried."""
-        return cls(numbers, domain.actions, domain.features, domain.encoding, cls._terms_in(domain))
+        return cls(
+            numbers,
+            domain.actions,
+            domain.features,
+            domain.encoding,
+            cls._terms_in(domain),
+            domain.permissions,
+        )
 
     def content(self) -> dict[str, Any]:
         """What is saved of it beside actions and features."""
@@ -209,6 +245,11 @@ class LinearPolicy(Policy):
     def __repr__(self) -> str:
         sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
         return f"{type(self).__name__}({sizes})"
+
+
+def known_scores(scores: FloatArray) -> FloatArray:
+    """Scores, and none of an action that no client has a score for."""
+    return np.where(scores > NEVER / 10, scores, np.nan)
 
 
 def constant_policy(

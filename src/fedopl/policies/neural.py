@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.schema import Encoding
+from fedopl.policies.allowed.permissions import Permissions, largest_allowed
 from fedopl.policies.export.target import Target, Term
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.linear import LinearPolicy, known_scores
 from fedopl.policies.network import (
     Layer,
     Network,
@@ -45,19 +46,20 @@ class NeuralPolicy(Policy):
     feature_names: tuple[str, ...]
     encoding: Encoding | None = None  # how a table becomes features, where the study reads tables
     terms: Terms | None = None  # what the linear part is linear in, if not the features themselves
+    permissions: Permissions | None = None
 
     @property
     def start(self) -> LinearPolicy:
         """The linear part, which the network began with."""
-        return LinearPolicy(
-            self.parameters, self.action_names, self.feature_names, self.encoding, self.terms
-        )
+        names = (self.action_names, self.feature_names)
+        return LinearPolicy(self.parameters, *names, self.encoding, self.terms, self.permissions)
 
     @classmethod
     def beside(cls, start: LinearPolicy, network: Network) -> Self:
         """A network beside this linear policy."""
         names = (start.action_names, start.feature_names)
-        return cls(start.parameters, network, *names, start.encoding, start.terms)
+        encoding, terms, permissions = start.encoding, start.terms, start.permissions
+        return cls(start.parameters, network, *names, encoding, terms, permissions)
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -78,10 +80,18 @@ class NeuralPolicy(Policy):
             found[some] += passed(self.network, rows[some])[-1]
         return found
 
-    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context."""
+    def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """The scores, of actions that clients have scores for."""
+        return known_scores(self.scores(contexts))
+
+    def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action with the largest score."""
         codes: IntArray = np.argmax(self.scores(contexts), axis=1)
         return codes
+
+    def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
+        """The largest score of what is not forbidden."""
+        return largest_allowed(self.scores(contexts), forbidden)
 
     def written_in(self, target: Target[Term]) -> Term:
         """The action with the largest score, in another language."""

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
 
 
 class PairwisePolicy(LinearPolicy):
@@ -32,6 +33,10 @@ class PairwisePolicy(LinearPolicy):
             wins[:, first] += first_wins[:, pair]
             wins[:, second] += ~first_wins[:, pair]
         return wins
+
+    def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """Nothing: actions are compared two by two."""
+        return Policy.worth(self, contexts)
 
     def written_in(self, target: Target[Term]) -> Term:
         """The action with most wins, in another language."""

@@ -3,22 +3,28 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray, check_finite, float_array
-from fedopl.base.errors import DataError
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_finite, float_array
+from fedopl.base.errors import DataError, PolicyError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
+from fedopl.policies.allowed.obeying_target import obeying
+from fedopl.policies.allowed.permissions import Permissions, first_allowed
 from fedopl.policies.export.export_file import export_rule
 from fedopl.policies.export.target import Inputs, Target, Term
 from fedopl.policies.terms import Terms
+from fedopl.policies.tree_columns import tree_columns
 
 FORMAT, VERSION = "fedopl-policy", 1
+# Of a policy with permissions: a reader that knows of none must not decide without them.
+VERSION_WITH_PERMISSIONS = 2
 
 
 class Domain(Protocol):
@@ -44,6 +50,14 @@ class Domain(Protocol):
     def hidden(self) -> tuple[int, ...]:
         """How many units each hidden layer of a network has; none where there is no network."""
 
+    @property
+    def is_cautious(self) -> bool:
+        """Whether linear policies may have doubts about actions, too."""
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """Who may get what; None where everybody may get everything."""
+
 
 class Policy(ABC):
     """A policy of any kind; whoever holds one asks it, and never which kind it is."""
@@ -58,14 +72,57 @@ class Policy(ABC):
     feature_names: tuple[str, ...]
     encoding: Encoding | None  # how a table becomes features, where the study reads tables
     terms: Terms | None = None  # what it is linear in, if that is not features themselves
+    permissions: Permissions | None = None  # who may get what; all may get everything if None
+
+    def decide(self, contexts: ArrayLike, *, client: str | None = None) -> IntArray:  # (n_rows,)
+        """The code of the action to take in each context, always one that may be given there.
+
+        `client` says where, if clients have actions of their own; "other" is none of these.
+        """
+        if self.permissions is None:
+            return self.preferred(contexts)
+        rows = checked_contexts(contexts, self.feature_names)
+        return self.best_allowed(rows, self.forbidden(rows, client=client))
 
     @abstractmethod
-    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context."""
+    def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action to take in each context if all may be given."""
 
-    def names(self, contexts: ArrayLike) -> NDArray[np.str_]:  # (n_rows,)
+    def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
+        """What is preferred; where it is forbidden, the study's first action that is not."""
+        return first_allowed(self.preferred(contexts), forbidden)
+
+    def forbidden(
+        self, contexts: ArrayLike, *, client: str | None = None
+    ) -> BoolArray:  # (n_rows, n_actions)
+        """What may not be given in each context."""
+        rows = checked_contexts(contexts, self.feature_names)
+        if self.permissions is None:
+            return np.zeros((len(rows), len(self.action_names)), np.bool_)
+        here = self.permissions.at(self.permissions.checked_client(client), self.action_names)
+        columns = tree_columns(self.feature_names, self.encoding)
+        return here.forbidden(rows, columns, self.action_names)
+
+    def worth(self, contexts: ArrayLike) -> FloatArray:  # noqa: ARG002  (n_rows, n_actions)
+        """What each action is worth in each context by the policy, NaN where it does not say.
+
+        In the unit of the outcome, of which more is always better. What may not be given has a
+        score all the same.
+        """
+        raise PolicyError(f"a {self.kind} policy does not say what actions are worth")
+
+    def at(self, client: str) -> Self:
+        """The policy as it decides at this client, one of its study's, so that nobody asks."""
+        if self.permissions is None:
+            return self
+        here = self.permissions.at(client, self.action_names)
+        return cast("Self", replace(cast("Any", self), permissions=here))
+
+    def names(
+        self, contexts: ArrayLike, *, client: str | None = None
+    ) -> NDArray[np.str_]:  # (n_rows,)
         """The name of the action to take in each context."""
-        return np.array(self.action_names)[self.decide(contexts)]
+        return np.array(self.action_names)[self.decide(contexts, client=client)]
 
     @abstractmethod
     def numbers(self) -> FloatArray:
@@ -96,7 +153,7 @@ class Policy(ABC):
 
     @abstractmethod
     def written_in(self, target: Target[Term]) -> Term:
-        """The action to take, in another language: what `decide` says, in the words of `target`."""
+        """The preferred action, in another language: what `preferred` says, in `target`'s words."""
 
     def export(
         self,
@@ -107,6 +164,7 @@ class Policy(ABC):
         table: str = "rows",
         columns: Mapping[str, str] | None = None,
         labels: Mapping[str, Mapping[str, str]] | None = None,
+        client: str | None = None,
     ) -> Path:
         """Write the policy for another program, which then decides as `decide` does.
 
@@ -117,8 +175,10 @@ class Policy(ABC):
             table: what the table is called in SQL.
             columns: what columns are called there, by the policy's name, where it differs.
             labels: by the policy's name of a column, the policy's label for each label there.
+            client: where decisions are made, if clients have actions of their own.
 
         """
+        here = self.at(self.permissions.checked_client(client)) if self.permissions else self
         inputs = Inputs(
             encoding=self.encoding or Encoding(numeric=self.feature_names),
             actions=self.action_names,
@@ -126,8 +186,16 @@ class Policy(ABC):
             table=table,
             called=columns or {},
             labels=labels or {},
+            rules=tuple(map(str, here.permissions.never)) if here.permissions else (),
         )
-        return export_rule(self.written_in, inputs, self.decide, Path(path), to)
+        return export_rule(here.obeyed_in, inputs, here.decide, Path(path), to)
+
+    def obeyed_in(self, target: Target[Term]) -> Term:
+        """The action to take, in another language: what `decide` says."""
+        if self.permissions is None:
+            return self.written_in(target)
+        columns = tree_columns(self.feature_names, self.encoding)
+        return self.written_in(obeying(target, self.permissions.never, columns))
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, whole or not at all; every float reads back the same."""
@@ -138,12 +206,14 @@ def policy_json(policy: Policy) -> str:
     """The policy as JSON text, the same bytes for the same policy."""
     content = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION_WITH_PERMISSIONS if policy.permissions else VERSION,
         "kind": policy.kind,
         "actions": list(policy.action_names),
         "features": list(policy.feature_names),
         **policy.content(),
     }
+    if policy.permissions:
+        content["permissions"] = policy.permissions.model_dump(mode="json")
     if policy.encoding:
         content["encoding"] = policy.encoding.model_dump(mode="json")
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.base.tables import html_text
+from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
@@ -50,17 +52,30 @@ class TreePolicy(Policy):
     encoding: Encoding | None = None
     # Columns that are known to be 0 or 1 everywhere: words call them no and yes. It is not saved.
     flags: frozenset[str] = frozenset()
+    permissions: Permissions | None = None
+    # What each action is worth in each leaf, (n_leaves, n_actions), where a run tells. Not saved.
+    leaf_values: FloatArray | None = None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """What may be asked about."""
         return tree_columns(self.feature_names, self.encoding)
 
-    def decide(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context."""
+    def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
+        """The code of the action of each context's leaf."""
         rows = checked_contexts(contexts, self.feature_names)
         actions = np.array([leaf.action for leaf in self.leaves()])
         return actions[leaf_positions(self.root, self.columns, rows)]
+
+    def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
+        """What actions are worth in each context's leaf."""
+        if self.leaf_values is None:
+            raise PolicyError(
+                "a tree alone does not say what actions are worth in its leaves; a run's folder "
+                "does, if its clients told (evaluation.describe): name the folder"
+            )
+        rows = checked_contexts(contexts, self.feature_names)
+        return self.leaf_values[leaf_positions(self.root, self.columns, rows)]
 
     def written_in(self, target: Target[Term]) -> Term:
         """Questions within questions, in another language."""
@@ -102,8 +117,13 @@ class TreePolicy(Policy):
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
         """The policy that a message carried; a ValueError if it is no tree on this domain."""
         columns = tree_columns(domain.features, domain.encoding)
-        root = from_array(numbers, columns, range(len(domain.actions)))
-        return cls(root, domain.actions, domain.features, domain.encoding)
+        return cls.of(from_array(numbers, columns, range(len(domain.actions))), domain)
+
+    @classmethod
+    def of(cls, root: Node, domain: Domain) -> Self:
+        """The policy with this root, in this domain."""
+        names = (domain.actions, domain.features)
+        return cls(root, *names, domain.encoding, permissions=domain.permissions)
 
     def content(self) -> dict[str, Any]:
         """What is saved of it beside actions and features."""
@@ -116,7 +136,7 @@ class TreePolicy(Policy):
         root = from_content(content["tree"], columns, domain.actions)
         if depth_of(root) > MOST_DEPTH:
             raise ValueError("too deep")
-        return cls(root, domain.actions, domain.features, domain.encoding)
+        return cls.of(root, domain)
 
     # --- words ---------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from fedopl.client.local.fold_policies import ALONE, means_by_fold
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.local_tree import best_local_tree
+from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.local.score_means import means_of, pair_means, value_slope
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
@@ -119,9 +120,11 @@ def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
     """Climb on all folds but the first; accept if the value on the first one rises."""
     whole, start = task.whole, _exact(task)
     fitting, mask = whole.rows(RowSplit.FITTING), movable(task.blocks, task.study.n_features)
+    obeyed = ObeyedScores(task.study, task.draws.client)
+    scores = obeyed.allowed(whole.data.contexts, whole.scores)
 
     def slope_at(parameters: FloatArray, temperature: float) -> FloatArray:
-        slope, _ = value_slope(whole.data, whole.scores, fitting, parameters, temperature)
+        slope, _ = value_slope(whole.data, scores, fitting, parameters, temperature)
         return slope if mask is None else slope * mask
 
     climbed = climb(start, *task.statistics.standardisation(ALONE), slope_at)
@@ -133,7 +136,8 @@ def _gain(task: LocalTask, start: FloatArray, climbed: FloatArray) -> Estimate:
     whole = task.whole
     rows = whole.rows(RowSplit.VALIDATION)
     contexts, scores = whole.data.contexts[rows], whole.scores[rows]
-    policies = [LinearPolicy(p, task.study.actions, task.study.features) for p in (start, climbed)]
+    both = [LinearPolicy.from_numbers(numbers, task.study) for numbers in (start, climbed)]
+    policies = [one.at(task.draws.client) for one in both]
     before, after = (scores[np.arange(len(scores)), one.decide(contexts)] for one in policies)
     groups = whole.data.groups_of(rows)
     found = joint_estimate((after - before)[:, None], whole.weights(rows), groups)
@@ -162,8 +166,10 @@ def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
     if is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
 
+    obeyed = ObeyedScores(study, task.draws.client)
+
     def scored() -> Iterator[ScoredRows]:
-        return (chunk.scored_rows() for chunk in task.parts())
+        return obeyed.to_sum(task.parts)
 
     found = scored
     if not is_on_disk:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.study.policy_plans import TrainingPlan
+from fedopl.study.training_plans import TrainingPlan
 
 # Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
 ROWS_STEPPED_AT_ONCE = 8192

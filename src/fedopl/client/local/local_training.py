@@ -10,8 +10,8 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
 from fedopl.client.local.vowpal import Vowpal
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.study.policy_plans import TrainingPlan
 from fedopl.study.study import Study
+from fedopl.study.training_plans import TrainingPlan
 
 
 class Batches:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.message import RowSplit
@@ -51,12 +52,15 @@ class NetworkRows:
 
 
 def network_rows(
-    whole: ScoredChunk, split: RowSplit, query: TrainNetwork, study: Study
+    whole: ScoredChunk, split: RowSplit, query: TrainNetwork, study: Study, obeyed: ObeyedScores
 ) -> NetworkRows:
     """The rows of a split that have any score."""
     rows = whole.rows(split)
-    own = np.isfinite(whole.scores[rows]).any(axis=1)
-    contexts, scores = whole.data.contexts[rows][own], whole.scores[rows][own]
+    contexts, scores = whole.data.contexts[rows], whole.scores[rows]
+    if study.neural.loss == "softmax":  # a softened policy takes what may be given, too
+        scores = obeyed.allowed(contexts, scores)
+    own = np.isfinite(scores).any(axis=1)
+    contexts, scores = contexts[own], scores[own]
     linear = LinearPolicy.from_numbers(query.linear, study).scores(contexts)
     known, weights = np.isfinite(scores), whole.weights(rows)
     if weights is not None:
@@ -73,8 +77,8 @@ def network_rows(
 class NetworkTraining:
     """The rows of a client's steps on a network, standardised once for all rounds."""
 
-    def __init__(self, study: Study) -> None:
-        self._study = study
+    def __init__(self, study: Study, obeyed: ObeyedScores) -> None:
+        self._study, self._obeyed = study, obeyed
         self._kept: tuple[ScoredChunk, bytes, tuple[NetworkRows, NetworkRows]] | None = None
 
     def rows(self, whole: ScoredChunk, query: TrainNetwork) -> tuple[NetworkRows, NetworkRows]:
@@ -83,7 +87,7 @@ class NetworkTraining:
         key = b"".join(array.tobytes() for array in agreed)
         if self._kept is None or self._kept[0] is not whole or self._kept[1] != key:
             fitting, kept_back = (
-                network_rows(whole, split, query, self._study)
+                network_rows(whole, split, query, self._study, self._obeyed)
                 for split in (RowSplit.FITTING, RowSplit.VALIDATION)
             )
             self._kept = (whole, key, (fitting, kept_back))

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
+from fedopl.policies.export.target import (
+    LARGEST_SQUARED,
+    LOWEST,
+    Inputs,
+    Target,
+    WrittenRule,
+    header_lines,
+)
 from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
 
 # How many rows have formulas; the last of them can be drawn further down.
@@ -97,6 +104,15 @@ class _Excel(Target[str]):
     def negated(self, condition: str) -> str:
         return f"NOT({condition})"
 
+    def both(self, first: str, second: str) -> str:
+        return f"AND({first},{second})"
+
+    def either(self, first: str, second: str) -> str:
+        return f"OR({first},{second})"
+
+    def unless(self, condition: str, number: str) -> str:
+        return f"IF({condition},{self._constants('below every score', [LOWEST])},{number})"
+
     def flag(self, condition: str) -> str:
         return f"IF({condition},1,0)"
 
@@ -127,6 +143,13 @@ class _Excel(Target[str]):
             added = self._constants(f"constant for {name}", [constant])
             sums.append(f"SUMPRODUCT({features},{own})+{added}")
         return self._steps([f"score of {name}" for name in names], sums)
+
+    def less_length(self, number: str, parts: Sequence[str]) -> str:
+        if not parts:
+            return number
+        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        beside = _range(self._steps(["doubt, within bounds"] * len(parts), bounded))
+        return f"{number}-SQRT(SUMSQ({beside}))"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         sums = ["+".join(map(self.flag, own)) for own in conditions]

@@ -7,7 +7,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
+from fedopl.policies.export.target import (
+    LARGEST_SQUARED,
+    LOWEST,
+    Inputs,
+    Target,
+    WrittenRule,
+    header_lines,
+)
 
 _COMPARING = (
     "Every column is an input of shape (rows, 1), of doubles or of texts; NaN and an empty text "
@@ -103,6 +110,15 @@ class _Onnx(Target[str]):
     def negated(self, condition: str) -> str:
         return self._node("Not", condition)
 
+    def both(self, first: str, second: str) -> str:
+        return self._node("And", first, second)
+
+    def either(self, first: str, second: str) -> str:
+        return self._node("Or", first, second)
+
+    def unless(self, condition: str, number: str) -> str:
+        return self._node("Where", condition, self._constant([[LOWEST]]), number)
+
     def flag(self, condition: str) -> str:
         return self._node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
 
@@ -142,6 +158,13 @@ class _Onnx(Target[str]):
     def _columns_of(self, beside: str, n_columns: int) -> list[str]:
         places = range(n_columns)
         return [self._node("Gather", beside, self._constant([n]), axis=1) for n in places]
+
+    def less_length(self, number: str, parts: Sequence[str]) -> str:
+        if not parts:
+            return number
+        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        squares = [self._node("Mul", part, part) for part in bounded]
+        return self._node("Sub", number, self._node("Sqrt", self._node("Sum", *squares)))
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         flags = [[self.flag(condition) for condition in own] for own in conditions]

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines, one_line
+from fedopl.policies.export.target import (
+    LARGEST_SQUARED,
+    LOWEST,
+    Inputs,
+    Target,
+    WrittenRule,
+    header_lines,
+    one_line,
+)
 
 _COMPARING = (
     "Call decide(row) with a dictionary, or run `python FILE rows.csv > decided.csv`. None, NaN "
@@ -169,6 +177,15 @@ class _Python(Target[str]):
     def negated(self, condition: str) -> str:
         return f"not ({condition})"
 
+    def both(self, first: str, second: str) -> str:
+        return f"({first} and {second})"
+
+    def either(self, first: str, second: str) -> str:
+        return f"({first} or {second})"
+
+    def unless(self, condition: str, number: str) -> str:
+        return f"({LOWEST!r} if {condition} else {number})"
+
     def flag(self, condition: str) -> str:
         return f"float({condition})"
 
@@ -208,6 +225,10 @@ class _Python(Target[str]):
             f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]",
         ]
         return [f"{units}[{place}]" for place in range(len(parameters))]
+
+    def less_length(self, number: str, parts: Sequence[str]) -> str:
+        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        return f"{number} - math.hypot({', '.join(bounded)})"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         self.statements += [

@@ -4,7 +4,15 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines, one_line
+from fedopl.policies.export.target import (
+    LARGEST_SQUARED,
+    LOWEST,
+    Inputs,
+    Target,
+    WrittenRule,
+    header_lines,
+    one_line,
+)
 
 _COMPARING = (
     "Standard SQL, tried with SQLite and DuckDB. Labels have to be compared to the letter: where a "
@@ -95,6 +103,15 @@ class _Sql(Target[str]):
         # What is unknown counts as not so.
         return f"CASE WHEN {condition} THEN 0 ELSE 1 END = 1"
 
+    def both(self, first: str, second: str) -> str:
+        return f"({first} AND {second})"
+
+    def either(self, first: str, second: str) -> str:
+        return f"({first} OR {second})"
+
+    def unless(self, condition: str, number: str) -> str:
+        return f"CASE WHEN {condition} THEN {_literal(LOWEST)} ELSE {number} END"
+
     def flag(self, condition: str) -> str:
         return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
 
@@ -127,6 +144,12 @@ class _Sql(Target[str]):
             parts = [f"{_literal(w)} * {x}" for w, x in zip(weights, features, strict=True) if w]
             sums.append(" + ".join([*parts, _literal(constant)]))
         return self._steps("score", names, sums)
+
+    def less_length(self, number: str, parts: Sequence[str]) -> str:
+        within = f"BETWEEN {_literal(-LARGEST_SQUARED)} AND {_literal(LARGEST_SQUARED)}"
+        most = _literal(LARGEST_SQUARED**2)
+        squares = [f"CASE WHEN {p} {within} THEN {p} * {p} ELSE {most} END" for p in parts]
+        return f"{number} - SQRT({' + '.join(squares) or '0'})"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         return self._steps("wins", names, [" + ".join(map(self.flag, own)) for own in conditions])

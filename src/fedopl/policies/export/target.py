@@ -12,8 +12,12 @@ from fedopl.base.labels import NO_LABEL
 from fedopl.base.schema import Encoding
 
 Term = TypeVar("Term")  # a number, a condition or an action, in the other language
+# Beyond it the square of a number, or the sum of some, would not be one.
+LARGEST_SQUARED = 1e150
 # Writes the same policy in whatever language is handed over, and returns the action to take.
 WrittenRule = Callable[["Target[Any]"], Any]
+# Below every score, that of an action nobody has a score for included.
+LOWEST = -1e307
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,7 @@ class Inputs:
     called: Mapping[str, str] = field(default_factory=dict)  # by the policy's name of a column
     # By the policy's name of a column, the policy's label for each label of the table.
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()  # who may get what, in words
 
     @property
     def marked(self) -> bool:
@@ -138,6 +143,18 @@ class Target(ABC, Generic[Term]):
         """Whether a condition is not so."""
 
     @abstractmethod
+    def both(self, first: Term, second: Term) -> Term:
+        """Whether two conditions are so."""
+
+    @abstractmethod
+    def either(self, first: Term, second: Term) -> Term:
+        """Whether one of two conditions is so, or both."""
+
+    @abstractmethod
+    def unless(self, condition: Term, number: Term) -> Term:
+        """A number; where the condition is so, one below every score."""
+
+    @abstractmethod
     def flag(self, condition: Term) -> Term:
         """The number 1 where a condition is so, and 0 elsewhere."""
 
@@ -183,6 +200,10 @@ class Target(ABC, Generic[Term]):
         )
 
     @abstractmethod
+    def less_length(self, number: Term, parts: Sequence[Term]) -> Term:
+        """A number less the root of the sum of the squares of others, within ±LARGEST_SQUARED."""
+
+    @abstractmethod
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[Term]]) -> list[Term]:
         """For each name, how many of its conditions are so."""
 
@@ -226,6 +247,7 @@ def header_lines(inputs: Inputs, comparing: str) -> list[str]:
         f"A policy learned by fedopl: which of {len(inputs.actions)} actions to take in each row.",
         "Columns that it reads:",
         *(f"  {inputs.name(column)}: {_read_as(inputs, column)}" for column in columns),
+        *(f"Whatever scores or questions say: {rule}." for rule in inputs.rules),
         f"Rows with {undecided} get no action; a missing value is one more value to the policy."
         if inputs.marked
         else f"Rows with a missing value, {undecided} get no action.",

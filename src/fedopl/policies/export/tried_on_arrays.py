@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.policies.export.target import Inputs, Target, WrittenRule
+from fedopl.policies.export.target import LARGEST_SQUARED, LOWEST, Inputs, Target, WrittenRule
 
 N_MADE_UP = 2000
 Decide = Callable[[FloatArray], IntArray]
@@ -62,10 +62,20 @@ class _OnArrays(Target[Any]):
         return number <= cut
 
     def at_least(self, number: Any, cut: float) -> Any:
+        self.cuts.append(cut)
         return number >= cut
 
     def negated(self, condition: Any) -> Any:
         return ~condition
+
+    def both(self, first: Any, second: Any) -> Any:
+        return first & second
+
+    def either(self, first: Any, second: Any) -> Any:
+        return first | second
+
+    def unless(self, condition: Any, number: Any) -> Any:
+        return np.where(condition, LOWEST, number)
 
     def flag(self, condition: Any) -> Any:
         return condition.astype(np.float64)
@@ -97,6 +107,10 @@ class _OnArrays(Target[Any]):
         self, _layer: int, columns: Sequence[tuple[str, Any]], parameters: FloatArray
     ) -> list[Any]:
         return list(np.maximum(self.weighted_sums((), columns, parameters), 0.0))
+
+    def less_length(self, number: Any, parts: Sequence[Any]) -> Any:
+        bounded = np.clip(parts, -LARGEST_SQUARED, LARGEST_SQUARED)
+        return number - np.sqrt(np.sum(np.square(bounded), axis=0))
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:
         return [np.sum(own, axis=0) for own in conditions]

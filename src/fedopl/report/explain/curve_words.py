@@ -8,6 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
+from fedopl.report.explain.caution_words import caution_as_json, caution_words
 from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
 from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
 from fedopl.report.explain.explain_weights import (
@@ -38,7 +39,7 @@ def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str
     else:
         words = weights_as_text(policy, record, top)
     by_noise = noise_words(record) if record else ""
-    said = (words, as_text(choice_parts(record)), by_noise)
+    said = (words, caution_words(policy, record), as_text(choice_parts(record)), by_noise)
     return "\n\n".join(text for text in said if text)
 
 
@@ -47,7 +48,7 @@ def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any
     found = weights_as_json(policy, record)
     if policy.bends:
         found |= curves_as_json(explain_curves(policy, record))
-    return found | choice_as_json(record) | noise_as_json(record)
+    return found | caution_as_json(policy, record) | choice_as_json(record) | noise_as_json(record)
 
 
 def curve_sentences(found: CurveExplanation) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.explain.curve_words import (
     curve_sentences,
@@ -65,7 +66,7 @@ def explain_network(policy: NeuralPolicy, record: Record) -> NetworkExplanation:
     n_features = len(policy.feature_names)
     moments = means[:n_features], covariances[:n_features, :n_features]
     about = explain_weights(policy.start, record)
-    typical = str(policy.names(moments[0][None, :])[0])
+    typical = str(policy.names(moments[0][None, :], client=OTHER)[0])
     # Words need names, levels and flags; the linear part's own weights explain nothing here.
     width = slice(0, n_features)
     about = replace(

@@ -8,6 +8,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.schema import Encoding
 from fedopl.base.tables import text_table
+from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
 from fedopl.report.explain.groups import overall, shares_of
 from fedopl.report.words.numbers import listed
@@ -70,7 +71,7 @@ def weights_by_step(
         effects = effects * scale
         # Only of a column of zeros and ones is the mean square the mean.
         yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)
-        typical = str(policy.names(centre[None, : len(policy.feature_names)])[0])
+        typical = str(policy.names(centre[None, : len(policy.feature_names)], client=OTHER)[0])
     return Explanation(
         names=tuple(" over ".join(pair) for pair in pairs),
         spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),

@@ -86,7 +86,8 @@ def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[Le
 def leaf_sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
     """One sentence for each leaf."""
     if isinstance(policy.root, Leaf):
-        return [f"No question is asked: everybody gets '{leaves[0].action}'."]
+        who = "all who may get it get" if policy.permissions else "everybody gets"
+        return [f"No question is asked: {who} '{leaves[0].action}'."]
     return [
         f"Where {leaf.who}: '{leaf.action}'{f' ({leaf.people})' if leaf.people else ''}."
         for leaf in leaves

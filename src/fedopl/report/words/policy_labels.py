@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from fedopl.base.labels import GLOBAL
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.words.numbers import Span, decimal
+from fedopl.report.words.permission_words import arm_label
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
 SO_FAR = "what was done so far"
@@ -25,10 +27,10 @@ class OutcomeWords:
 
     @classmethod
     def of(cls, study: Study) -> "OutcomeWords":
-        """The reward of the study's table, or just 'reward'."""
-        if study.table is None:
-            return cls(name="reward", lower_is_better=False)
-        return cls(name=study.table.reward, lower_is_better=study.reward_sign < 0)
+        """The reward of the study's table, or just 'reward'; with costs, if they are part of it."""
+        name = study.table.reward if study.table else "reward"
+        name = " ".join(filter(None, (name, net_words(study))))
+        return cls(name=name, lower_is_better=study.reward_sign < 0)
 
     @property
     def better(self) -> str:
@@ -60,8 +62,9 @@ def is_arm(study: Study, name: str) -> bool:
 
 def label(study: Study, name: str) -> str:
     """What a policy of the tables is called on the page."""
-    known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: _OWN}
-    known |= {arm_name(action): f"everybody gets '{action}'" for action in study.actions}
+    own = f"{_OWN}, without the budget" if study.budget else _OWN
+    known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
+    known |= {arm_name(action): arm_label(study, action) for action in study.actions}
     return known.get(name, f"'{name}'")
 
 

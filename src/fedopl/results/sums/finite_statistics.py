@@ -1,7 +1,7 @@
 """Values of all candidates at all clients, from which the best for any mixture is picked."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -20,12 +20,18 @@ class FiniteStatistics:
 
     names: tuple[str, ...]
     means: dict[str, FloatArray]  # by client, (n_candidates,)
+    variances: dict[str, FloatArray] = field(default_factory=dict)  # of these
+    caution: float = 0.0  # standard errors that a candidate's value is judged less
 
     @classmethod
-    def of_answers(cls, names: Sequence[str], answers: Mapping[str, Values]) -> Self:
+    def of_answers(
+        cls, names: Sequence[str], answers: Mapping[str, Values], caution: float = 0.0
+    ) -> Self:
         """From answers about all candidates in this order."""
-        means = {client: values.means[: len(names)] for client, values in sorted(answers.items())}
-        return cls(names=tuple(names), means=means)
+        told, n = sorted(answers.items()), len(names)
+        means = {client: values.means[:n] for client, values in told}
+        variances = {client: np.diagonal(values.covariances)[:n] for client, values in told}
+        return cls(names=tuple(names), means=means, variances=variances, caution=caution)
 
     @property
     def clients(self) -> list[str]:
@@ -37,8 +43,9 @@ class FiniteStatistics:
         return replace(self, means=of_clients(self.means, names))
 
     def solve(self, weights: Weights) -> str:
-        """The candidate of the largest value in the mixture."""
-        return self._best(renormalised(weights, self.means.keys()))
+        """The candidate of the largest value in the mixture, less so many standard errors."""
+        shares = renormalised(weights, self.means.keys())
+        return self._best(shares, self.caution)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> str:
         """The candidate of the largest Σ_c s_c·Q̂_c."""
@@ -48,6 +55,10 @@ class FiniteStatistics:
         """What a candidate is worth to a client, by its name."""
         return float(self.means[client][self.names.index(str(policy))])
 
-    def _best(self, signed: Weights) -> str:
-        counting = {name: self.means[name] for name in signed}
-        return self.names[int(np.argmax(weighted_sum(signed, counting)))]
+    def _best(self, signed: Weights, caution: float = 0.0) -> str:
+        judged = weighted_sum(signed, {name: self.means[name] for name in signed})
+        if caution:
+            squares = {name: weight**2 for name, weight in signed.items()}
+            own = {name: self.variances[name] for name in signed}
+            judged -= caution * np.sqrt(weighted_sum(squares, own))
+        return self.names[int(np.argmax(judged))]

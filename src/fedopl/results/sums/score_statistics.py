@@ -9,10 +9,12 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import of_clients
 from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import (
     Pooled,
     TermChoice,
@@ -40,6 +42,7 @@ class ScoreStatistics:
     rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
     borrowed: Borrowed = field(default_factory=dict)
+    taken: TakenRows | None = None  # where a study is cautious
     # By clients, as many mixtures are solved for; it goes along to statistics of fewer of them.
     _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
@@ -66,7 +69,13 @@ class ScoreStatistics:
         elif by_noise := self.noise_weights(weights):
             parameters = self._solved_by_noise(weights, parameters, by_noise)
         wide = least_squares.widen(parameters, self.blocks, self.study.n_terms)
-        return LinearPolicy(wide, self.study.actions, self.study.features, terms=self.study.terms)
+        policy = LinearPolicy.from_numbers(wide, self.study)
+        if self.taken is None:
+            return policy
+        # By the rows of clients that count, and on the terms that the policy has.
+        counting = [name for name in self.sums if weights.get(name)]
+        errors = self.taken.errors(counting, (self.choice or plain_terms(self.study)).n_terms)
+        return CautiousPolicy.doubting(policy, self.study.linear.caution * errors)
 
     def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
         """By least squares, or by ridge on the terms that were chosen.
@@ -128,7 +137,8 @@ class ScoreStatistics:
         # Weighting clients by precision would be another contrast than the one asked for.
         by_rows = self.study.linear.model_copy(update={"precision": "rows"})
         study = self.study.model_copy(update={"policy": by_rows})
-        return replace(self, study=study, sums=flipped).solve(sizes(signed))
+        # Nor has a difference between clients a standard error of this kind.
+        return replace(self, study=study, sums=flipped, taken=None).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
         """The value of each constant arm on training rows; NaN where nobody has a score."""

@@ -95,7 +95,7 @@ class TreeStatistics:
         root, value = grow_tree(grid, depth, rules, lambda _: [cells])
         if not np.isfinite(value):
             raise FederationError("no tree keeps to the rules of the study")
-        return TreePolicy(root, study.actions, study.features, study.encoding)
+        return TreePolicy.of(root, study)
 
     def value(self, client: str, policy: Solved) -> float:
         """What a tree is worth on one client's training rows."""
@@ -143,7 +143,7 @@ def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
     root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
     if not np.isfinite(value):
         raise FederationError(NO_TREE)
-    return TreePolicy(root, study.actions, study.features, study.encoding)
+    return TreePolicy.of(root, study)
 
 
 def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> FloatArray:

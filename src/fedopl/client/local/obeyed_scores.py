@@ -1,0 +1,77 @@
+"""Scores of what can be given: at this client, to each of its rows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
+from fedopl.policies.allowed.permissions import Permissions
+from fedopl.study.study import Study
+
+
+class ObeyedScores:
+    """What permissions make of the scores of one client's rows; nothing, where there are none."""
+
+    def __init__(self, study: Study, client: str, minimum_cell: float = 0) -> None:
+        self._study, self._minimum_cell = study, minimum_cell
+        found: Permissions | None = study.permissions
+        self._here = found.at(client, study.actions) if found else None
+        self._counted: BoolArray | None = None  # (n_actions,)
+
+    def forbidden(self, contexts: FloatArray) -> BoolArray | None:  # (n_rows, n_actions)
+        """What rows may not get; None where everybody may get everything."""
+        if self._here is None:
+            return None
+        return self._here.forbidden(contexts, self._study.columns, self._study.actions)
+
+    def allowed(self, contexts: FloatArray, scores: FloatArray) -> FloatArray:  # as scores
+        """The scores of what may be given, and none of anything else."""
+        forbidden = self.forbidden(contexts)
+        return scores if forbidden is None else np.where(forbidden, np.nan, scores)
+
+    def effective(self, contexts: FloatArray, scores: FloatArray) -> FloatArray:  # as scores
+        """What deciding on each action is worth: of a forbidden one, what is given in its place."""
+        forbidden = self.forbidden(contexts)
+        return scores if forbidden is None else _effective(scores, forbidden, forbidden)
+
+    def to_sum(self, chunks: Callable[[], Iterable[ScoredChunk]]) -> Iterator[ScoredRows]:
+        """Training rows with these scores, to learn a tree from and to release sums of.
+
+        Sums of scores as they are leave, too, so the two tell of the rows that a rule speaks of.
+        Where these, or all others, are but a few, sums are as if the action could be given there;
+        decisions and values obey all the same.
+        """
+        for chunk in chunks():
+            rows = chunk.scored_rows()
+            forbidden = self.forbidden(rows.contexts)
+            if forbidden is None:
+                yield rows
+                continue
+            if self._counted is None:
+                self._counted = self._enough(chunks())
+            scores = _effective(rows.scores, forbidden, forbidden & self._counted)
+            yield replace(rows, scores=scores)
+
+    def _enough(self, chunks: Iterable[ScoredChunk]) -> BoolArray:  # (n_actions,)
+        """Which actions are forbidden in all rows, or in enough of them and not in nearly all."""
+        n_rows, counts = 0, np.zeros(self._study.n_actions, np.int64)
+        for chunk in chunks:
+            forbidden = self.forbidden(chunk.data.contexts[chunk.training])
+            assert forbidden is not None  # noqa: S101
+            n_rows += len(forbidden)
+            counts += forbidden.sum(axis=0)
+        others = n_rows - counts
+        is_enough: BoolArray = (others == 0) | (
+            (counts >= self._minimum_cell) & (others >= self._minimum_cell)
+        )
+        return is_enough
+
+
+def _effective(
+    scores: FloatArray, forbidden: BoolArray, replaced: BoolArray
+) -> FloatArray:  # (n_rows, n_actions)
+    """Scores, and where one is replaced that of the first action that is not forbidden."""
+    instead = np.argmin(forbidden, axis=1)
+    return np.where(replaced, scores[np.arange(len(scores)), instead][:, None], scores)

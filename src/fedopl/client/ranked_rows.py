@@ -1,0 +1,109 @@
+"""Scores beside decisions: margins, ranks, and who gets an action that there are few of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.errors import OptionError, PolicyError
+from fedopl.base.labels import quoted
+from fedopl.policies.policy import Policy
+from fedopl.solvers.places import fill_places, gain_over_others
+
+MARGIN, RANK = "margin", "rank"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """What is added to decisions, and how many of an action there are."""
+
+    over: str | None = None  # what margins are over; the best other action if not said
+    places: Mapping[str, int] = field(default_factory=dict)  # by action
+    fill: bool = False  # every place, even by rows that are better off without
+
+    def check(self, actions: tuple[str, ...]) -> None:
+        """Raise an error, unless all that is named is there."""
+        named = [*self.places, *([self.over] if self.over is not None else [])]
+        unknown = [action for action in named if action not in actions]
+        if unknown:
+            raise OptionError(f"{quoted(unknown)} is no action; there are {quoted(actions)}")
+        for action, n_places in self.places.items():
+            if n_places < 0:
+                raise OptionError(f"places: '{action}' cannot have {n_places}; 0 or more")
+        if self.fill and not self.places:
+            raise OptionError("fill: there are no places to fill; say places= (--places)")
+
+
+class RankedRows:
+    """The scores of all rows, 8 bytes for each row and action; and what follows from them."""
+
+    def __init__(self, policy: Policy, ranking: Ranking) -> None:
+        ranking.check(policy.action_names)
+        self._policy, self._ranking, self._actions = policy, ranking, policy.action_names
+        policy.worth(np.empty((0, len(policy.feature_names))))  # an error if it has no scores
+        self._parts: list[tuple[FloatArray, IntArray]] = []
+        self.codes: IntArray = np.empty(0, np.int64)
+        self._scores = self._margins = np.empty(0)
+        self._ranks: IntArray = np.empty(0, np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns of scores, and the margin and rank, are called."""
+        return [*(f"score: {action}" for action in self._actions), MARGIN, RANK]
+
+    def see(self, contexts: FloatArray, codes: IntArray, kept: BoolArray | slice) -> None:
+        """Take note of a batch: of the rows kept, these are the contexts; others are undecided."""
+        scores = np.full((len(codes), len(self._actions)), np.nan)
+        worth = self._policy.worth(contexts)
+        scores[kept] = np.where(self._policy.forbidden(contexts), np.nan, worth)
+        self._parts.append((scores, codes.astype(np.int16)))
+
+    def finish(self) -> None:
+        """Give places away, and rank."""
+        scores, codes = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        self._parts.clear()
+        self._scores, self.codes = scores, codes.astype(np.int64)
+        decided = self.codes < len(self._actions)
+        if self._ranking.places:
+            self._fill(decided)
+        self._margins = self._margin(decided)
+        order = np.argsort(-self._margins, kind="stable")  # what has no margin comes last
+        self._ranks = np.empty(len(order), np.int64)
+        self._ranks[order] = np.arange(1, len(order) + 1)
+
+    def _fill(self, decided: BoolArray) -> None:
+        usable = np.where(np.isnan(self._scores[decided]), -np.inf, self._scores[decided])
+        n_unknown = np.count_nonzero(np.isneginf(usable).all(axis=1))
+        if n_unknown:
+            raise PolicyError(
+                f"places: {n_unknown:,} rows have no score of anything they may get, so nobody "
+                "knows what they would gain"
+            )
+        places = {self._actions.index(name): n for name, n in self._ranking.places.items()}
+        self.codes[decided] = fill_places(usable, places, fill=self._ranking.fill)
+
+    def _margin(self, decided: BoolArray) -> FloatArray:  # (n_rows,)
+        """What is decided over the second best, or over what is named.
+
+        Where one action has places, it is what that action gains over the best other one.
+        """
+        scores = np.where(np.isnan(self._scores), -np.inf, self._scores)
+        rows, codes = np.arange(len(scores)), np.where(decided, self.codes, 0)
+        own = scores[rows, codes]
+        with np.errstate(invalid="ignore"):
+            if self._ranking.over is not None:
+                margin = own - scores[:, self._actions.index(self._ranking.over)]
+            elif len(self._ranking.places) == 1:
+                (action,) = self._ranking.places
+                margin = gain_over_others(scores, self._actions.index(action))
+            else:
+                scores[rows, codes] = -np.inf
+                margin = own - scores.max(axis=1)
+        return np.where(decided & np.isfinite(margin), margin, np.nan)
+
+    def columns(self, rows: slice) -> list[FloatArray | IntArray]:
+        """The columns of these rows, in the order of `names`; NaN and 0 where there is nothing."""
+        margins = self._margins[rows]
+        ranks = np.where(np.isnan(margins), 0, self._ranks[rows])
+        return [*self._scores[rows].T, margins, ranks]

@@ -1,0 +1,222 @@
+"""Permissions: actions that nobody of some kind may get, and the only ones of some clients."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.labels import quoted
+from fedopl.base.schema import Label
+from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.allowed.conditions import (
+    Compared,
+    Region,
+    place_of,
+    read_condition,
+    same_condition,
+)
+from fedopl.policies.tree_columns import Column
+
+# Who asks for a decision at a client that has no actions of its own calls it so.
+OTHER = "other"
+MOST_RULES = 100
+# So many combinations of rules are searched for one that leaves nothing; beyond, rows tell.
+_MOST_TRIED = 100_000
+
+Regions = Mapping[str, Region]  # by column; anything in columns that are not named
+Condition = Annotated[str, AfterValidator(lambda text: same_condition(text) if text else "")]
+
+
+class Never(Checked):
+    """An action that nobody of some kind may get."""
+
+    action: Label = Field(description="what may not be given")
+    when: Condition = Field(
+        default="",
+        description="for whom: comparisons of features, joined by and; for everybody if not said",
+    )
+
+    @cached_property
+    def conditions(self) -> tuple[Compared, ...]:
+        """The comparisons that all have to hold."""
+        return read_condition(self.when) if self.when else ()
+
+    def regions(self, columns: Sequence[Column]) -> dict[str, Region]:
+        """The values that it speaks of, by column; a ValueError if a column has no such values."""
+        found: dict[str, Region] = {}
+        for one in self.conditions:
+            own = one.region(place_of(one.column, columns))
+            found[one.column] = found.get(one.column, own).within(own)
+        return found
+
+    def __str__(self) -> str:
+        return f"never '{self.action}'" + (f" where {self.when}" if self.when else "")
+
+
+NeverRules = Annotated[tuple[Never, ...], Field(max_length=MOST_RULES)]
+ByClient = dict[str, Annotated[tuple[Label, ...], Field(min_length=1)]]
+
+
+class Permissions(Checked):
+    """Who may get what. Decisions keep to it everywhere: at clients, in values, in exports."""
+
+    never: NeverRules = Field(default=(), description="what may not be given to whom")
+    only: ByClient = Field(
+        default_factory=dict, description="for clients by name, all that can be given there"
+    )
+
+    def at(self, client: str, actions: Sequence[str]) -> "Permissions":
+        """What holds at this client: what it does not have is never given there."""
+        if client not in self.only:
+            return Permissions(never=self.never)
+        lacking = [action for action in actions if action not in self.only[client]]
+        return Permissions(never=(*(Never(action=one) for one in lacking), *self.never))
+
+    def limited(self, actions: Sequence[str]) -> tuple[str, ...]:
+        """The actions that somebody may not get, somewhere."""
+        closed = {action for own in self.only.values() for action in actions if action not in own}
+        closed |= {rule.action for rule in self.never}
+        return tuple(action for action in actions if action in closed)
+
+    def instead_of(self, action: str, actions: Sequence[str]) -> tuple[str, ...]:
+        """What may be given in place of an action that not everybody may get."""
+        limited = self.limited(actions)
+        found: list[str] = []
+        for other in actions if action in limited else ():
+            if other != action:
+                found.append(other)
+            if other not in limited:
+                break
+        return tuple(found)
+
+    def checked_client(self, client: str | None) -> str:
+        """The client, if it is said where that matters; an OptionError otherwise."""
+        if not self.only:
+            return client or OTHER
+        have = f"some clients ({quoted(list(self.only))}) have actions of their own"
+        if client is None:
+            raise OptionError(
+                f"client: {have}, so a decision depends on where it is made; say client= "
+                f"(--client), '{OTHER}' for a client that is none of them"
+            )
+        if client != OTHER and client not in self.only:
+            raise OptionError(
+                f"client: {have}, and '{client}' is none of them; say '{OTHER}' if it may give all"
+            )
+        return client
+
+    def check_clients(self, clients: Sequence[str]) -> None:
+        """A PlacedError, unless all that are named take part."""
+        for name in self.only:
+            if name not in clients:
+                message = f"there is no client '{name}'; there are {quoted(sorted(clients))}"
+                raise PlacedError(f"policy.only.{name}", message, ("policy", "only", name))
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def forbidden(
+        self, contexts: FloatArray, columns: Sequence[Column], actions: Sequence[str]
+    ) -> BoolArray:  # (n_rows, n_actions)
+        """What each row may not get, at a client that has every action."""
+        found = np.zeros((len(contexts), len(actions)), np.bool_)
+        for rule in self.never:
+            holds: BoolArray = np.ones(len(contexts), np.bool_)
+            for one in rule.conditions:
+                holds &= one.holds(columns, contexts)
+            found[:, actions.index(rule.action)] |= holds
+        n_left_out = np.count_nonzero(found.all(axis=1))
+        if n_left_out:
+            raise DataError(
+                f"permissions: no action is left for {n_left_out:,} rows; change policy.never or "
+                "policy.only"
+            )
+        return found
+
+    # --- before anything is asked --------------------------------------------------------------
+
+    def check(self, columns: Sequence[Column], actions: Sequence[str]) -> None:
+        """A PlacedError, unless all that is named is there and everybody is left some action."""
+        for rule in self.never:
+            _check_actions([rule.action], actions, ("policy", "never"))
+            try:
+                regions = rule.regions(columns)
+            except ValueError as error:
+                raise PlacedError("policy.never", str(error)) from None
+            if any(region.is_empty for region in regions.values()):
+                message = f"'{rule.when}' holds for nobody"
+                raise PlacedError("policy.never", message)
+        for client, own in self.only.items():
+            _check_actions(own, actions, ("policy", "only", client))
+        for client in (*self.only, OTHER):
+            self._check_something_is_left(client, columns, actions)
+
+    def _check_something_is_left(
+        self, client: str, columns: Sequence[Column], actions: Sequence[str]
+    ) -> None:
+        rules = self.at(client, actions).never
+        by_action = [[one for one in rules if one.action == action] for action in actions]
+        # Actions with the fewest rules first: most combinations come to nothing early.
+        by_action.sort(key=len)
+        found = next(_without_any(by_action, columns, _Tries()), None)
+        if found is None:
+            return
+        at = f" at client '{client}'" if client in self.only else ""
+        where = " and ".join(dict.fromkeys(rule.when for rule in found if rule.when))
+        who = f"where {where}" if where else "for anybody"
+        place = ("policy", "only", client) if client in self.only else ("policy", "never")
+        message = f"no action is left{at} {who}; let the rules leave everybody some action"
+        raise PlacedError(".".join(place), message, place)
+
+
+class _Tries:
+    """How many combinations were tried."""
+
+    def __init__(self) -> None:
+        self.n_tried = 0
+
+    def is_over(self) -> bool:
+        self.n_tried += 1
+        return self.n_tried > _MOST_TRIED
+
+
+def _without_any(
+    by_action: Sequence[Sequence[Never]],
+    columns: Sequence[Column],
+    tries: _Tries,
+    regions: Regions | None = None,
+) -> Iterator[list[Never]]:
+    """NeverRules that can hold at once, one for each action: nothing is left where they all do."""
+    if not by_action:
+        yield []
+        return
+    for rule in by_action[0]:
+        joined = dict(regions or {})
+        for column, own in rule.regions(columns).items():
+            joined[column] = joined.get(column, own).within(own)
+        if tries.is_over() or any(region.is_empty for region in joined.values()):
+            continue
+        for others in _without_any(by_action[1:], columns, tries, joined):
+            yield [rule, *others]
+
+
+def _check_actions(named: Sequence[str], actions: Sequence[str], place: tuple[str, ...]) -> None:
+    unknown = [action for action in named if action not in actions]
+    if unknown:
+        message = f"{quoted(unknown)} is no action of the study; there are {quoted(actions)}"
+        raise PlacedError(".".join(place), message, place)
+
+
+def first_allowed(codes: IntArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
+    """These decisions; where one is forbidden, the first action of the study that is not."""
+    rows = np.arange(len(codes))
+    return np.where(forbidden[rows, codes], np.argmin(forbidden, axis=1), codes)
+
+
+def largest_allowed(scores: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
+    """The action of the largest score of those that are not forbidden; the first of several."""
+    codes: IntArray = np.argmax(np.where(forbidden, -np.inf, scores), axis=1)
+    return codes

@@ -1,0 +1,33 @@
+"""What is said of a policy that takes standard errors from its scores."""
+
+from typing import Any
+
+from fedopl.policies.cautious import CautiousPolicy
+from fedopl.policies.policy import Policy
+from fedopl.report.words.numbers import plain
+from fedopl.results.record import Record
+
+
+def caution_words(policy: Policy | None, record: Record | None) -> str:
+    """What is taken from scores before the largest is; nothing where nothing is."""
+    if record and record.study.policy.compares_candidates and record.study.caution:
+        return (
+            "The candidate was picked with caution: by its value on training rows less "
+            f"{plain(record.study.caution, 3)} standard errors of it."
+        )
+    if not isinstance(policy, CautiousPolicy):
+        return ""
+    how_many = plain(record.study.linear.caution, 3) if record else "some"
+    return (
+        f"The policy is cautious: from each action's score, {how_many} standard errors of what it "
+        "would bring are taken before the largest is. They are large for people like whom next to "
+        "nobody got the action, so it has to look better there by more. What is said of scores is "
+        "said of them before that."
+    )
+
+
+def caution_as_json(policy: Policy | None, record: Record | None) -> dict[str, Any]:
+    """How many standard errors are taken, where any are; null where only the policy is known."""
+    if not isinstance(policy, CautiousPolicy):
+        return {}
+    return {"caution": record.study.linear.caution if record else None}

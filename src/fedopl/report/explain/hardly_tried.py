@@ -1,0 +1,92 @@
+"""Groups in which an action was hardly ever taken, and for how many what is decided is no guess.
+
+Both follow from counts that clients release with noise when they describe what was learned.
+"""
+
+from typing import NamedTuple
+
+from fedopl.messages.evaluation.description import CHANCE_CUTS
+from fedopl.report.explain.groups import RowGroup, groups_of, overall, shares_of
+from fedopl.report.words.numbers import listed
+from fedopl.results.record import Record
+from fedopl.study.mixture import renormalised
+
+# Of the rows of a group: fewer are next to nobody, and as many decided on are worth a word.
+HARDLY, NOTICED = 0.01, 0.05
+# Noise leaves about so many of a count of nothing at each client, at most.
+_BY_NOISE = 2.0
+# Takers that a group would have if it were like everybody: with fewer, none is no surprise.
+_EXPECTED = 20.0
+# Nothing is known of an action where it was less likely than that.
+FLOOR = CHANCE_CUTS[0]
+
+
+class HardlyTried(NamedTuple):
+    """A group that hardly ever got an action; counts carry noise."""
+
+    action: str
+    feature: str
+    group: str
+    rows: float
+    decided: float  # of these, those whom the policy gives it
+
+
+def hardly_tried(record: Record) -> list[HardlyTried]:
+    """Those of all actions, the most decided on first; none where nobody counted."""
+    if record.described is None:
+        return []
+    usual = shares_of(overall(record.described).taken)
+    most_by_noise = _BY_NOISE * len(record.described.by_client)
+
+    def is_rare(group: RowGroup, action: int) -> bool:
+        rows, taken = float(group.taken.sum()), float(group.taken[action])
+        few = taken <= max(HARDLY * rows, min(most_by_noise, NOTICED * rows))
+        return few and usual[action] * rows >= _EXPECTED
+
+    found = [
+        HardlyTried(name, feature, group.name, group.taken.sum(), group.decided[action])
+        for feature, groups in groups_of(record.study, record.described).items()
+        for group in groups
+        for action, name in enumerate(record.study.actions)
+        if is_rare(group, action)
+    ]
+    return sorted(found, key=lambda one: -one.decided)
+
+
+class NotIdentified(NamedTuple):
+    """The share of rows for which what the policy decides was less likely than the floor."""
+
+    floor: float
+    at_least: float
+    at_most: float
+
+
+def not_identified(record: Record) -> NotIdentified | None:
+    """From how often actions are decided on and how often they were unlikely, in the mixture.
+
+    Clients tell the two apart, so the share has bounds (Fréchet's). None where nobody told, or
+    where there are so many actions that an even chance is not far above the floor.
+    """
+    if record.described is None or 0.5 / record.study.n_actions < FLOOR:
+        return None
+    told = record.described.by_client
+    weights = renormalised(record.mixture, told.keys())
+    least = most = 0.0
+    for name, weight in weights.items():
+        decided = shares_of(told[name].decided[-1].sum(axis=0))
+        for action, share in enumerate(decided):
+            unlikely = shares_of(told[name].chances[action])[0]
+            least += weight * max(0.0, share + unlikely - 1)
+            most += weight * min(share, unlikely)
+    return NotIdentified(FLOOR, float(least), float(most))
+
+
+def where_hardly(one: HardlyTried) -> str:
+    """The action and the group, in words."""
+    return f"'{one.action}' where {one.feature} is {one.group}"
+
+
+def hardly_words(record: Record, most: int = 6) -> str:
+    """Every group that hardly got an action, in a sentence; nothing where there is none."""
+    where = [where_hardly(one) for one in hardly_tried(record)]
+    return f"Nobody, or next to nobody, got {listed(where, most)}." if where else ""

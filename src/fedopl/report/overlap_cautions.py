@@ -1,0 +1,90 @@
+"""Cautions about what the past does not say: groups that never got an action, values of guesses."""
+
+from collections.abc import Iterator
+
+from fedopl.base.labels import GLOBAL
+from fedopl.report.explain.hardly_tried import (
+    NOTICED,
+    NotIdentified,
+    hardly_tried,
+    not_identified,
+    where_hardly,
+)
+from fedopl.report.parts import Caution
+from fedopl.report.words.numbers import count, listed, percent, plain
+from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.record import Record
+
+_MOST_NAMED = 3
+# By whether the policy is cautious already.
+_REMEDIES = {
+    False: "Try it with a few first; policy.caution makes such an action prove more.",
+    True: "Caution has not kept the policy from it: try it with a few first.",
+}
+_LEAST_SHOWN = 0.01  # of the rows: fewer are not worth a caution
+
+
+def overlap_cautions(record: Record) -> Iterator[Caution]:
+    """Whose value is no more than a guess, then for which groups."""
+    yield from not_identified_cautions(record)
+    caution = record.study.caution
+    decided = [one for one in hardly_tried(record) if one.decided >= NOTICED * one.rows]
+    if decided:
+        where = [
+            f"{where_hardly(one)} (the policy gives it to about {count(one.decided)} of "
+            f"{count(one.rows)})"
+            for one in decided
+        ]
+        yield Caution(
+            "Decided where it was hardly tried",
+            f"Nobody, or next to nobody, got {listed(where, _MOST_NAMED)}.",
+            f"What it would do there is a guess from others who got it. {_REMEDIES[bool(caution)]}",
+        )
+
+
+def not_identified_cautions(record: Record) -> Iterator[Caution]:
+    """For how many the value rests on models alone, and how far off it can be."""
+    found = not_identified(record)
+    if found is None or found.at_most < _LEAST_SHOWN:
+        return
+    least = f" (at least {percent(found.at_least)})" if found.at_least >= _LEAST_SHOWN else ""
+    yield Caution(
+        "Not identified for some rows",
+        f"For up to {percent(found.at_most)} of rows{least} the policy decides on an action whose "
+        f"chance was below {percent(found.floor)} there. What it is worth to them is not in the "
+        "data: it is what models say.",
+        _bounds_in_words(record, found),
+    )
+
+
+def _bounds_in_words(record: Record, found: NotIdentified) -> str:
+    bounds = value_bounds(record, found)
+    if bounds is None:
+        return (
+            "Declare the range of outcomes (declared.reward) to see how far off the value can be, "
+            "or do not give them that action."
+        )
+    low, high = (plain(end, 3) for end in bounds)
+    name = OutcomeWords.of(record.study).name
+    most = plain(record.study.declared.reward or 0.0, 3)
+    return (
+        f"As outcomes lie within the declared ±{most}, the policy's value lies between {low} and "
+        f"{high} {name} per decision whatever it is worth to them, up to the error of its interval."
+    )
+
+
+def value_bounds(record: Record, found: NotIdentified) -> tuple[float, float] | None:
+    """Between what values the policy's lies, if nothing is known of rows not identified (Manski).
+
+    On these, models say something within the declared range, and the truth is something within it.
+    None where no range was declared, or no value.
+    """
+    most = record.study.declared.reward
+    rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, GLOBAL)]
+    if most is None or not rows:
+        return None
+    # What an action costs is known, and so does not move it.
+    value, reach = rows[0].estimate.value, 2 * most * found.at_most
+    if record.study.costs:
+        return value - reach, value + reach
+    return max(value - reach, -most), min(value + reach, most)

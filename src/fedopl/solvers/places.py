@@ -1,0 +1,285 @@
+"""Places: who gets an action of which there are only so many, so that all together gain most.
+
+Every row gets one action. Giving row i action a is worth s_ia, and of some actions there are only
+K_a. The best assignment is a transport problem, and has prices p_a ≥ 0: everybody takes what is
+worth most less its price, and what has a price is all taken. One such action is a sort. For
+several, prices are found nearly; the rows that hardly care for one action more than for another
+move along the cheapest ways from action to action (successive shortest paths) until nothing is to
+be gained; and prices by which nobody else would move prove that it is the best of all.
+"""
+
+from collections.abc import Collection, Mapping
+from heapq import heappop, heappush
+from itertools import pairwise, permutations
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import OptionError
+
+# Prices are found on so many rows, then on all in so many rounds.
+_SAMPLED, _ROUNDS_ON_SAMPLE, _ROUNDS = 20_000, 200, 4
+# Rows that move at first, and how many times as many where they were too few.
+_FEWEST_MOVED, _MORE = 4_000, 8
+
+
+def fill_places(
+    scores: FloatArray, places: Mapping[int, int], *, fill: bool = False
+) -> IntArray:  # (n_rows,)
+    """What each row gets; scores (n_rows, n_actions) are −∞ where an action may not be given.
+
+    `places` says by action how many there are. Nobody gets one who is better off without, unless
+    all are to be filled. Of rows that are alike the first come first.
+    """
+    n_rows, n_actions = scores.shape
+    limits = np.array([min(places.get(a, n_rows), n_rows) for a in range(n_actions)])
+    if limits.sum() < n_rows:
+        raise OptionError(
+            f"places: {limits.sum():,} in all for {n_rows:,} rows, and every action has so many "
+            "only; leave out the places of one"
+        )
+    if len(places) == 1:
+        ((action, n_places),) = places.items()
+        return _one(scores, action, n_places, fill=fill)
+    return _several(scores, limits, sorted(places), fill=fill)
+
+
+def gain_over_others(scores: FloatArray, action: int) -> FloatArray:  # (n_rows,)
+    """What an action is worth more than the best other one."""
+    others = np.delete(scores, action, axis=1)
+    gain: FloatArray = scores[:, action] - others.max(axis=1)
+    return gain
+
+
+def _one(scores: FloatArray, action: int, n_places: int, *, fill: bool) -> IntArray:
+    """The places of one action, by what it gains over the best other one; ties by row."""
+    others = scores.copy()
+    others[:, action] = -np.inf
+    codes: IntArray = others.argmax(axis=1)
+    nothing_else = np.isneginf(others.max(axis=1))
+    with np.errstate(invalid="ignore"):
+        gain = np.where(nothing_else, np.inf, scores[:, action] - others.max(axis=1))
+    if np.count_nonzero(nothing_else) > n_places:
+        raise _too_few(int(np.count_nonzero(nothing_else)) - n_places)
+    wanted = np.flatnonzero(~np.isneginf(gain) if fill else gain > 0)
+    codes[wanted[_largest(gain[wanted], n_places)]] = action
+    return codes
+
+
+def _largest(numbers: FloatArray, most: int) -> IntArray:
+    """The places of the largest numbers, of several that are alike the first."""
+    if len(numbers) <= most:
+        return np.arange(len(numbers))
+    if not most:
+        return np.empty(0, np.int64)
+    least = np.partition(numbers, -most)[-most]
+    above, alike = np.flatnonzero(numbers > least), np.flatnonzero(numbers == least)
+    return np.concatenate([above, alike[: most - len(above)]])
+
+
+def _too_few(n_rows: int) -> OptionError:
+    return OptionError(
+        f"places: too few for {n_rows:,} rows that may get nothing else; more places are needed"
+    )
+
+
+def _several(
+    scores: FloatArray, limits: IntArray, limited: Collection[int], *, fill: bool
+) -> IntArray:  # (n_rows,)
+    """The places of several actions, by prices."""
+    n_rows, n_actions = scores.shape
+    least = -np.inf if fill else 0.0
+    step = -(-n_rows // _SAMPLED)
+    prices = np.zeros(n_actions)
+    for _ in range(_ROUNDS_ON_SAMPLE if step > 1 else 0):
+        before = prices.copy()
+        _reprice(prices, scores[::step], limits / step, limited, least)
+        if (before == prices).all():
+            break
+    for _ in range(_ROUNDS):
+        _reprice(prices, scores, limits, limited, least)
+    net = scores - prices
+    codes: IntArray = net.argmax(axis=1)
+    best = np.partition(net, -2, axis=1)[:, -2:]
+    care = best[:, 1] - best[:, 0]
+    n_moved = _FEWEST_MOVED
+    while True:
+        moving = np.arange(n_rows)
+        if n_moved < n_rows:  # with whoever cares as little
+            moving = np.flatnonzero(care <= np.partition(care, n_moved)[n_moved])
+        found = codes.copy()
+        staying = np.bincount(np.delete(codes, moving), minlength=len(limits))
+        market = _Market(scores[moving], codes[moving], limits - staying)
+        is_cleared = market.clear(limited if fill else ())
+        found[moving] = market.codes
+        if is_cleared and _is_best(scores, found, market.prices(limited if fill else ())):
+            return found
+        if len(moving) == n_rows:
+            if not is_cleared:
+                raise _too_few(market.n_too_many)
+            return found
+        n_moved = max(_MORE * n_moved, _MORE * len(moving))
+
+
+def _reprice(
+    prices: FloatArray,
+    scores: FloatArray,
+    limits: FloatArray | IntArray,
+    limited: Collection[int],
+    least: float,
+) -> None:
+    """One price after the other, at which as many want an action as there are places."""
+    n_rows = len(scores)
+    for action in limited:
+        others = np.delete(scores - prices, action, axis=1).max(axis=1)
+        with np.errstate(invalid="ignore"):
+            bids = np.nan_to_num(scores[:, action] - others, nan=-np.inf, posinf=np.inf)
+        kth = n_rows - int(limits[action]) - 1
+        price = np.partition(bids, kth)[kth] if kth >= 0 else least
+        if np.isfinite(price) or price < 0:
+            prices[action] = max(price, least) if np.isfinite(max(price, least)) else 0.0
+
+
+def _is_best(scores: FloatArray, codes: IntArray, prices: FloatArray) -> bool:
+    """Whether nobody would rather have something else at these prices, but for rounding."""
+    net = scores - prices
+    own = net[np.arange(len(codes)), codes]
+    rounding = 1e-12 * float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
+    return bool((own >= net.max(axis=1) - rounding).all())
+
+
+class _Market:
+    """An assignment that is best for as many of each action as it gives, and moves that keep it so.
+
+    Moving a row from one action to another loses its difference of scores. For every two actions,
+    rows stand in the order of that loss; those who came later stand in a heap beside it.
+    """
+
+    def __init__(self, scores: FloatArray, codes: IntArray, limits: IntArray) -> None:
+        self._scores, self.codes, self._limits = scores, codes.astype(np.int64), limits
+        self._n_actions = scores.shape[1]
+        self._counts = np.bincount(self.codes, minlength=self._n_actions)
+        pairs = permutations(range(self._n_actions), 2)
+        self._queues = {(a, b): self._queue(a, b) for a, b in pairs}
+        # What is gained by less is rounding, and could be gained forever.
+        self._least = 1e-12 * float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
+
+    @property
+    def n_too_many(self) -> int:
+        """How many rows have an action of which there are not as many."""
+        return int(np.maximum(self._counts - self._limits, 0).sum())
+
+    def clear(self, to_fill: Collection[int]) -> bool:
+        """Move who is too many, give away what somebody gains by, fill what is to be filled."""
+        while (over := np.flatnonzero(self._counts > self._limits)).size:
+            if not self._move(over.tolist(), self._free(), most=np.inf):
+                return False
+        while self._move(range(self._n_actions), self._free(), most=-self._least):
+            pass
+        sources = [a for a in range(self._n_actions) if a not in to_fill]
+        while free := [a for a in self._free() if a in to_fill]:
+            if not self._move(sources, free, most=np.inf):
+                break
+        return True
+
+    def prices(self, to_fill: Collection[int]) -> FloatArray:  # (n_actions,)
+        """What moving one more row away from each action loses, down to one that costs nothing."""
+        free = [a for a in self._free() if a not in to_fill]
+        found = np.full(self._n_actions, np.inf)
+        found[free] = 0.0
+        step = self._steps()
+        for _ in range(self._n_actions):
+            for a, b in permutations(range(self._n_actions), 2):
+                found[a] = min(found[a], found[b] + step[a][b])
+        return found
+
+    def _free(self) -> list[int]:
+        return np.flatnonzero(self._counts < self._limits).tolist()
+
+    def _queue(self, a: int, b: int) -> tuple[IntArray, list[int], list[tuple[float, int]]]:
+        own = np.flatnonzero(self.codes == a)
+        loss = self._scores[own, a] - self._scores[own, b]
+        order = own[np.argsort(loss, kind="stable")]
+        return order, [0], []
+
+    def _cheapest(self, a: int, b: int) -> tuple[float, int]:
+        """The least loss of moving a row from one action to the other, and whose it is."""
+        order, at, heap = self._queues[a, b]
+        while at[0] < len(order) and self.codes[order[at[0]]] != a:
+            at[0] += 1
+        while heap and self.codes[heap[0][1]] != a:
+            heappop(heap)
+        first = (np.inf, -1)
+        if at[0] < len(order):
+            row = int(order[at[0]])
+            first = (float(self._scores[row, a] - self._scores[row, b]), row)
+        return min(first, heap[0]) if heap else first
+
+    def _move(self, sources: "list[int] | range", targets: list[int], most: float) -> bool:
+        """Move rows along the cheapest way from source to target, if it loses less than that."""
+        way = self._shortest(sources, targets)
+        if way is None or not way[0] < most:
+            return False
+        _, path = way
+        if len(path) == 2:
+            source, target = path
+            room = self._limits[target] - self._counts[target]
+            over = self._counts[source] - self._limits[source]
+            self._moved(self._alike(source, target, min(room, over) if over > 0 else room), *path)
+            return True
+        rows = [self._cheapest(a, b)[1] for a, b in pairwise(path)]
+        for row, (a, b) in zip(rows, pairwise(path), strict=True):
+            self._moved([row], a, b)
+        return True
+
+    def _alike(self, a: int, b: int, most: int) -> list[int]:
+        """The row that loses least by a move, and those behind it that lose just as little."""
+        loss, row = self._cheapest(a, b)
+        order, at, _ = self._queues[a, b]
+        some = order[at[0] : at[0] + most]
+        if not len(some) or some[0] != row:
+            return [row]
+        same = (self._scores[some, a] - self._scores[some, b] == loss) & (self.codes[some] == a)
+        found: list[int] = some[: len(some) if same.all() else int(same.argmin())].tolist()
+        return found
+
+    def _moved(self, rows: list[int], a: int, b: int) -> None:
+        self.codes[rows] = b
+        self._counts[[a, b]] += (-len(rows), len(rows))
+        for c in range(self._n_actions):
+            if c != b:
+                losses = (self._scores[rows, b] - self._scores[rows, c]).tolist()
+                for one in zip(losses, rows, strict=True):
+                    heappush(self._queues[b, c][2], one)
+
+    def _steps(self) -> list[list[float]]:
+        """The least loss of a move between every two actions."""
+        n = range(self._n_actions)
+        return [[np.inf if a == b else self._cheapest(a, b)[0] for b in n] for a in n]
+
+    def _shortest(
+        self, sources: "list[int] | range", targets: list[int]
+    ) -> tuple[float, list[int]] | None:
+        """Bellman and Ford: a move may gain, and no way around gains, as the assignment is best."""
+        n, step = self._n_actions, self._steps()
+        loss = [0.0 if a in sources else np.inf for a in range(n)]
+        before = [-1] * n
+        for _ in range(n - 1):
+            for a in range(n):
+                for b in range(n):
+                    if loss[a] + step[a][b] < loss[b] and step[a][b] < np.inf:
+                        loss[b], before[b] = loss[a] + step[a][b], a
+        return self._traced(loss, before, sources, targets)
+
+    @staticmethod
+    def _traced(
+        loss: list[float], before: list[int], sources: "list[int] | range", targets: list[int]
+    ) -> tuple[float, list[int]] | None:
+        ends = [t for t in targets if loss[t] < np.inf and before[t] >= 0]
+        if not ends:
+            return None
+        end = min(ends, key=lambda t: (loss[t], t))
+        path = [end]
+        while before[path[0]] >= 0 and len(path) <= len(loss):
+            path.insert(0, before[path[0]])
+        return (loss[end], path) if path[0] in sources else None

@@ -1,0 +1,41 @@
+"""Caution where the past says little: what a study may say about it, and where that is possible."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from fedopl.base.validation import Checked, PlacedError
+
+if TYPE_CHECKING:  # a study is checked by this as it is made
+    from fedopl.study.study import Study
+
+# More standard errors than anybody is ever wrong by.
+MOST_CAUTION = 100.0
+
+
+class CautionPlan(Checked):
+    """How much an uncertain action has to be better, part of a policy's plan."""
+
+    caution: float = Field(
+        default=0.0,
+        ge=0,
+        le=MOST_CAUTION,
+        description="standard errors of what an action or a candidate would bring that are "
+        "taken from its score",
+    )
+
+
+def check_caution(study: "Study") -> None:
+    """Refuse caution where no sums are released that it could be had from."""
+    if study.caution and study.privacy:
+        message = (
+            "standard errors would be made of sums with noise, and say little; set caution = 0, or "
+            "agree on a study without [privacy]"
+        )
+        raise PlacedError("caution", message, ("policy", "caution"))
+    if study.is_cautious and study.nuisances.kind == "local":
+        message = (
+            "standard errors are made of the sums that everybody's outcome models are fitted from; "
+            'with kind = "local" under [nuisances] there are none'
+        )
+        raise PlacedError("caution", message, ("policy", "caution"))
