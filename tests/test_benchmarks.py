@@ -76,11 +76,15 @@ def test_what_is_measured_again_stands_beside_what_was_kept(module):
         {"method": "fedopl", "world": "linear", "rows": 500, "regrets": [0.2, 0.4]},
         {"method": "fedopl, linear", "world": "linear", "rows": 500, "regrets": [0.1, 0.3]},
     ]
-    anew = [{"method": "fedopl", "world": "linear", "rows": 500, "regrets": [0.1, 0.1]}]
-    default, linear = policies.beside_kept(anew, {"tables": [{}, {"rows": kept}]})
+    anew = [
+        {"method": "new", "world": "linear", "rows": 500, "regrets": [0.3, 0.3]},
+        {"method": "fedopl", "world": "linear", "rows": 500, "regrets": [0.1, 0.1]},
+    ]
+    default, linear, new = policies.beside_kept(anew, {"tables": [{}, {"rows": kept}]})
     assert (default["regret"], linear["regret"]) == pytest.approx((0.1, 0.2))
     assert (default["times"], linear["times"]) == pytest.approx((1.0, 2.0))
     assert linear["beyond"] == pytest.approx(0.1)
+    assert (new["method"], new["times"]) == ("new", pytest.approx(3.0))
 
 
 def test_a_script_is_told_which_worlds_and_methods_and_keeps_it(tmp_path):

@@ -162,6 +162,7 @@ AXES = {
     Axis.GRAMS: "g",
     Axis.PAIRS: "P",
     Axis.LINEAR_POLICIES: "v",
+    Axis.LINEAR_NUMBERS: "p + 1",  # where no study is cautious
     Axis.PAIRWISE_POLICIES: "0",
     Axis.TREES: "0",
     Axis.TREE_NODES: "127",
@@ -197,11 +198,15 @@ AXES = {
     Axis.FOUND_THRESHOLDS: "y",
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
+    Axis.CURVE_POINTS: "64 + d",
     Axis.CANDIDATES: "v + 2",
     Axis.PARTIES: "C",
-    Axis.SESSION_KEYS: "1",
+    Axis.SESSION_KEYS: "1 + m",
     Axis.KEY_WORDS: "4",
     Axis.SIGNATURE_WORDS: "8",
+    Axis.HOLDERS: "C",  # of up to 100
+    Axis.MASK_SECRETS: "2·m",
+    Axis.SEALED_WORDS: "6",
 }
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
@@ -234,6 +239,7 @@ def encoded(message, letters):
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
+    more["m"] = 3
     letters = WAYS["csoaa-exact"].letters(
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
     )
@@ -555,6 +561,29 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     through_rows = {one.query for one in costs.PASSES if one.query in asked}
     # What it tells was worked out, and kept, when rows were scored.
     assert through_rows | {"TellFit"} == set(reads.by_query)
+
+
+@pytest.mark.parametrize("policy", ["linear", "tree", "finite"])
+def test_rows_on_disk_are_read_once_for_each_private_answer_and_once_for_noise(
+    policy, reads, tmp_path
+):
+    ranges = dict.fromkeys(("x0", "x1", "x2"), (-2.0, 2.0))
+    run = fedopl.learn(
+        {"only": on_disk(tmp_path, grouped=True)},
+        policy=policy,
+        basis="linear",
+        privacy=fedopl.PrivacyPlan(
+            epsilon=8.0, outcome=(-4, 4), ranges=ranges, unit="person", most_rows_per_person=2
+        ),
+        declared=fedopl.Declared(overlap=0.2),
+    )
+    assert not run.refusals
+    expected = {
+        query: [costs.passes(query, {}, frozenset())] * len(found)
+        for query, found in reads.by_query.items()
+    }
+    assert reads.by_query == expected
+    assert sum(map(sum, expected.values())) >= 4
 
 
 @pytest.mark.parametrize("binary", [0, 1, 2])

@@ -163,6 +163,8 @@ NETWORK = axis_sizes(EXAMPLE.model_copy(update={"policy": fedopl.Neural()}))
 SIZES = {**axis_sizes(EXAMPLE), Axis.NETWORK_NUMBERS: NETWORK[Axis.NETWORK_NUMBERS]}
 # Of three clients that add up the first sums under masks.
 SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(4 * 11 * 12, 4 * 11 * 12 + 1)}
+# Of whom one may be lacking in any of six sums.
+SIZES |= {Axis.HOLDERS: range(3, 4), Axis.MASK_SECRETS: range(12, 13)}
 
 
 def size(content):
@@ -222,7 +224,10 @@ def test_every_option_of_the_training_plan_is_explained():
 
 # --- (c) commands are those of the command line, and print what the page shows -------------------
 
-WALKS = [ROOT / "docs" / f"{name}.md" for name in ("tutorial", "rand-hie", "trees", "joining")]
+WALKS = [
+    ROOT / "docs" / f"{name}.md"
+    for name in ("tutorial", "rand-hie", "trees", "joining", "deciding")
+]
 NEEDS = {"rand-hie.md": "statsmodels"}
 NUMBER = r"(\d[\d,]*\.?\d*)"
 APPENDED = r"<!-- appended to (\S+) -->\n```toml\n(.*?)^```$"

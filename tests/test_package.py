@@ -4,8 +4,9 @@ import sys
 import fedopl
 
 SURFACE = """
-    Basis DataError Declared Estimate EvaluationPlan FederationError FedoplError FedoplWarning
-    Finite JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
+    Basis Budget Costs DataError Declared Estimate EvaluationPlan FederationError FedoplError
+    FedoplWarning
+    Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
     Running Schema SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy

@@ -55,11 +55,15 @@ if TYPE_CHECKING:
     from fedopl.policies.tree import TreePolicy
     from fedopl.report.page import write_report
     from fedopl.study import mixture
+    from fedopl.study.guardrail import Guardrail
     from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
-    from fedopl.study.policy_plans import Finite, Linear, Neural, TrainingPlan, Tree
-    from fedopl.study.privacy_plan import PrivacyPlan
+    from fedopl.study.policy_plans import Finite, Linear, Neural, Tree
+    from fedopl.study.private.privacy_plan import PrivacyPlan
+    from fedopl.study.spending.budget_plan import Budget
+    from fedopl.study.spending.cost_plan import Costs
     from fedopl.study.study import Study
     from fedopl.study.study_file import read_study
+    from fedopl.study.training_plans import TrainingPlan
 
 __version__ = "0.1.0"
 
@@ -107,15 +111,21 @@ _HOMES = {
     "fedopl.report.page": ("write_report",),
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
+    "fedopl.study.guardrail": ("Guardrail",),
     "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
-    "fedopl.study.privacy_plan": ("PrivacyPlan",),
-    "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "TrainingPlan", "Tree"),
+    "fedopl.study.private.privacy_plan": ("PrivacyPlan",),
+    "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "Tree"),
+    "fedopl.study.spending.budget_plan": ("Budget",),
+    "fedopl.study.spending.cost_plan": ("Costs",),
     "fedopl.study.study": ("Study",),
+    "fedopl.study.training_plans": ("TrainingPlan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Basis",
+    "Budget",
+    "Costs",
     "DataError",
     "Declared",
     "Estimate",
@@ -124,6 +134,7 @@ __all__ = [
     "FedoplError",
     "FedoplWarning",
     "Finite",
+    "Guardrail",
     "JoiningPlan",
     "Limits",
     "Linear",

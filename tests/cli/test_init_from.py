@@ -6,8 +6,8 @@ import pytest
 
 from fedopl.client.client_file import read_clients
 from fedopl.client.drafted_privacy import EPSILON, DraftedPrivacy
-from fedopl.study.privacy_plan import PrivacyPlan
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, strict_json
 

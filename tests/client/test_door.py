@@ -31,7 +31,9 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
+from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -58,8 +60,8 @@ from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.study.plans import NuisancePlan
-from fedopl.study.policy_plans import TrainingPlan
 from fedopl.study.study import Study
+from fedopl.study.training_plans import TrainingPlan
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
 MARGINAL = NuisancePlan(propensity="marginal")
@@ -67,7 +69,10 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
 # The last two are of studies that set none apart.
-ON_ROWS_SET_APART = (EstimateValues, ValueLeaves, TellFit, SumByFold, ValueAcrossFolds)
+ON_ROWS_SET_APART = (
+    *(EstimateValues, ValueOutcome, ValuePrices, ValueLeaves, TellFit),
+    *(SumByFold, ValueAcrossFolds),
+)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Whose answers depend on nothing that a server chooses.
 FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts, ScreenJumps)
@@ -85,6 +90,7 @@ LOOKING = {
 ORACLE_OF = {SumPairs: "wap", ImprovePolicy: "csoaa-sgd", SlopeOfValue: "direct"}
 
 
+HARM = fedopl.Guardrail(column="harm", at_most=0.1, more_than="what was done")
 FEW_STEPS = TrainingPlan(rounds=2, local_steps=3, batch_size=16)
 
 
@@ -107,6 +113,10 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["mixture"] = fedopl.mixture.empirical(count="weight")
     if kind in (SumByFold, ValueAcrossFolds):
         options["evaluation"] = "cross-fitted"
+    if kind is ValueOutcome:
+        options["guardrails"] = {"harm": HARM}
+    if kind is ValuePrices:
+        options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     return Study(**{**options, **changes})
 
 
@@ -118,7 +128,16 @@ def finite_study_with(oracle):
 
 def door_to(data, study=None, *, limits=None, secret=SEED_ALONE, **options):
     options |= {"limits": limits or Limits.open(), "secret": secret}
+    if study and study.guardrails and not data.outcome_names:
+        data = with_harm(data)
     return Door("north", data, study or study_of(), **options)
+
+
+def with_harm(data):
+    """The same rows, with a further outcome that follows from the first."""
+    names = ("contexts", "actions", "rewards", "propensities", "action_names", "weights", "groups")
+    fields = {name: getattr(data, name) for name in (*names, "feature_names")}
+    return fedopl.LoggedData(**fields, outcomes={"harm": np.abs(data.rewards)})
 
 
 def query_of(kind, agreed, exchange=1, **changes):
@@ -142,6 +161,8 @@ def query_of(kind, agreed, exchange=1, **changes):
             "spread": 1.0,
         },
         EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
+        ValueOutcome: {**packed([], agreed), "outcome": 0},
+        ValuePrices: {"top": 1.0, "against": 0, "parameters": np.zeros(shape)},
         ValueAcrossFolds: {
             **packed([], agreed),
             "linear": np.zeros((5 * agreed.evaluation.is_cross_fitted, *shape)),
@@ -641,6 +662,7 @@ STUDIES = {
         study_of(SumByFold),
         {SumOutcomes, *DESCRIBING, SumByFold, ValueAcrossFolds},
     ),
+    "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (
         study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),

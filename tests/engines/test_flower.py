@@ -34,6 +34,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.report.page import render
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
@@ -468,19 +469,42 @@ def keys_of(study):
     return "".join(f'{name} = "{key}"\n' for name, key in found.items())
 
 
-WAYS = {"exact sums": "", "sums with noise": PRIVATE, "totals alone": f"{PRIVATE}[privacy.keys]\n"}
+LACKING = PRIVATE.replace("outcome =", "steps = 1\ncolluders = 0\ndropouts = 1\noutcome =")
+WAYS = {
+    "exact sums": "",
+    "sums with noise": PRIVATE,
+    "totals alone": f"{PRIVATE}[privacy.keys]\n",
+    "totals of who is there": f"{LACKING}[privacy.keys]\n",
+}
+
+
+def under_masks(more, study):
+    return more.replace("epsilon", 'aggregation = "secure"\nepsilon') + keys_of(study)
 
 
 @pytest.mark.parametrize("more", WAYS.values(), ids=WAYS)
 def test_the_server_app_learns_what_is_learned_without_flower(own, clock, tmp_path, more):
     if "keys" in more:  # by nodes that begin anew with every message
-        more = more.replace("epsilon", 'aggregation = "secure"\nepsilon') + keys_of(own)
+        more = under_masks(more, own)
     own.write_text(own.read_text() + more)
     untouched = shutil.copytree(own.parent, tmp_path / "untouched")  # nobody kept an answer there
     server_app(own)(road_to(own, clock), context_of(run_config=settings_for(tmp_path / "flower")))
     fedopl.run(untouched / own.name, untouched / "clients", out=tmp_path / "plain")
     for name in ("policy.json", "values.csv", "gains.csv", "study.json"):
         assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+
+
+def test_who_is_lacking_on_one_trip_is_left_out_of_one_sum_and_comes_back(own, clock, tmp_path):
+    own.write_text(own.read_text() + under_masks(f"{LACKING}[privacy.keys]\n", own))
+    road = road_to(own, clock)
+    lacking = road.nodes[-1]
+    lacking.answers[4] = (math.inf, lacking.answers[4][1])  # of a step; it is asked, and is late
+    server_app(own)(road, context_of(run_config=settings_for(tmp_path)))
+    record = fedopl.load_run(tmp_path)
+    assert record.lacking == ((6, "SumResiduals", [lacking.name]),)
+    assert set(record.mixture) == set(NAMES)
+    row = '<th scope="row">A step of learning, with noise</th><td class="words">7</td>'
+    assert f'{row}<td class="words">{lacking.name}</td>' in render(record)
 
 
 def test_an_exact_study_takes_three_trips(own, clock, tmp_path):

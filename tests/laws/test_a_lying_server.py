@@ -27,7 +27,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
-from fedopl.study.policy_plans import TrainingPlan
+from fedopl.study.training_plans import TrainingPlan
 
 N_MODELS = 6  # one for each fold, and one from all
 

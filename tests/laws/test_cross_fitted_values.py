@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.answers import cross_fitting
 from fedopl.client.answers.handlers import HANDLERS
+from fedopl.client.answers.valuing import cross_fitting
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.fold_policies import local_policies_by_fold
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds

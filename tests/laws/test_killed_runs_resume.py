@@ -20,8 +20,9 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
 from fedopl.study.plans import NuisancePlan
-from fedopl.study.policy_plans import Linear, TrainingPlan
+from fedopl.study.policy_plans import Linear
 from fedopl.study.study import Study
+from fedopl.study.training_plans import TrainingPlan
 from tiny_study import write_tiny
 from trips import Counted, Tampered, n_trips
 

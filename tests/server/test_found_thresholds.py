@@ -6,6 +6,7 @@ import pytest
 import fedopl
 from fedopl.messages.learning.jump_screening import MOST_JUMPS_TOLD
 from fedopl.policies.basis import Basis
+from fedopl.policies.threshold_grid import candidate_cuts
 from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.found_thresholds import strongest_thresholds
@@ -98,7 +99,9 @@ def test_clients_add_up_and_the_median_says_where():
         "c": told((0, 35, 1, 41, 5, 3)),
     }
     (corner,) = strongest_thresholds(study, study.basis, lines, rows)
-    assert [name for name, _ in corner] == ["x0", "x1"]
+    # Of 30, 31 and 35, and of 40, 39 and 41.
+    grid = candidate_cuts(study.basis.knots["x0"])
+    assert corner == (("x0", grid[31]), ("x1", grid[40]))
     alone = strongest_thresholds(study, study.basis, {"a": lines["a"]}, rows)
     assert alone == ()
     opposed = {**lines, "b": told((0, 31, 1, 39, -5, -3))}

@@ -12,7 +12,7 @@ from fedopl.base.toml_file import TomlFile
 from fedopl.cli.init_verb import template
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.study.policy_plans import Tree
-from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.study_file import StudyFile, read_study
 from tiny_study import STUDY
 
@@ -183,16 +183,26 @@ def test_only_a_tree_has_a_plan_for_one(read):
 COMMENTED = re.compile(r"# (\w+ = .*)")
 # Settings that are off unless they are said, so that the example cannot show their default.
 OFF = {
-    "largest_share",
+    *("largest_share", "costs"),
     *("robust", "diagnosis", "admitted"),
-    *("propensity", "weight", "group", "candidates", "clients_per_round", "clip", "unseen"),
+    *(
+        "propensity",
+        "weight",
+        "group",
+        "candidates",
+        "clients_per_round",
+        "clip",
+        "unseen",
+        "never",
+        "only",
+    ),
     *("cuts", "columns", "minimum_leaf", "split_cost", "allowed", "reward", "overlap"),
 }
 
 
 # What a study with differential privacy cannot have; the example's is its last section.
 PRIVACY = next(line for line in template("study.toml").splitlines() if line.startswith("[privacy]"))
-NOT_WITH_NOISE = {"weight", "candidates", "robust"}
+NOT_WITH_NOISE = {"weight", "candidates", "robust", "costs"}
 TREES = set(Tree.model_fields)
 
 
@@ -334,6 +344,18 @@ MISTAKES = {
         + '[policy]\nfeatures = "blocks"\noracle = "wap"\n',
         "line 19: policy.oracle: wap works on shared features",
     ),
+    "caution below nothing": (
+        STUDY + "[policy]\ncaution = -0.5\n",
+        "line 19: policy.caution: Input should be greater than or equal to 0",
+    ),
+    "caution of a tree": (
+        STUDY + '[policy]\nkind = "tree"\ncaution = 0.5\n',
+        "line 20: policy.caution: is for linear policies and candidates; tree ones have no",
+    ),
+    "caution of another oracle": (
+        STUDY + '[policy]\noracle = "csoaa-sgd"\ncaution = 0.5\n',
+        "line 20: policy.caution: standard errors come with what csoaa-exact solves",
+    ),
     "precision of another oracle": (
         STUDY + '[policy]\nprecision = "clients"\noracle = "wap"\n',
         "line 19: policy.precision: only csoaa-exact and direct",
@@ -373,7 +395,7 @@ MISTAKES = {
     ),
     "a feature that is the action": (
         edited('age = "number"', 'arm = "number"'),
-        "features: arm is the action or the reward",
+        "features: arm is the action or an outcome",
     ),
     "an outcome that is the action": (
         edited('column = "arm"', 'column = "gain"'),

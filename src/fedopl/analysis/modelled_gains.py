@@ -100,9 +100,9 @@ def global_bound(
 def largest_score(study: Study) -> float | None:
     """U = 3B/η from declared bounds, where there are any; clipping vouches for η, too."""
     overlaps = [bound for bound in (study.declared.overlap, study.nuisances.clip) if bound]
-    if study.declared.reward is None or not overlaps:
+    if study.largest_net is None or not overlaps:
         return None
-    return score_bound(study.declared.reward, max(overlaps))
+    return score_bound(study.largest_net, max(overlaps))
 
 
 def modelled(

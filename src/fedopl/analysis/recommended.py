@@ -38,10 +38,11 @@ class Choice:
 def choice_of(record: Record) -> Choice | None:
     """The policy to recommend; None where there are no values.
 
-    Among those that demonstrably beat what was done, an arm for everybody comes before a policy
-    that is harder to follow, unless that one demonstrably beats the arm, too.
+    Among those that demonstrably beat what was done, and are shown to keep every guardrail, an arm
+    for everybody comes before a policy that is harder to follow, unless that one demonstrably beats
+    the arm, too.
     """
-    arms = [arm_name(action) for action in record.study.actions]
+    arms = [arm_name(action) for action in affordable_actions(record)]
     found = {
         row.policy: row
         for row in record.improvements.rows
@@ -53,9 +54,17 @@ def choice_of(record: Record) -> Choice | None:
     better = {
         name: row.estimate.value
         for name, row in found.items()
-        if row.interval[0] > 0 and name not in thin
+        if row.interval[0] > 0 and name not in thin and record.guardrails.keeps_all(name)
     }
     return Choice(policy=_preferred(record, better, arms), improvements=found, thin=thin)
+
+
+def affordable_actions(record: Record) -> list[str]:
+    """The actions that everybody could be given: all of them, unless there is a budget."""
+    budget = record.study.budget
+    if budget is None or record.curve is None:
+        return list(record.study.actions)
+    return record.curve.affordable(budget.limit)
 
 
 def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str:
@@ -72,7 +81,14 @@ def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tupl
     if described is None:
         return {}
     decided = described.decided()[-1].sum(axis=0)
-    given = {arm_name(action): {action} for action in actions}
+    permissions = record.study.permissions
+    given = {
+        arm_name(action): {
+            action,
+            *(permissions.instead_of(action, actions) if permissions else ()),
+        }
+        for action in actions
+    }
     often = decided >= _FEW * decided.sum()
     given.setdefault(record.chosen, {name for name, o in zip(actions, often, strict=True) if o})
     few = {name for place, name in enumerate(actions) if _is_thin(record, described, place)}

@@ -1,5 +1,6 @@
 """The schema: what the columns of a table mean, agreed before anybody reads one."""
 
+import math
 from dataclasses import asdict
 from decimal import Decimal
 from functools import cached_property
@@ -20,6 +21,7 @@ from fedopl.base.date_rules import LABELLED, date_rule
 from fedopl.base.errors import FedoplError, SchemaError
 from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, stated_shares
 from fedopl.base.labels import label_text, quoted
+from fedopl.base.summed_outcome import fault_in_sum, sum_in_words
 from fedopl.base.validation import Checked, PlacedError
 
 Direction = Literal["higher", "lower"]
@@ -108,7 +110,7 @@ class Encoding(Checked):
     @model_serializer(mode="wrap")
     def _write_rules_where_there_are_any(self, write: SerializerFunctionWrapHandler) -> Any:
         # They were not there when studies were first hashed.
-        later = ("dates", "others", "missing_reward")
+        later = ("dates", "others", "missing_reward", "reward_sum", "outcomes")
         return {key: value for key, value in write(self).items() if value or key not in later}
 
     @model_validator(mode="after")
@@ -158,7 +160,9 @@ class Schema(Encoding):
 
     action: str = Field(description="the column that says what was done")
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
-    reward: str = Field(description="the column with the outcome, a number")
+    reward: str = Field(
+        default="", description="the column with the outcome, a number, unless it is a sum"
+    )
     direction: Direction = Field(description="whether a higher or a lower outcome is better")
     missing_reward: Literal["error", "drop"] | None = Field(
         default=None,
@@ -171,8 +175,36 @@ class Schema(Encoding):
         "for each action; or the probabilities themselves, of all actions or of each, perhaps by "
         "stratum",
     )
+    reward_sum: dict[str, float] = Field(
+        default_factory=dict,
+        description="the outcome as a weighted sum: what each of its columns is multiplied by",
+    )
+    outcomes: tuple[str, ...] = Field(
+        default=(), description="columns of further outcomes, numbers, that guardrails are about"
+    )
     weight: str | None = Field(default=None, description="the column with row weights")
     group: str | None = Field(default=None, description="the column that says what goes together")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_sum(cls, given: Any) -> Any:
+        """A sum is called what it is, wherever an outcome is named."""
+        parts = given.get("reward_sum") if isinstance(given, dict) else None
+        if not isinstance(parts, dict) or not _are_numbers(parts):
+            return given
+        fault, called = fault_in_sum(parts), sum_in_words(parts)
+        if given.get("reward") not in (None, "", called):
+            fault = "the outcome is one column or a sum of several; leave one of them out"
+        if fault:
+            raise PlacedError("reward_sum", fault)
+        return {**given, "reward": called}
+
+    @model_validator(mode="after")
+    def _has_an_outcome(self) -> Self:
+        if not self.reward:
+            message = "name the column with the outcome, or say which columns it is the sum of"
+            raise PlacedError("reward", message)
+        return self
 
     @model_validator(mode="after")
     def _contradicts_nothing(self) -> Self:
@@ -185,19 +217,27 @@ class Schema(Encoding):
                 f"{', '.join(self.actions)}"
             )
             raise PlacedError("propensity", message, ("propensity",))
-        single = [c for c in (self.action, self.reward, self.weight, self.group) if c]
+        single = [c for c in (self.action, *self.reward_columns, self.weight, self.group) if c]
         _distinct((*single, *self.propensity_columns), "roles of columns", ("action",))
-        if self.stratum in {self.action, self.reward, self.weight, *self.numeric} - {None}:
+        if self.stratum in {self.action, *self.reward_columns, self.weight, *self.numeric} - {None}:
             message = f"'{self.stratum}' cannot be the stratum: it is read as something else"
             raise PlacedError("propensity", message, ("propensity",))
         try:
             self.known_shares  # noqa: B018
         except ValueError as error:
             raise PlacedError("propensity", str(error), ("propensity",)) from None
-        leaks = {self.action, self.reward} & set(self.feature_columns)
+        if self.reward in self.outcomes:
+            message = f"'{self.reward}' is the outcome itself; a guardrail is about another column"
+            raise PlacedError("outcomes", message)
+        _distinct(self.outcomes, "outcomes", ("outcomes",))
+        others = {self.weight, self.group, *self.propensity_columns} & set(self.outcomes)
+        if others:
+            message = f"'{min(map(str, others))}' is read as something else than an outcome"
+            raise PlacedError("outcomes", message)
+        leaks = {self.action, *self.outcome_columns} & set(self.feature_columns)
         if leaks:
             message = (
-                f"{', '.join(sorted(leaks))} is the action or the reward, which nobody knows "
+                f"{', '.join(sorted(leaks))} is the action or an outcome, which nobody knows "
                 "before deciding"
             )
             raise PlacedError("numeric, categorical", message, ("numeric",))
@@ -205,8 +245,18 @@ class Schema(Encoding):
 
     def drops(self, column: str) -> bool:
         """Whether rows are left out in which this column has no value."""
-        rule = self.missing_reward if column == self.reward else None
+        rule = self.missing_reward if column in self.outcome_columns else None
         return (rule or self.missing) == "drop"
+
+    @property
+    def reward_columns(self) -> tuple[str, ...]:
+        """The columns that the outcome is made from: one, or those of a sum."""
+        return tuple(self.reward_sum) or (self.reward,)
+
+    @property
+    def outcome_columns(self) -> tuple[str, ...]:
+        """These, and those of further outcomes, each once."""
+        return tuple(dict.fromkeys((*self.reward_columns, *self.outcomes)))
 
     @property
     def encoding(self) -> Encoding:
@@ -236,7 +286,8 @@ class Schema(Encoding):
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column the schema reads, each once, in a fixed order."""
-        wanted = [*self.feature_columns, self.action, self.reward, *self.propensity_columns]
+        wanted = [*self.feature_columns, self.action, *self.outcome_columns]
+        wanted += self.propensity_columns
         return tuple(
             dict.fromkeys([*wanted, *filter(None, (self.weight, self.group, self.stratum))])
         )
@@ -246,6 +297,12 @@ class Schema(Encoding):
         """The columns whose values are labels, even where they look like numbers."""
         named = (self.action, *self.categorical, *filter(None, (self.group, self.stratum)))
         return tuple(column for column in dict.fromkeys(named) if column not in self.dates)
+
+
+def _are_numbers(parts: dict[Any, Any]) -> bool:
+    """Whether pydantic has nothing to say of a sum's numbers."""
+    numbers = [n for n in parts.values() if isinstance(n, int | float) and math.isfinite(n)]
+    return bool(parts) and len(numbers) == len(parts)
 
 
 def _distinct(names: tuple[str, ...], subject: str, place: tuple[str, ...]) -> None:

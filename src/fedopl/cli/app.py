@@ -10,6 +10,7 @@ import typer
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
     before_run,
+    budget_verb,
     export_verb,
     flower_verbs,
     init_verb,
@@ -33,6 +34,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
         *(result_verbs.explain, result_verbs.decide, export_verb.export),
+        budget_verb.budget,
         *(result_verbs.ledger, result_verbs.unlock),
     ],
     "The paper": [reproduce_verb.reproduce],

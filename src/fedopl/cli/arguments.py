@@ -13,6 +13,14 @@ ClientsFolder = Annotated[
     Path, typer.Option("--clients", help="the folder with a folder for each client")
 ]
 ClientPath = Annotated[Path, typer.Argument(help="the client's folder, or its client.toml")]
+ClientHere = Annotated[
+    Path | None,
+    typer.Option(
+        "--client",
+        help="the client's folder, whose names of columns and labels apply, and who may get what "
+        "there; or only its name",
+    ),
+]
 PolicyPath = Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")]
 Resume = Annotated[bool, typer.Option("--resume", help="go on with what is in the folder")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]

@@ -68,7 +68,9 @@ def privacy(
 
     agreed, _ = read_study(study)
     noise = noise_table(agreed)
-    sizes = rows or [1000, 1000, 1000]
+    lacking = agreed.privacy.dropouts if agreed.privacy else 0
+    # Where some may be lacking, it takes as many as the study has.
+    sizes = rows or [1000] * (len(agreed.privacy.keys) if agreed.privacy and lacking else 3)
     left = _left_to_tell(agreed, clients) if clients else {}
     found = prices(agreed, sizes)
     if as_json:
@@ -203,6 +205,11 @@ def preview(
             "Masked numbers are sums with noise that only the total over all clients can be read "
             "of; to whoever lacks one client's they are random."
         )
+        if agreed.privacy.dropouts:
+            typer.echo(
+                "Shares hold nothing of rows: enough of them take masks off a sum over those who "
+                "answered, once, even if others are lacking."
+            )
     elif agreed.privacy:
         round_terms = (
             " A term is there less what those before it say of it." if agreed.terms else ""

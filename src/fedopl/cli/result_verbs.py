@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedopl.base.errors import FedoplWarning
-from fedopl.cli.arguments import AsJson, ClientPath, PolicyPath, RunFolder
+from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder
 from fedopl.cli.printing import say_json, say_paths
-from fedopl.cli.saved_policy import policy_and_run
+from fedopl.cli.saved_policy import policy_and_run, policy_here
 
 if TYPE_CHECKING:
     from fedopl.client.disclosure.ledger import Entry
@@ -89,13 +89,18 @@ def explain(
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
     from fedopl.report.sections.explainers import explainer_of
+    from fedopl.report.words.permission_words import permission_sentences
 
     found, run = policy_and_run(policy)
     explainer = explainer_of(found)
+    rules = found.permissions
     if as_json:
-        say_json(explainer.as_json(found, run))
-    else:
-        typer.echo(explainer.as_text(found, run, top))
+        permissions = {"permissions": rules.model_dump(mode="json")} if rules else {}
+        say_json({**explainer.as_json(found, run), **permissions})
+        return
+    typer.echo(explainer.as_text(found, run, top))
+    if rules:
+        typer.echo("\n" + "\n".join(permission_sentences(rules, found.kind)))
 
 
 def decide(
@@ -106,9 +111,7 @@ def decide(
         Path | None, typer.Option(help="where to write; TABLE-decided beside it if not said")
     ] = None,
     column: Annotated[str, typer.Option(help="what the new column is called")] = "action",
-    client: Annotated[
-        Path | None, typer.Option(help="the client whose names of columns and labels apply")
-    ] = None,
+    client: ClientHere = None,
     undecided: Annotated[
         Literal["error", "blank"],
         typer.Option(help="rows with missing or unknown values: stop, or leave blank"),
@@ -117,17 +120,37 @@ def decide(
         Literal["escape", "keep"],
         typer.Option(help="text in CSV that a spreadsheet would run: escape it, or keep it"),
     ] = "escape",
+    with_scores: Annotated[
+        bool,
+        typer.Option(
+            "--with-scores",
+            help="add each action's score, the margin of the decision and the rank by margin",
+        ),
+    ] = False,
+    over: Annotated[
+        str | None, typer.Option(help="what margins are over; the best other action if not said")
+    ] = None,
+    places: Annotated[
+        list[str] | None,
+        typer.Option(help="how many of an action there are, such as A=200, for who gains most"),
+    ] = None,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="fill every place, even where it is worse for a row")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add the action to take to every row of a table, however long it is."""
+    from fedopl.cli.saved_policy import ranking_of
     from fedopl.client.apply_policy import decide_table
-    from fedopl.client.client_file import read_client
 
-    settings = read_client(client).settings if client else None
+    ranking = None
+    if with_scores or over is not None or places or fill:
+        ranking = ranking_of(over, places or [], fill=fill)
+    found, settings = policy_here(policy, client, scored=ranking is not None)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     decided_path = out or table.with_name(f"{stem}-decided{table.name[len(stem) :]}")
     decided = decide_table(
-        policy_and_run(policy)[0],
+        found,
         table,
         decided_path,
         column=column,
@@ -138,6 +161,7 @@ def decide(
         decimal=settings.data.decimal if settings else ".",
         undecided=undecided,
         formulas=formulas,
+        ranking=ranking,
         progress=_tell_rows,
     )
     if as_json:

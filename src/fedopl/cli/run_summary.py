@@ -28,11 +28,13 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
         typer.echo(f"{sentence}\n")
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
+    from fedopl.study.spending.cost_plan import net_words
+
     table = finished.study.table
     if table and table.direction == "lower":
         typer.echo(
-            f"Less {table.reward} is better: values are {table.reward} as logged, and a gain above "
-            "0 is less of it.\n"
+            f"Less {table.reward} is better: values are {table.reward} "
+            f"{net_words(finished.study) or 'as logged'}, and a gain above 0 is less of it.\n"
         )
     if report:
         typer.echo(f"The report is {report}")
@@ -45,11 +47,13 @@ def _recommendation(finished: "Record") -> "Recommendation":
 
 
 def _cautions(finished: "Record") -> list["Caution"]:
-    """Those about models and single clients; all others are in the report."""
+    """Those about models, single clients and guesses; all others are in the report."""
     from fedopl.report.fit_cautions import fit_cautions
+    from fedopl.report.overlap_cautions import not_identified_cautions
     from fedopl.report.reliance_cautions import reliance_cautions
 
-    return [*fit_cautions(finished), *reliance_cautions(finished)]
+    told = (fit_cautions, reliance_cautions, not_identified_cautions)
+    return [caution for found_by in told for caution in found_by(finished)]
 
 
 def _moved_by_split(finished: "Record") -> list[str]:
@@ -59,11 +63,15 @@ def _moved_by_split(finished: "Record") -> list[str]:
 
 
 def _how_learned(finished: "Record") -> list[str]:
-    """Which rows and clients count otherwise for learning than for values."""
+    """Which rows and clients count otherwise for learning than for values, and caution."""
+    from fedopl.report.explain.caution_words import caution_words
     from fedopl.report.explain.limited_words import limited_words
     from fedopl.report.explain.noise_words import noise_words
+    from fedopl.report.words.permission_words import arm_sentences
 
-    return [words for words in (limited_words(finished), noise_words(finished)) if words]
+    cautious, arms = caution_words(finished.policy, finished), arm_sentences(finished.study)
+    said = (limited_words(finished), cautious, noise_words(finished), *arms)
+    return [words for words in said if words]
 
 
 def _refusals(finished: "Record") -> str:
@@ -80,9 +88,10 @@ def _refusals(finished: "Record") -> str:
 def _as_json(finished: "Record") -> dict[str, Any]:
     """A run for programs: the verdict, every value and gain, and how it went."""
     from fedopl.analysis.limited_weights import limited_weights
+    from fedopl.report.explain.hardly_tried import not_identified
     from fedopl.report.explain.noise_words import noise_as_json
 
-    limited = limited_weights(finished)
+    limited, unknown = limited_weights(finished), not_identified(finished)
     return {
         "study": finished.study.name,
         "digest": finished.study.before_screening.digest.hex(),
@@ -90,6 +99,8 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "verdict": finished.verdict,
         "in_doubt": finished.in_doubt,
         "evaluation": finished.study.evaluation.kind,
+        "net_of_costs": finished.study.net_costs is not None,
+        "budget": _budget(finished),
         "chosen": finished.chosen,
         "best_arm": finished.best_arm,
         "mixture": finished.mixture,
@@ -97,9 +108,11 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "values": _rows(finished.values, "policy"),
         "gains": _rows(finished.gains, "against"),
         "improvements": _rows(finished.improvements, "policy", "level"),
+        "guardrails": _guardrails(finished),
         "splits": _splits(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "limited_for_learning": limited and limited._asdict(),
+        "not_identified": unknown and unknown._asdict(),
         **noise_as_json(finished),
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
@@ -108,6 +121,40 @@ def _as_json(finished: "Record") -> dict[str, Any]:
             for exchange, name, why in finished.refusals
         ],
     }
+
+
+def _guardrails(finished: "Record") -> list[dict[str, Any]]:
+    """Each guardrail in words, and what each policy does to its outcome."""
+    return [
+        {
+            "guardrail": name,
+            "words": agreed.words,
+            "outcome": agreed.column,
+            "confidence": agreed.confidence,
+            "policies": [
+                {
+                    "policy": row.policy,
+                    "verdict": row.verdict,
+                    "change": row.estimate.value if row.estimate else None,
+                    "standard_error": row.estimate.standard_error if row.estimate else None,
+                    "bounds": row.interval,
+                    "level": row.level,
+                }
+                for row in finished.guardrails.rows
+                if row.guardrail == name
+            ],
+        }
+        for name, agreed in finished.study.guardrails.items()
+    ]
+
+
+def _budget(finished: "Record") -> dict[str, Any] | None:
+    """What the policy gains and spends within its budget; None without one, or in doubt."""
+    from fedopl.results.spending.budget_words import point_as_json
+
+    if finished.curve is None or finished.in_doubt:
+        return None
+    return point_as_json(finished.within_budget()) | {"against": finished.curve.against}
 
 
 def _splits(finished: "Record") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.snapshots import NewRows, Snapshots
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.table.read import read_logged
 from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import run_query
@@ -162,7 +162,7 @@ class Client:
             source = self.path.parent / str(data.file)
             name = str(source)
         on_disk = isinstance(source, Path) and self._keeps_on_disk(source, schema)
-        return read_logged(
+        rows = read_logged(
             source,
             schema,
             name=name,
@@ -175,6 +175,8 @@ class Client:
             on_disk=self.store_path / "rows" if on_disk else None,
             numbers=data.numbers,
         )
+        check_outcomes(rows, schema.outcomes, name)
+        return rows
 
     def _check_files(self) -> None:
         """Refuse links where its private files should be; warn of a secret that others can read."""

@@ -1,12 +1,13 @@
 """A basis for features as they are at hand: where they may bend, and which may act together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
+from fedopl.base.toml_file import toml_key, toml_text
 from fedopl.policies.basis import FAMILIES, Basis, lacking
 from fedopl.policies.terms import Terms
 
@@ -51,6 +52,28 @@ def drafted_basis(
             screened = left if may_screen and kind == "auto" else 0
             return basis.model_copy(update={"screened_thresholds": screened})
     return None
+
+
+def basis_lines(basis: Basis | None, confirm: str) -> Iterator[str]:
+    """A basis as a draft of a study says it, with what to confirm."""
+    if basis is None:
+        return
+    yield from ("", f"[basis]  # {confirm}: may effects bend? Without this, all is linear")
+    yield f'kind = "{basis.kind}"'
+    if basis.products:
+        named = ", ".join(map(toml_text, basis.products))
+        yield f"products = [{named}]  # {confirm}: may any two of these act together?"
+    if basis.screened_pairs:
+        what = "have clients find first which features act together, so many pairs at most?"
+        yield f"screened_pairs = {basis.screened_pairs}  # {confirm}: {what}"
+    if basis.screened_thresholds:
+        what = "have clients find first where outcomes jump, at so many values at most?"
+        yield f"screened_thresholds = {basis.screened_thresholds}  # {confirm}: {what}"
+    yield from ("", f"[basis.knots]  # {confirm}: where each may bend, two values or more")
+    yield from (
+        f"{toml_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"
+        for name, knots in basis.knots.items()
+    )
 
 
 def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:

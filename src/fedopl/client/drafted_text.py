@@ -16,11 +16,10 @@ from fedopl.client.column_profiles import (
     the_one,
 )
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.drafted_basis import drafted_basis
+from fedopl.client.drafted_basis import basis_lines, drafted_basis
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
-from fedopl.policies.basis import Basis
+from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
-from fedopl.study.study import MOST_TO_SCREEN
 
 # What marks a line that a person has to look at.
 CONFIRM = "CONFIRM"
@@ -214,7 +213,7 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
     others = len(features) - len(likely)
     columns = {name: [values] for name, values in likely.items()}
     basis = drafted_basis(columns, most_terms=privacy.most_terms - others) if columns else None
-    yield from _basis_lines(basis)
+    yield from basis_lines(basis, CONFIRM)
 
 
 def _basis(
@@ -225,28 +224,8 @@ def _basis(
     rows = SLACK * n_rarest * (1 - EvaluationPlan().share) / room.folds
     most_terms = rows * Limits().parameter_share - 1 - (room.n_features - len(numbers))
     may_screen &= room.n_features <= MOST_TO_SCREEN
-    yield from _basis_lines(drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen))
-
-
-def _basis_lines(basis: Basis | None) -> Iterator[str]:
-    if basis is None:
-        return
-    yield from ("", f"[basis]  # {CONFIRM}: may effects bend? Without this, all is linear")
-    yield f'kind = "{basis.kind}"'
-    if basis.products:
-        named = ", ".join(map(toml_text, basis.products))
-        yield f"products = [{named}]  # {CONFIRM}: may any two of these act together?"
-    if basis.screened_pairs:
-        what = "have clients find first which features act together, so many pairs at most?"
-        yield f"screened_pairs = {basis.screened_pairs}  # {CONFIRM}: {what}"
-    if basis.screened_thresholds:
-        what = "have clients find first where outcomes jump, at so many values at most?"
-        yield f"screened_thresholds = {basis.screened_thresholds}  # {CONFIRM}: {what}"
-    yield from ("", f"[basis.knots]  # {CONFIRM}: where each may bend, two values or more")
-    yield from (
-        f"{toml_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"
-        for name, knots in basis.knots.items()
-    )
+    basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
+    yield from basis_lines(basis, CONFIRM)
 
 
 def _is_small(n_rarest: int, n_actions: int, room: "_Room", *, is_grouped: bool) -> bool:

@@ -15,6 +15,8 @@ from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.far_values import far_values
+from fedopl.client.local.obeyed_scores import ObeyedScores
+from fedopl.client.outcome_workspace import column_events
 from fedopl.client.private.range_check import private_cautions, private_problems
 from fedopl.client.rows.row_keys import row_keys
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
@@ -25,6 +27,7 @@ from fedopl.client.scoring.row_shares import dominated
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
+from fedopl.study.guardrail import guarded_columns
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
@@ -111,6 +114,7 @@ def examine(client: Client, study: Study) -> Examined:
             *private_problems(client.name, data, study),
             *([] if study.privacy else _contradictions(data, study, client.settings.limits)),
             *([] if study.privacy else _dominated(data, study, client.settings.limits)),
+            *_dominated_guardrails(data, study, client.settings.limits),
         ),
         cautions=(
             *cautions,
@@ -118,6 +122,7 @@ def examine(client: Client, study: Study) -> Examined:
             *(fit.cautions if fit else ()),
             *private_cautions(data, study),
             *_too_many_terms(data, study, client.settings.limits),
+            *_forbidden(client.name, data, study),
             *_cautions(data, columns, client.settings.limits.minimum_cell),
         ),
         data=whole,
@@ -186,6 +191,24 @@ def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]
     ]
 
 
+def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
+    """How often what was done is what may no longer be given, by action."""
+    forbidden = ObeyedScores(study, client).forbidden(data.contexts)
+    if forbidden is None:
+        return []
+    taken = forbidden[np.arange(data.n_rows), data.actions]
+    counts = np.bincount(data.actions[taken], minlength=study.n_actions)
+    return [
+        f"'{action}' was given in {n_given:,} of {n_taken:,} rows that got it where the study "
+        "forbids it (policy.never, policy.only): they count for what it is worth, and no policy "
+        "repeats it"
+        for action, n_given, n_taken in zip(
+            study.actions, counts.tolist(), data.rows_per_action.tolist(), strict=True
+        )
+        if n_given
+    ]
+
+
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
     """In words, each bound that the study declares for every row and that rows here exceed."""
     try:
@@ -221,6 +244,18 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
         "many rows share, set nuisances.clip, or let them be estimated"
         for action, is_refused in zip(data.action_names, too_much[len(names) :], strict=False)
         if is_refused
+    ]
+
+
+def _dominated_guardrails(data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """The guardrails' columns by which no policy is valued, as nearly all is one row's."""
+    columns = guarded_columns(study)
+    shares = {column: column_events(data, column).largest_share for column in columns}
+    return [
+        f"one row has {share:.0%} of the squares of '{column}', which a guardrail is about, and "
+        "values would disclose it (dominance): look for a typo, or leave the guardrail out"
+        for column, share in shares.items()
+        if share > limits.dominance
     ]
 
 

@@ -20,18 +20,21 @@ from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.network_steps import NetworkTraining
+from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.local.score_means import ScoreMeans, means_of
 from fedopl.client.rows.chunks import Chunk, ScoredChunk, ScoredRows
 from fedopl.client.rows.fold_sums import measured_from_zero
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels
+from fedopl.client.scoring.net_scores import check_cost_columns
 from fedopl.client.scoring.outcome import Outcomes, action_blocks
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
     Propensities,
     fit_propensities,
 )
+from fedopl.client.scoring.rare_events import Events
 from fedopl.client.scoring.row_shares import dominated, shares_in, weighing_by
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
@@ -63,14 +66,17 @@ class Workspace:
         regressor: object = None,
     ) -> None:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
+        check_cost_columns(draws.client, data, study)
         self.store: Store = MemoryStore() if store is None else store
         self.local_training = LocalTraining(study, Batches(self.draws))
-        self.network_training = NetworkTraining(study)
+        self.obeyed = ObeyedScores(study, draws.client, limits.rows_needed(study.n_actions))
+        self.network_training = NetworkTraining(study, self.obeyed)
         # Behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
+        self.event_spread = 0.0  # of scores, by an event that values are made as unsure by
         self.new_scores: StudyScores | None = None  # not kept before their sums may be released
         self._whole: ScoredChunk | None = None
 
@@ -85,6 +91,16 @@ class Workspace:
     def folds(self) -> Folds:
         """The fold of each of these rows."""
         return self.study_rows.whole.folds
+
+    @cached_property
+    def least_spread(self) -> float:
+        """How far a row may move scores, for noise on values to hide it.
+
+        Of a rare outcome a usual row says next to nothing, and one that has it says all.
+        """
+        given = self.study_rows.given
+        events = Events.among(given.rewards[rows] for rows in given.slices())
+        return events.least_spread(self.study.n_actions) if events.are_rare else 0.0
 
     def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
         """Counts as they may be released, with noise that follows from what was asked."""
@@ -105,7 +121,7 @@ class Workspace:
 
     def scored_rows(self) -> Iterator[ScoredRows]:
         """The training rows with their scores, to learn a tree from."""
-        return (chunk.scored_rows() for chunk in self.chunks())
+        return self.obeyed.to_sum(self.chunks)
 
     @property
     def training(self) -> slice:
@@ -237,6 +253,11 @@ class Workspace:
         return self._scorer(self.outcomes.own, masked, few_took)
 
     @property
+    def client(self) -> str:
+        """What the client is called in the study."""
+        return self.draws.client
+
+    @property
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
@@ -284,7 +305,13 @@ class Workspace:
 
     def _scorer(self, outcomes: Outcomes, masked: BoolArray, few_took: BoolArray) -> Scorer:
         models = NuisanceModels(outcomes=outcomes, propensities=self.propensities)
-        return Scorer(models=models, plan=self.study.nuisances, masked=masked, few_took=few_took)
+        return Scorer(
+            models=models,
+            plan=self.study.nuisances,
+            masked=masked,
+            few_took=few_took,
+            costs=self.study.net_costs,
+        )
 
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores

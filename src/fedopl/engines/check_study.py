@@ -19,7 +19,7 @@ from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.study.study import Study
-from fedopl.study.study_file import check_mixture, read_study
+from fedopl.study.study_file import check_named, read_study
 
 # Means of a feature that lie this many standard deviations apart suggest another unit.
 FAR_APART = 3.0
@@ -82,7 +82,7 @@ def check(study: str | Path, clients: str | Path) -> Readiness:
     agreed, candidates = read_study(study)
     check_packages(agreed)
     found = read_clients(clients)
-    check_mixture(study, agreed, found)
+    check_named(study, agreed, found)
     return check_clients(agreed, found, candidates)
 
 

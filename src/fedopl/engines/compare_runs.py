@@ -6,7 +6,7 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
-from fedopl.base.labels import GLOBAL
+from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.tables import html_text, text_table
 from fedopl.engines.runs import Run
 from fedopl.results.value_tables import arm_name
@@ -30,7 +30,7 @@ class Comparison:
         headers = ["run", "value", "gain over best arm", "gain over logging", "exchanges", "KB"]
         table = text_table(headers, [self._cells(name, run) for name, run in self.runs.items()])
         verdicts = "\n".join(f"{name}: {run.verdict}" for name, run in self.runs.items())
-        parts = [table, self._differing(), verdicts, CAUTION]
+        parts = [table, self._differing(), verdicts, *self._net(), CAUTION]
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -43,6 +43,13 @@ class Comparison:
         named = ("value", "over_best_arm", "over_logging")
         estimates = [_cell(found[key]) if found[key] else unknown for key in named]
         return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
+
+    def _net(self) -> list[str]:
+        """Whose values are net of costs, where not all are."""
+        net = [name for name, run in self.runs.items() if run.study.net_costs is not None]
+        if len(net) in (0, len(self.runs)):
+            return []
+        return [f"Values of {quoted(net)} are net of costs, the others are not: do not subtract."]
 
     def _differing(self) -> str:
         if not self.settings:
@@ -94,6 +101,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     return {
         "verdict": run.verdict,
         "in_doubt": run.in_doubt,
+        "net_of_costs": run.study.net_costs is not None,
         "best_arm": run.best_arm,
         **{name: _estimate(estimate) for name, estimate in known.items()},
     }

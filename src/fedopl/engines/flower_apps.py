@@ -33,7 +33,7 @@ from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
-from fedopl.study.study_file import read_study
+from fedopl.study.study_file import check_named, read_study
 
 RECORD, PAYLOAD = "fedopl", "bytes"
 REPLY_POLL_SECONDS = 0.3
@@ -141,6 +141,7 @@ def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) ->
     (folder / FAILURE).unlink(missing_ok=True)
     agreed, candidates = read_study(study)
     names = tuple(sorted(str(config["clients"]).split(",")))
+    check_named(study, agreed, names)
     transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
     transport.wait_for_all(float(config["arrival"]))
 

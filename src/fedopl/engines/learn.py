@@ -21,23 +21,29 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.scoring.stacking.joined_regressors import try_out
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
+from fedopl.policies.kinds import other_permissions
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import writing
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
+from fedopl.study.basis_check import MOST_TO_SCREEN
+from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
-from fedopl.study.privacy_plan import PrivacyPlan
-from fedopl.study.private_setting import likely_values, most_terms
-from fedopl.study.study import MOST_TO_SCREEN, Study
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_setting import likely_values, most_terms
+from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending.cost_plan import Cost, Costs
+from fedopl.study.study import Study
+from fedopl.study.study_file import check_permitted
 
 MOST_ASKED = 100  # clients whose rows knots are drafted from
 IN_A_ROW = 100  # rows that are read at once for that
@@ -78,10 +84,13 @@ def learn(
     *,
     policy: str | Linear | Tree | Finite | Neural = "linear",
     basis: str | Basis | None = "auto",
+    costs: Costs | Mapping[str, Cost] | None = None,
+    budget: Budget | float | None = None,
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
+    guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     privacy: PrivacyPlan | None = None,
     quorum: float = 0.5,
@@ -100,6 +109,11 @@ def learn(
         basis: where effects may bend: "auto" has terms chosen, with knots at quantiles of these
             rows, if the policy is one that can bend; "linear" has none; or "hinges", "splines",
             "steps", or a `Basis` with knots of your own.
+        costs: what actions cost, by action: a number, or the feature that says it; in the unit of
+            the outcome, so that all values are net of costs, or `Costs(by_action=..., unit=...)`
+            in another, with a budget.
+        budget: what decisions may cost on average, a number or a `Budget`, which may also cap how
+            many get an action: `Budget(shares={"new": 0.2})`.
         mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
             from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
         nuisances: "federated", "local", or a `NuisancePlan`, in which `outcome` may be a
@@ -109,6 +123,8 @@ def learn(
             `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
             in how many ways rows are split, with the median of what comes out.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
+        guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
+            more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
         privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
             everything is learned and valued from sums with noise; exact sums if not said.
@@ -127,10 +143,13 @@ def learn(
         privacy = _with_keys(privacy, clients, str(running.secret))
     agreed = {
         "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
+        "budget": Budget(most=budget) if isinstance(budget, int | float) else budget,
+        "costs": Costs(by_action=dict(costs)) if isinstance(costs, Mapping) else costs,
         "mixture": as_mixture(mixture),
         "nuisances": nuisances,
         "evaluation": evaluation,
         "joining": diagnose,
+        "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
         "privacy": privacy,
         "quorum": quorum,
@@ -216,6 +235,12 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     )
     check_packages(study)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
+    try:
+        check_permitted(study, clients)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    for name, data in clients.items():
+        check_outcomes(data, guarded_columns(study), name)
     return study
 
 
@@ -256,6 +281,9 @@ def _run(
         return Begun(Conversation(one, transport, kept, running.progress), only_policy(doors))
 
     policies = {name: p for name, p in candidates.items() if isinstance(p, Policy)}
+    for name, one in policies.items():
+        if (fault := other_permissions(one, study)) is not None:
+            raise OptionError(f"candidates: '{name}': {fault}")
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
     return Run.of(record, ledgers)

@@ -41,10 +41,10 @@ from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.repeat_splits import Begun, run_splits
-from fedopl.study.added_up import adds_under_masks, parties_of
 from fedopl.study.mixture import FOUND, AnyMixture, BestSkew, Empirical, Minimax
-from fedopl.study.privacy_plan import LEAST_PARTIES, PrivacyPlan
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.added_up import adds_under_masks, parties_of
+from fedopl.study.private.privacy_plan import LEAST_PARTIES, PrivacyPlan
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -137,12 +137,15 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
 
 def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
     """The plan for this client and as few like it as there have to be for masks."""
-    others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES)]
+    # Where one may be lacking and one collude, it takes one more.
+    lacking = min(plan.dropouts, 1)
+    others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES + lacking)]
     secret = client.secret(rehearsing=True)
     keys = {
         name: Identity(PrivateDraws(0, name, secret).key).public for name in (client.name, *others)
     }
-    return plan.model_copy(update={"keys": keys, "colluders": min(plan.colluders, 1)})
+    few = {"keys": keys, "colluders": min(plan.colluders, 1), "dropouts": lacking}
+    return plan.model_copy(update=few)
 
 
 def _own(mixture: AnyMixture, client: Client) -> AnyMixture:

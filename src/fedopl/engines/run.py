@@ -22,7 +22,7 @@ from fedopl.server.federation import evaluate_policies
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
-from fedopl.study.study_file import check_mixture, read_study
+from fedopl.study.study_file import check_named, read_study
 
 # Who asks where client and server are one process.
 THIS_MACHINE = "a run on this machine"
@@ -133,7 +133,7 @@ def run(
     folder = Path(out)
     check_folder(folder, agreed, resume=resume)
     found = read_clients(clients)
-    check_mixture(study, agreed, found)
+    check_named(study, agreed, found)
     # All splits before the first of them: rows that come meanwhile are in none.
     tables = _tables(agreed, found)
     opened = [_opened(one, found, tables) for one in split_studies(agreed)]
@@ -194,7 +194,7 @@ def evaluate(
     """
     whole, candidates = read_study(study)
     found = read_clients(clients)
-    check_mixture(study, whole, found)
+    check_named(study, whole, found)
     agreed = split_studies(whole)[0]
     _, doors = open_clients(agreed, found)
     with watch(agreed, tuple(sorted(doors)), exchanges_to_evaluate(agreed)) as progress:

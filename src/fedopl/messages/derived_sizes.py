@@ -11,10 +11,13 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
+from fedopl.messages.evaluation.price_curve import n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
+from fedopl.messages.secure.sum_numbers import holding_in, n_secrets, n_session_keys
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import network_size
 from fedopl.policies.neural import NeuralPolicy, widths_in
 from fedopl.policies.pairwise import action_pairs
@@ -22,9 +25,11 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
+from fedopl.secure.double_masks import SEAL_BYTES
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedopl.secure.masks import WORD
-from fedopl.study.added_up import adds_under_masks, parties_of
+from fedopl.secure.secret_shares import SHARE_BYTES
+from fedopl.study.private.added_up import adds_under_masks, most_lacking, parties_of
 from fedopl.study.screened_study import with_most_found
 from fedopl.study.study import Study
 
@@ -58,6 +63,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.FOLDS: folds,
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
+        Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
         Axis.BINS: N_CUTS + 1,
@@ -76,9 +82,13 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
         Axis.PARTIES: len(parties_of(study)),
-        Axis.SESSION_KEYS: 1,
+        Axis.SESSION_KEYS: n_session_keys(study),
         Axis.KEY_WORDS: KEY_BYTES // 8,
         Axis.SIGNATURE_WORDS: SIGNATURE_BYTES // 8,
+        Axis.LINEAR_NUMBERS: LinearPolicy.numbers_shape(study)[1],
+        Axis.HOLDERS: holding_in(study).n_holders if most_lacking(study) else 0,
+        Axis.MASK_SECRETS: n_secrets(study),
+        Axis.SEALED_WORDS: (SHARE_BYTES + SEAL_BYTES) // 8,
         Axis.NEURAL_NUMBERS: NeuralPolicy.numbers_shape(study)[0],
         Axis.NETWORK_NUMBERS: network_size(widths_in(study)) if study.hidden else 0,
     }

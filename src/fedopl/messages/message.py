@@ -39,6 +39,7 @@ class Axis(enum.Enum):
     GRAMS = "grams"  # one for each action, or one that serves all
     PAIRS = "pairs"
     LINEAR_POLICIES = "linear policies"
+    LINEAR_NUMBERS = "linear numbers"  # terms and an intercept; with caution, doubts about them
     PAIRWISE_POLICIES = "pairwise policies"
     TREES = "trees"
     TREE_NODES = "tree nodes"  # questions and leaves, padded
@@ -73,11 +74,15 @@ class Axis(enum.Enum):
     JUMP_NUMBERS = "jump numbers"  # which numbers, where, and how strong
     FOUND_THRESHOLDS = "found thresholds"
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
-    TWO = "two"  # features of a pair
+    TWO = "two"  # features of a pair; or what is gained, and what is spent
+    CURVE_POINTS = "curve points"  # the public prices, then every action for everybody
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"
     KEY_WORDS = "key words"  # of 64 bits
     SIGNATURE_WORDS = "signature words"
+    HOLDERS = "holders"  # of shares of a client's secrets: it and those it has masks with
+    MASK_SECRETS = "mask secrets"  # two for each sum
+    SEALED_WORDS = "sealed words"  # of a share under seal
     MASKED = "masked numbers"  # all sums of an answer, one behind the other
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 
@@ -136,6 +141,7 @@ class Query(Message, Generic[AnswerType]):
     lifetime: ClassVar[str | None]  # another: how much all studies may ask of the same rows
     permission: ClassVar[str | None]
     is_fixed: ClassVar[bool]  # whether its answer depends on nothing that the server chooses
+    is_asked_once: ClassVar[bool]  # whether a study needs one, and another is refused
     title: ClassVar[str]  # what people read in previews and reports
     content: ClassVar[str]  # what its answer holds, in words
 
@@ -148,12 +154,13 @@ class Query(Message, Generic[AnswerType]):
         lifetime: str | None = None,
         permission: str | None = None,
         fixed: bool = False,
+        once: bool = False,
     ) -> None:
         super().__init_subclass__(code=code)
         if code is not None:  # what several queries share has none
             (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
             cls.asked, cls.budget, cls.permission = asked, budget, permission
-            cls.lifetime, cls.is_fixed = lifetime, fixed
+            cls.lifetime, cls.is_fixed, cls.is_asked_once = lifetime, fixed, once
 
     @classmethod
     def needed(cls, _study: "Study") -> bool:
@@ -163,7 +170,7 @@ class Query(Message, Generic[AnswerType]):
     @classmethod
     def most(cls, _study: "Study") -> int | None:
         """How many different ones this study can need, where that is known."""
-        return None
+        return 1 if cls.is_asked_once else None
 
     @property
     def amount(self) -> int:

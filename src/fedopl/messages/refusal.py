@@ -35,6 +35,9 @@ class RefusalCode(enum.Enum):
     WRONG_KEY = 24
     WRONG_ROSTER = 25
     NO_ROSTER = 26
+    WRONG_SURVIVORS = 27
+    WRONG_SHARES = 28
+    IMPOSSIBLE_SUMS = 29
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -46,6 +49,7 @@ PRIVATE_REASONS = frozenset(
         RefusalCode.NOT_FINITE,
         RefusalCode.NOTHING_TO_SAY,
         RefusalCode.FAILED,
+        RefusalCode.IMPOSSIBLE_SUMS,
     }
 )
 
@@ -177,6 +181,23 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "it does not know whom to add up with",
         "Its store (scores/) was deleted or its rows changed since the study began: restore it, "
         "or agree on a new study.",
+    ),
+    RefusalCode.WRONG_SURVIVORS: Refused(
+        "it helps to take masks off one sum over those who answered, and this is another: more are "
+        "said to be lacking than was agreed, it is said to be itself, it gave no answer to this "
+        "sum, or it was told of others before",
+        "Let the server resume the run that it began, with the same answers; a run that begins "
+        "anew needs the same clients, or a new study (another name or seed).",
+    ),
+    RefusalCode.WRONG_SHARES: Refused(
+        "shares that it was to tell were not sealed for it, for this sum and for this purpose",
+        "Let the server resume the run with the shares that clients told; if that does not help, "
+        "a client told wrong ones: agree on a new study.",
+    ),
+    RefusalCode.IMPOSSIBLE_SUMS: Refused(
+        "its own sums are larger than so many rows within the declared ranges can make them",
+        "This is an error of the program or the machine, not of the rows, which were bounded "
+        "before: let it run `fedopl preview`, install the program anew, and tell its authors.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

@@ -13,8 +13,8 @@ import numpy as np
 
 from fedopl.base.arrays import largest_size
 from fedopl.messages.message import Message
-from fedopl.study.added_up import FARTHEST_NOISE
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.added_up import FARTHEST_NOISE
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 

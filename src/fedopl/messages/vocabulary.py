@@ -10,7 +10,9 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
+from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -31,6 +33,7 @@ from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
@@ -75,6 +78,10 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellKeys,
     TakeRoster,
     ScreenJumps,
+    ShareSecrets,
+    Unmask,
+    ValueOutcome,
+    ValuePrices,
 )
 # What a study asks before it is known which terms it has.
 FIRST_QUERIES = (Enrol, ScreenProducts, ScreenJumps)

@@ -4,14 +4,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
+from fedopl.analysis.recommended import affordable_actions
 from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
+from fedopl.report.overlap_cautions import overlap_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
+from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
     gain_over,
@@ -42,6 +45,7 @@ def cautions(record: Record) -> list[Caution]:
         _hidden,
         _unscored,
         _borrowed,
+        overlap_cautions,
         _without_spread,
         _without_values,
         _not_heard,
@@ -72,7 +76,10 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
         return
     if record.in_doubt:  # its interval says nothing
         return
-    who, arm = label(record.study, record.chosen), f"giving everybody '{record.best_arm}'"
+    if record.best_arm not in affordable_actions(record):  # then it is no alternative
+        return
+    study = record.study
+    who, arm = label(study, record.chosen), arm_given(study, record.best_arm)
     valued = record.study.evaluation.valued("rows")
     what = f"There are too few {valued} to say whether {who} is better than {arm}."
     if gain.is_known:

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from fedopl.base.files import write_atomically
 from fedopl.report.cautions import cautions
+from fedopl.report.guardrails_kept import guardrails_kept
 from fedopl.report.parts import Section
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.sections.action_overlap import action_overlap
@@ -20,11 +21,14 @@ from fedopl.report.sections.privacy_promise import privacy_promise
 from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
+from fedopl.report.within_budget import within_budget
 from fedopl.report.words.glossary import glossary
 from fedopl.report.words.printable_text import printable
 from fedopl.results.record import Record
 
 _SECTIONS = (
+    guardrails_kept,
+    within_budget,
     held_out_values,
     by_client,
     resting_on_clients,

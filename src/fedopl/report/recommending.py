@@ -2,9 +2,17 @@
 
 from typing import Literal, NamedTuple
 
-from fedopl.analysis.recommended import LEAST_SUPPORT, MOST_BORROWED, Choice, choice_of
+from fedopl.analysis.recommended import (
+    LEAST_SUPPORT,
+    MOST_BORROWED,
+    Choice,
+    affordable_actions,
+    choice_of,
+)
 from fedopl.base.labels import GLOBAL
+from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
+from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
@@ -19,7 +27,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.report.words.split_words import each_split
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 
 Tone = Literal["change", "keep", "nothing"]
 
@@ -42,14 +50,18 @@ def recommend(record: Record) -> Recommendation:
     choice = choice_of(record)
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
+    if choice.keeps and not record.guardrails.keeps_all(LOGGING):
+        return _nothing_keeps(record)
     if choice.keeps:
         return _keep(record, choice)
     done = _done(record, choice.policy)
     change = _change(record, _over_past(choice, choice.policy))
     return Recommendation(
         "change",
-        f"{opened(done)}: compared with {SO_FAR}, that is expected to {change}.",
-        _beside(record, choice),
+        _with_guardrails(
+            record, f"{opened(done)}: compared with {SO_FAR}, that is expected to {change}."
+        ),
+        f"{_kept(record, choice.policy)} {_beside(record, choice)}".strip(),
         choice.policy,
     )
 
@@ -64,6 +76,30 @@ def _nothing(why: str) -> Recommendation:
     )
 
 
+def _with_guardrails(record: Record, sentence: str) -> str:
+    """The sentence; before it, what of guardrails speaks against the learned policy."""
+    return f"{record.beyond_guardrails} {sentence}".lstrip()
+
+
+def _kept(record: Record, policy: str) -> str:
+    """That what is recommended keeps all guardrails, where there are any."""
+    if not record.guardrails:
+        return ""
+    kept = listed([one.words for one in record.study.guardrails.values()])
+    who = opened(_who(record, policy))
+    return f"{who} is shown to keep every guardrail: {kept}."
+
+
+def _nothing_keeps(record: Record) -> Recommendation:
+    why = _with_guardrails(
+        record,
+        "No recommendation: nothing that was valued is better and shown to keep every guardrail, "
+        f"and {SO_FAR} is not shown to keep them either.",
+    )
+    detail = "Agree on other guardrails, or hold out more rows, so that bounds are narrower."
+    return Recommendation("nothing", why, detail, None)
+
+
 def _keep(record: Record, choice: Choice) -> Recommendation:
     """Nothing demonstrably beats what was done: the learned policy, then the best arm, say why."""
     who, how = _who(record, record.chosen), _against_past(record, choice, record.chosen)
@@ -72,16 +108,18 @@ def _keep(record: Record, choice: Choice) -> Recommendation:
     if arm != record.chosen and arm in choice.improvements:
         beside = (
             f"Nor is there a case for one action for everybody{_as_valued(record, choice)}: "
-            "giving everybody "
-            f"'{record.best_arm}', which came out best on the rows learned from, "
+            f"{arm_given(record.study, record.best_arm)}, {best_on_training(record.study)}, "
             f"{_against_past(record, choice, arm)}."
         )
-    return Recommendation("keep", f"Keep to {SO_FAR}: {who} {how}.", beside, LOGGING)
+    sentence = _with_guardrails(record, f"Keep to {SO_FAR}: {who} {how}.")
+    return Recommendation("keep", sentence, beside, LOGGING)
 
 
 def _against_past(record: Record, choice: Choice, policy: str) -> str:
     """Why a policy is no case for a change."""
     gain = _over_past(choice, policy)
+    if verdict(gain) == "better" and not record.guardrails.keeps_all(policy):
+        return f"is expected to {_change(record, gain)}, but is not shown to keep every guardrail"
     if verdict(gain) == "better":
         few = listed([f"'{action}'" for action in choice.thin[policy]])
         return (
@@ -104,9 +142,10 @@ def _beside(record: Record, choice: Choice) -> str:
     if not is_arm(record.study, choice.policy):
         arm = arm_name(record.best_arm)
         gain = gain_over(record, arm) if choice.policy == record.chosen else None
-        if gain is None:
+        if gain is None or record.best_arm not in affordable_actions(record):
             return ""
-        return f"Compared with giving everybody '{record.best_arm}', it {_verb(record, gain)}."
+        given = arm_given(record.study, record.best_arm)
+        return f"Compared with {given}, it {_verb(record, gain)}."
     gain = gain_over(record, choice.policy)
     if gain is None:  # it is what came out best of all candidates
         with_noise = ", by sums with noise" if record.study.privacy else ""
@@ -131,15 +170,19 @@ def _over_past(choice: Choice, policy: str) -> Span:
 
 def _who(record: Record, name: str) -> str:
     if is_arm(record.study, name):
-        return label(record.study, name).replace("everybody gets", "giving everybody")
+        return arm_given(record.study, _action_of(record, name))
     return "the learned policy" if name == LEARNED else f"the policy '{name}'"
 
 
 def _done(record: Record, name: str) -> str:
     """What somebody does who follows the recommendation."""
     if is_arm(record.study, name):
-        return label(record.study, name).replace("everybody gets", "give everybody")
+        return arm_given(record.study, _action_of(record, name), "give")
     return f"use {_who(record, name)}"
+
+
+def _action_of(record: Record, arm: str) -> str:
+    return next(action for action in record.study.actions if arm_name(action) == arm)
 
 
 def _change(record: Record, gain: Span) -> str:
@@ -161,8 +204,8 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used
-    # Under masks all answered, or nothing could be read.
-    valued = record.mixture if adds_under_masks(record.study) else valued_clients(record)
+    # Under masks nobody is valued alone; who is lacking in a sum is left out of it.
+    valued = _in_the_total(record) if adds_under_masks(record.study) else valued_clients(record)
     n_clients = plural(len(valued), "client")
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
@@ -171,6 +214,14 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         *about,
         (_valued_on(record), used, f"from {n_clients}{groups}{each_split(record)}"),
     )
+
+
+def _in_the_total(record: Record) -> list[str]:
+    """Whose answers the value of all together is from."""
+    if not record.lacking:
+        return sorted(record.mixture)
+    valued = [one for one in record.rounds if one.query == ValuePrivately.__name__]
+    return sorted(valued[-1].answered)
 
 
 def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
@@ -188,7 +239,9 @@ def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
                 (f"{what}: gain over {SO_FAR}", _signed(gain), _with_level(gain)),
             )
     arm = choice.policy if is_arm(record.study, choice.policy) else arm_name(record.best_arm)
-    if (over_arm := gain_over(record, arm)) and arm != record.chosen:
+    over_arm = gain_over(record, arm)
+    can_be_given = record.best_arm in affordable_actions(record) or arm == choice.policy
+    if over_arm and arm != record.chosen and can_be_given:
         what = f"{opened(label(record.study, record.chosen))}: gain over {label(record.study, arm)}"
         figures.append((what, _signed(over_arm), _with_level(over_arm)))
     return figures

@@ -13,7 +13,8 @@ from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_wo
 from fedopl.simulation.worlds import Decider
 from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
-from fedopl.study.policy_plans import Linear, TrainingPlan
+from fedopl.study.policy_plans import Linear
+from fedopl.study.training_plans import TrainingPlan
 
 Pipeline = Literal["default", "paper"]
 

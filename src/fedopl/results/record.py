@@ -4,15 +4,22 @@ from dataclasses import dataclass, field, replace
 from html import escape
 
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.secure.sum_numbers import SUMMED
+from fedopl.messages.vocabulary import QUERY_NAMED
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.guardrail_tables import GuardrailTable, OutcomeTable, not_kept
 from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
+from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
+from fedopl.results.spending.budget_words import budget_notes, verdict_within
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
@@ -26,6 +33,9 @@ from fedopl.results.value_tables import (
     arm_name,
 )
 from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
+from fedopl.study.private.added_up import most_lacking
+from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
 _WAY_OF_LEARNING = (
@@ -36,6 +46,8 @@ _MEDIANS = (
     "Values and gains are medians over {n} splits of the same rows; their errors know how far the "
     "splits\ndiffer. The policy itself is that of the first split."
 )
+
+_NET = "Values, and what was done among them, are {net} per decision: {costs}."
 
 _WRONG = (
     "The numbers below are wrong by about as much as richer outcome models move values, which is "
@@ -66,6 +78,9 @@ class Record:
     search: Search | None = None  # how the mixture was found, where it was not agreed
     diagnosis: Diagnosis | None = None  # None where nobody was asked
     reliance: Reliance | None = None  # None where there is one client, or no value
+    outcomes: OutcomeTable = field(default_factory=OutcomeTable)  # that guardrails are about
+    guardrails: GuardrailTable = field(default_factory=GuardrailTable)  # whether each is kept
+    curve: BudgetCurve | None = None  # what the policy gains and spends, where there is a budget
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
 
     @property
@@ -94,6 +109,17 @@ class Record:
         )
 
     @property
+    def lacking(self) -> tuple[tuple[int, str, list[str]], ...]:
+        """Every (exchange, query, clients) of a sum under masks that is over fewer than all."""
+        if not most_lacking(self.study):
+            return ()
+        return tuple(
+            (one.exchange, one.query, sorted(set(one.asked) - set(one.answered)))
+            for one in self.rounds
+            if QUERY_NAMED[one.query] in SUMMED and len(one.answered) < len(one.asked)
+        )
+
+    @property
     def counted(self) -> Counted:
         """What mixtures of these clients can count."""
         return Counted(rows=self.rows, weights=self.row_weights)
@@ -111,6 +137,10 @@ class Record:
                 f"resolve: a mixture of kind '{wanted.kind}' is found by asking; run the study "
                 "with it"
             )
+        if self.study.budget:
+            raise OptionError(
+                "resolve: what another mixture spends is not known; run the study with it"
+            )
         weights = weights_for(wanted, self.statistics, self.counted)
         if self.tree and self.tree.is_exact:
             return self.tree.solve(weights)
@@ -122,13 +152,62 @@ class Record:
         study = self.study.model_copy(update={"mixture": wanted})
         return replace(self.statistics, study=study).solve(weights)
 
+    def at_budget(
+        self, most: float, client: str = GLOBAL, *, confidence: float | None = None
+    ) -> BudgetPoint:
+        """The policy for another budget, for all or for one client, and what it gains and spends.
+
+        From what clients told of 64 prices; nobody is asked.
+        """
+        curve, budget = self.curve, self.study.budget
+        if curve is None or budget is None:
+            raise OptionError("budget: the study has none, so nobody told what its policy spends")
+        sure = budget.confidence if confidence is None else confidence
+        if not 0.5 <= sure < 1:
+            raise OptionError(f"confidence: expected 0.5 to below 1, came {sure:g}")
+        plan = budget.model_copy(update={"confidence": sure})
+        return self._priced(curve.at(most, client, plan=plan), budget)
+
+    def within_budget(self, client: str = GLOBAL) -> BudgetPoint:
+        """What the run's policy gains and spends; at a client, what it would at its own price."""
+        curve, budget = self.curve, self.study.budget
+        if curve is None or budget is None or client != GLOBAL:
+            return self.at_budget(budget.limit if budget else 1.0, client)
+        point, against = curve.within(budget), arm_name(curve.against)
+        # The policy was valued itself, and not just at prices to either side of its own.
+        valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
+        point = replace(point, gain=valued.get((against, GLOBAL), point.gain))
+        return self._priced(point, budget)
+
+    def _priced(self, point: BudgetPoint, budget: Budget) -> BudgetPoint:
+        solved = self.statistics.solve(self.mixture)
+        policy = at_price(solved, point.price, budget.spent(self.study))
+        if self.study.table:
+            policy = LinearPolicy.from_numbers(policy.numbers(), self.study)
+        return replace(point, policy=policy)
+
     @property
     def in_doubt(self) -> str | None:
         """Why nothing is claimed of what is below, in words; None where something may be."""
         return why_in_doubt(self)
 
     @property
+    def beyond_guardrails(self) -> str:
+        """That the learned policy is not shown to keep every guardrail, if so, in a sentence."""
+        missed = not_kept(self.guardrails, self.study.guardrails, self.chosen)
+        what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
+        rows = self.guardrails.of(self.chosen).values()
+        breaks = any(row.verdict == "broken" for row in rows)
+        does = "does not keep" if breaks else "is not shown to keep"
+        return f"{what} {does} every guardrail: {missed}." if missed else ""
+
+    @property
     def verdict(self) -> str:
+        """What guardrails forbid, and whether the learned policy beats the best constant arm."""
+        return f"{self.beyond_guardrails} {self._worth}".lstrip()
+
+    @property
+    def _worth(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
         if not self.study.evaluation.claims_values:
             return "No rows were held out, so nothing is claimed about the policy's value."
@@ -138,6 +217,8 @@ class Record:
         if self.in_doubt:
             what = f"{self.in_doubt}, so nothing is claimed about what the policy is worth."
             return what[:1].upper() + what[1:]
+        if within := verdict_within(self):
+            return within
         against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."
@@ -167,11 +248,17 @@ class Record:
         notes = {
             _WAY_OF_LEARNING: self.study.evaluation.is_cross_fitted,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
+            self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,
         }
-        return [note for note, is_so in notes.items() if is_so]
+        return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self)]
 
-    def _tables(self) -> list[ValueTable | GainTable | ImprovementTable]:
+    @property
+    def _net(self) -> str:
+        costs, net = self.study.costs, net_words(self.study)
+        return _NET.format(net=net, costs=costs.in_words) if costs and net else ""
+
+    def _tables(self) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""
         if not self.values.rows:
             return []
@@ -179,4 +266,5 @@ class Record:
         others = arms - {arm_name(self.best_arm), self.chosen}
         shown = [table.without_clients(others) for table in (self.values, self.gains)]
         everybody = {row.policy for row in self.improvements.rows}
-        return [*shown, self.improvements.without_clients(everybody)]
+        judged = [self.guardrails] if self.guardrails else []
+        return [*judged, *shown, self.improvements.without_clients(everybody)]

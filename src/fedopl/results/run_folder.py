@@ -5,11 +5,14 @@ policy.json      the learned policy, unless it is a rule in code
 values.csv       values on held-out rows, by policy and client
 gains.csv        paired gains of the learned policy
 improvements.csv paired gains of every policy over what was done
+outcomes.csv     what further outcomes come to, by policy and client, where there are guardrails
+guardrails.csv   whether each policy keeps to each guardrail
 splits.csv       the same three as each split of the rows said by itself, where there were several
 rounds.jsonl     every exchange: who answered, who refused, how many bytes
 leaves.csv       of a tree: who ends in each leaf, and what each action is worth there
 mixture.json     how the weights were found, where they were not agreed
 diagnosis.json   where clients differ, and what joining is worth, if the study asks
+budget.json      what the policy gains and spends at prices, where there is a budget
 reliance.json    what would come out without single clients, and who contradicts itself
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
 run.json         what was chosen, for whom, with which versions; written last
@@ -126,6 +129,7 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "verdict": record.verdict,
         "chosen": record.chosen,
         "best_arm": record.best_arm,
+        **({"guardrails": _guardrails(record)} if record.guardrails else {}),
         "has_policy": record.policy is not None,
         "mixture": record.mixture,
         "rows": record.rows,
@@ -141,6 +145,14 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "files": hashes,
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _guardrails(record: Record) -> dict[str, dict[str, str]]:
+    """Of each guardrail, whether each policy keeps it."""
+    return {
+        name: {row.policy: row.verdict for row in record.guardrails.rows if row.guardrail == name}
+        for name in record.study.guardrails
+    }
 
 
 def _version(package: str) -> str:

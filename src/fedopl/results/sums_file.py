@@ -20,6 +20,7 @@ from fedopl.policies.trees.second_look import SecondLook
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import TermChoice
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.study.study import Study
@@ -35,6 +36,7 @@ def sums_npz(record: Record) -> bytes:
     borrowed = record.statistics.borrowed
     places = {f"borrowed.{place}": name for place, name in enumerate(sorted(sums))}
     arrays |= {key: borrowed[name] for key, name in places.items() if name in borrowed}
+    arrays |= _taken_arrays(record.statistics)
     if described := record.described:
         arrays["cuts"] = described.cuts
         by_client = described.by_client
@@ -68,7 +70,12 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             places = {name: f"borrowed.{place}" for place, name in enumerate(clients)}
             borrowed = {name: arrays[key] for name, key in places.items() if key in arrays}
             found["statistics"] = ScoreStatistics(
-                study=study, sums=sums, rows=rows, choice=choice, borrowed=borrowed
+                study=study,
+                sums=sums,
+                rows=rows,
+                choice=choice,
+                borrowed=borrowed,
+                taken=_taken(arrays, study, clients),
             )
             if described is not None:
                 by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
@@ -89,6 +96,28 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
     return found
+
+
+def _taken_arrays(statistics: ScoreStatistics) -> dict[str, Any]:
+    """Sums over the rows that took each action, of all folds, where the study is cautious."""
+    arrays: dict[str, Any] = {}
+    taken = statistics.taken
+    for place, name in enumerate(statistics.clients):
+        if taken and name in taken.sums:
+            sums, squared = taken.over_folds(name)
+            arrays |= {f"taken.{place}": sums[None], f"taken.{place}.squared": squared[None]}
+    return arrays
+
+
+def _taken(arrays: Mapping[str, Any], study: Study, clients: Sequence[str]) -> TakenRows | None:
+    if not study.is_cautious:
+        return None
+    places = {name: f"taken.{place}" for place, name in enumerate(clients)}
+    told = {name: key for name, key in places.items() if key in arrays}
+    return TakenRows(
+        sums={name: arrays[key] for name, key in told.items()},
+        squared_weights={name: arrays[f"{key}.squared"] for name, key in told.items()},
+    )
 
 
 def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:

@@ -10,9 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import TypeAdapter
 
 from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.guardrail_tables import (
+    GuardrailRow,
+    GuardrailTable,
+    OutcomeRow,
+    OutcomeTable,
+)
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
+from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.value_tables import (
     GainRow,
     GainTable,
@@ -63,6 +70,26 @@ def _gains_csv(table: GainTable) -> str:
         for r in table.rows
     )
     return _csv(("against", "client", *_ESTIMATE, "groups", "low", "high"), rows)
+
+
+def _outcomes_csv(table: OutcomeTable) -> str:
+    rows = (
+        (r.outcome, r.policy, r.client, *astuple(r.estimate), r.level, *r.interval)
+        for r in table.rows
+    )
+    return _csv(("outcome", "policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
+
+
+def _guardrails_csv(table: GuardrailTable) -> str:
+    nothing = ("",) * (len(_ESTIMATE) + 2)
+    rows = (
+        (
+            *(r.guardrail, r.policy, r.verdict, r.level),
+            *((*astuple(r.estimate), *r.interval) if r.estimate and r.interval else nothing),
+        )
+        for r in table.rows
+    )
+    return _csv(("guardrail", "policy", "verdict", "level", *_ESTIMATE, "low", "high"), rows)
 
 
 def _leaves_csv(leaves: Iterable[LeafRow]) -> str:
@@ -158,11 +185,21 @@ class TextFile(NamedTuple):
     read: Callable[[str], Any]
 
 
+def _curve_json(curve: BudgetCurve) -> str:
+    return _json(TypeAdapter(BudgetCurve).dump_python(curve))
+
+
 TEXT_FILES = {
     "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
     "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
     "improvements.csv": TextFile(
         "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
+    ),
+    "outcomes.csv": TextFile(
+        "outcomes", _outcomes_csv, lambda t: OutcomeTable(_rows(t, OutcomeRow))
+    ),
+    "guardrails.csv": TextFile(
+        "guardrails", _guardrails_csv, lambda t: GuardrailTable(_rows(t, GuardrailRow))
     ),
     "splits.csv": TextFile("splits", _splits_csv, _splits),
     "rounds.jsonl": TextFile("rounds", _rounds_jsonl, _rounds),
@@ -170,6 +207,9 @@ TEXT_FILES = {
     "mixture.json": TextFile("search", search_json, _search),
     "diagnosis.json": TextFile(
         "diagnosis", diagnosis_json, lambda t: TypeAdapter(Diagnosis).validate_python(json.loads(t))
+    ),
+    "budget.json": TextFile(
+        "curve", _curve_json, lambda t: TypeAdapter(BudgetCurve).validate_python(json.loads(t))
     ),
     "reliance.json": TextFile(
         "reliance", _reliance_json, lambda t: TypeAdapter(Reliance).validate_python(json.loads(t))

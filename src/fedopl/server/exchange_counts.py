@@ -12,7 +12,7 @@ from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -29,7 +29,8 @@ def _under_one_split(study: Study, n_clients: int) -> int:
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    return exchanges_to_evaluate(study) + learning + described + diagnosis
+    priced = study.budget is not None
+    return exchanges_to_evaluate(study) + learning + priced + described + diagnosis
 
 
 def expected_trips(study: Study, n_clients: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedopl.results.record import Record
 from fedopl.results.sums.noise_weights import Borrowed
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 from fedopl.server.aggregate.federated_outcomes import (
@@ -98,8 +99,9 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
     else:
         learned = LEARNING_PRIVATELY[study.policy.kind](conversation)
     setting, policy, chosen = learned.setting, learned.policy, next(iter(learned.valued))
-    if study.table:
-        policy = type(policy).from_numbers(policy.numbers_for(study), study)  # with its encoding
+    if study.table or study.permissions:
+        # With the study's encoding and permissions.
+        policy = type(policy).from_numbers(policy.numbers_for(study), study)
     candidates = Candidates(study, {})
     candidates.policies, candidates.rules = dict(learned.valued), []
     answers = value_privately(learned.totals, learned.valued, learned.models)
@@ -155,6 +157,7 @@ def evaluate_policies(
     compared.policies.update(policies)
     if not study.policy.compares_candidates:
         compared.add_arm(setting.best_arm)  # one of them, as clients value few policies in a study
+        compared.add_references()
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
     record, _ = _finish(conversation, compared, given, describe=False)
@@ -190,9 +193,10 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     study = conversation.study
-    counted, borrowed, query = _enrol(conversation)
-    statistics, by_fold, cells = _score(conversation, counted.rows, query)
-    statistics = replace(statistics, borrowed=borrowed)
+    enrolled = _enrol(conversation)
+    counted = enrolled.counted
+    statistics, by_fold, cells = _score(conversation, counted.rows, enrolled.query)
+    statistics = replace(statistics, borrowed=enrolled.borrowed, taken=enrolled.taken)
     weights = weights_for(study.mixture, statistics, counted)
     if study.chooses_terms:
         by_noise = statistics.noise_weights(weights)
@@ -216,18 +220,14 @@ def _finish(
 ) -> tuple[Record, Answers[Values] | None]:
     """Evaluate, describe, and write down what there is; and the answers that values are from."""
     setting, study, policy = learned.setting, learned.setting.study, learned.policy
-    if policy and study.table:
-        policy = type(policy).from_numbers(policy.numbers(), study)  # with the study's encoding
+    if policy and (study.table or study.permissions):
+        # With the study's encoding and permissions.
+        policy = type(policy).from_numbers(policy.numbers(), study)
     solved = without_each(learned) if study.evaluation.share else {}
     candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
-    reliance = what_rests_on_whom(
-        learned,
-        solved,
-        evaluated.everything or {},
-        candidates.places(),
-        conversation.checks.outcomes,
-    )
+    told, places = evaluated.everything, candidates.places()
+    reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(
         study=study,
         policy=policy,
@@ -246,7 +246,10 @@ def _finish(
         tree=learned.tree,
         leaves=evaluated.leaves,
         search=learned.search,
+        curve=learned.curve,
         reliance=reliance,
+        outcomes=evaluated.judged.outcomes,
+        guardrails=evaluated.judged.guardrails,
     )
     return record, evaluated.answers
 
@@ -256,7 +259,16 @@ def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, floa
     return None if told is None else {name: told[name] for name in clients}
 
 
-def _enrol(conversation: Conversation) -> tuple[Counted, Borrowed, SumScores]:
+class _Enrolled(NamedTuple):
+    """What clients count by, which actions some have no rows of, and how to score rows."""
+
+    counted: Counted
+    borrowed: Borrowed
+    query: SumScores
+    taken: TakenRows | None = None  # where the study is cautious
+
+
+def _enrol(conversation: Conversation) -> _Enrolled:
     """What clients count by, which nobody can change from here on, and how to score their rows.
 
     Beside it, which actions a client has no rows of, or too few to tell.
@@ -282,13 +294,20 @@ def _enrol(conversation: Conversation) -> tuple[Counted, Borrowed, SumScores]:
     borrowed = {name: enrolled[name].rows_per_action <= 0 for name in rows}
     borrowed = {name: own for name, own in borrowed.items() if own.any()}
     if sums is None:
-        return counted, borrowed, without_models(study)
+        return _Enrolled(counted, borrowed, without_models(study))
     usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
+    if not usable and study.is_cautious:
+        raise FederationError(
+            "caution: no client released the sums that standard errors are made of; set "
+            "caution = 0 under [policy]"
+        )
     if not usable:
-        return counted, borrowed, unsupported_models(study)
-    return counted, borrowed, solve_outcomes(study, combined(usable, weights={}))
+        return _Enrolled(counted, borrowed, unsupported_models(study))
+    taken = TakenRows.of_answers(usable) if study.is_cautious else None
+    query = solve_outcomes(study, combined(usable, weights={}))
+    return _Enrolled(counted, borrowed, query, taken)
 
 
 def _belied(

@@ -111,11 +111,10 @@ def _placed(
             own = max(near, key=lambda one: (abs(one.largest), abs(one.statistic)))
             cuts.append(own.cuts)
             counts.append(float(rows[name][action]) * own.largest**2)
-    named = [
+    return tuple(
         (study.features[place], own[_weighted_median(told, counts)])
         for place, own, told in zip(places, candidates, zip(*cuts, strict=True), strict=True)
-    ]
-    return (named[0],) if len(named) == 1 else (named[0], named[1])
+    )
 
 
 def _weighted_median(places: Sequence[float], counts: Sequence[float]) -> int:

@@ -22,7 +22,14 @@ def learn_by_fold(setting: Setting) -> list[Policy]:
         sums = {name: own.of_folds(others) for name, own in by_fold.items()}
         rows = {n: setting.rows[n] * float(own.weights[others].sum()) for n, own in by_fold.items()}
         borrowed = setting.statistics.borrowed
-        statistics = ScoreStatistics(study=study, sums=sums, rows=rows, borrowed=borrowed)
+        taken = setting.statistics.taken
+        statistics = ScoreStatistics(
+            study=study,
+            sums=sums,
+            rows=rows,
+            borrowed=borrowed,
+            taken=taken and taken.of_folds(others),
+        )
         by_noise = statistics.noise_weights(weights)
         choice = choose_terms(study, by_fold, weights, others, by_noise)
         policies.append(replace(statistics, choice=choice).solve(weights))

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
+from fedopl.results.spending.budget_curve import BudgetCurve, at_price
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
+from fedopl.server.aggregate.price_curves import ask_for_curve
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.minimax import (
@@ -41,6 +44,8 @@ class Learned:
     chosen: str = LEARNED  # or the name of a candidate
     search: Search | None = None  # how the weights were found
     tree: TreeStatistics | None = None  # what a tree was found from
+    curve: BudgetCurve | None = None  # what it gains and spends at prices, where there is a budget
+    price: float = 0.0  # of what it spends
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,11 +60,22 @@ class Task:
 
 def learn_policy(task: Task) -> Learned:
     """Learn what the study wants; `candidates` has it afterwards, and the constant arms."""
-    learned = LEARNERS[task.setting.study.policy.kind](task)
+    learned = _within_budget(LEARNERS[task.setting.study.policy.kind](task), task)
     if learned.policy and learned.chosen == LEARNED:
         task.candidates.policies[LEARNED] = learned.policy
         task.candidates.add_arms(learned.setting)
     return learned
+
+
+def _within_budget(learned: Learned, task: Task) -> Learned:
+    """The same at the lowest price at which it keeps to the budget, if there is one."""
+    study, policy = task.setting.study, learned.policy
+    if study.budget is None or not isinstance(policy, LinearPolicy):
+        return learned
+    curve = ask_for_curve(policy, learned.setting, task.conversation)
+    price = curve.price_for(study.budget)
+    policy = at_price(policy, price, study.budget.spent(study))
+    return replace(learned, policy=policy, curve=curve, price=price)
 
 
 def _linear(task: Task) -> Learned:
@@ -95,7 +111,8 @@ def _finite(task: Task) -> Learned:
     """The candidate of the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
     answers = candidates.ask(setting, task.conversation, RowSplit.TRAINING)
-    statistics = FiniteStatistics.of_answers(candidates.names(), answers)
+    caution = setting.study.caution
+    statistics = FiniteStatistics.of_answers(candidates.names(), answers, caution)
     search = _search_among(task, statistics)
     setting = _weighed(setting, search)
     chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
@@ -117,7 +134,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
         return None
     names = candidates.names()
     fitting = FiniteStatistics.of_answers(
-        names, candidates.ask(setting, task.conversation, RowSplit.FITTING)
+        names, candidates.ask(setting, task.conversation, RowSplit.FITTING), statistics.caution
     )
     kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
     # A path compares policies fitted by some with values reported by some: both must be there.
@@ -175,8 +192,14 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
     )
     n_folds = study.nuisances.folds
     rows = {name: setting.rows[name] * (n_folds - 1) / n_folds for name in sums}
-    borrowed = setting.statistics.borrowed
-    fitting = ScoreStatistics(study=study, sums=sums, rows=rows, borrowed=borrowed)
+    taken = setting.statistics.taken
+    fitting = ScoreStatistics(
+        study=study,
+        sums=sums,
+        rows=rows,
+        borrowed=setting.statistics.borrowed,
+        taken=taken and taken.of_folds(range(1, n_folds)),
+    )
     # What is tried on the first fold must not have been chosen by it.
     choice = choose_terms(
         study, setting.by_fold or {}, weights, range(1, n_folds), fitting.noise_weights(weights)

@@ -11,6 +11,7 @@ from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
+from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
@@ -31,11 +32,13 @@ from fedopl.results.value_tables import (
 )
 from fedopl.server.aggregate.evaluation import gain_table, improvement_table, value_table
 from fedopl.server.aggregate.group_decisions import described, public_cuts
+from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.study.guardrail import WHAT_WAS_DONE, guarded_columns
 from fedopl.study.study import Study
 
 # Clients report so many values per held-out row at most, by default; some rows may lack a score.
@@ -56,6 +59,7 @@ class Evaluated:
     described: Descriptions | None = None
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
+    judged: JudgedOutcomes = field(default_factory=JudgedOutcomes)
 
 
 class Candidates:
@@ -90,6 +94,7 @@ class Candidates:
         if self.study.policy.compares_candidates:
             return
         self.add_arm(setting.best_arm)
+        self.add_references()
         room = room_for_policies(setting, len(self.names()))
         values = setting.statistics.arm_values(setting.weights)
         for place in np.argsort(-values, kind="stable").tolist():
@@ -97,6 +102,12 @@ class Candidates:
             if room and arm_name(action) not in self.policies and _is_scored(setting, place):
                 self.add_arm(action)
                 room -= 1
+
+    def add_references(self) -> None:
+        """Value the arms that guardrails compare with."""
+        for guardrail in self.study.guardrails.values():
+            if guardrail.reference != WHAT_WAS_DONE:
+                self.add_arm(guardrail.reference)
 
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """What all candidates are worth to every client, on rows of this split."""
@@ -118,6 +129,9 @@ class Candidates:
             queries["values"] = self._across_folds(setting, chosen)
         elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
+        for place, column in enumerate(guarded_columns(self.study)):
+            fields = self._fields(self.names())
+            queries[f"outcome {column}"] = ValueOutcome(outcome=place, **fields)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
             queries["fitted"] = TellFit()
@@ -137,12 +151,22 @@ class Candidates:
             conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
         return Evaluated(
             **tables,
+            judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
             answers=answers,
             everything=everything,
             described=described(setting, replies.get("described")),
             fitted=dict(replies.get("fitted") or {}),
             leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
+
+    def _judged(
+        self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
+    ) -> JudgedOutcomes:
+        """What came of guardrails."""
+        found = {
+            column: replies[f"outcome {column}"] or {} for column in guarded_columns(self.study)
+        }
+        return judge_guardrails(setting, found, [*self.names(), LOGGING, LOCAL], valued)
 
     def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
         """What the candidates are worth, and what the chosen one gains over others."""
@@ -151,7 +175,7 @@ class Candidates:
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         return {
-            "values": value_table(answers, setting, names, level),
+            "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
             "gains": gain_table(answers, setting.weights, names, chosen),
             "improvements": improvement_table(answers, setting.weights, names),
         }

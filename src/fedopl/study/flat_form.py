@@ -16,7 +16,13 @@ _HELD_OUT = "held-out"
 _UNLIMITED: Flat = {"learning_clip": 0.0}
 
 # The same of differential privacy: steps were of all rows, and each client's answers were read.
-_PLAIN: Flat = {"sampled": 1.0, "aggregation": "plain", "colluders": 1, "keys": {}}
+_PLAIN: Flat = {
+    "sampled": 1.0,
+    "aggregation": "plain",
+    "colluders": 1,
+    "dropouts": 0,
+    "keys": {},
+}
 
 # For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
 _FIELDS = {
@@ -30,12 +36,13 @@ _FIELDS = {
     "tree": {},
     "neural": {},
 }
+_PERMISSIONS = ("never", "only")
 # Thresholds did not move when studies were first hashed, and nothing was said of it.
 _UNMOVED: Flat = {"refine": False}
 # Clients counted as the mixture says when studies were first hashed.
 _LINEAR = Linear(precision="rows").model_dump(mode="json")
 _USUAL_PRECISION = Linear().precision
-_TREE = Tree().model_dump(mode="json", exclude={"kind", *_UNMOVED})
+_TREE = Tree().model_dump(mode="json", exclude={"kind", "never", "only", *_UNMOVED})
 _DEFAULTS: Flat = {
     **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
     "tree": _TREE,
@@ -47,17 +54,22 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     """A study's plans in the flat form, with settings that its kind of policy has no use for."""
     policy, evaluation = dict(plans["policy"]), plans["evaluation"]
     kind = policy.pop("kind")
+    # Everybody could get everything when studies were first hashed.
+    permissions = {key: policy.pop(key) for key in _PERMISSIONS}
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
     said |= {"tree": _said(policy, **_UNMOVED)} if kind == "tree" else {}
     neural = {"neural": policy} if kind == "neural" else {}  # there was none when first hashed
     said = {**_DEFAULTS, **unused, **said}
     return {
         **{key: plans[key] for key in ("name", "actions", "features", "table")},
-        **({"basis": plans["basis"]} if plans["basis"] is not None else {}),
+        # Left out where nothing is said: they were not there when studies were first hashed.
+        **{key: plans[key] for key in ("basis", "costs", "budget") if plans[key] is not None},
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
         **{key: said[key] for key in ("plan", "precision")},
         **neural,
+        **({"caution": policy["caution"]} if policy.get("caution") else {}),  # nor was there this
+        **({"permissions": permissions} if any(permissions.values()) else {}),
         "nuisances": _said(plans["nuisances"], features="shared", **_UNLIMITED),
         "mixture": _said(plans["mixture"], count="rows", largest_share=None, robust=None),
         "evaluation_share": evaluation["share"],
@@ -66,6 +78,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
+        **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
@@ -90,6 +103,9 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
         said["tree"] = _said(said["tree"], refine=True)
     neural = plans.pop("neural", {}) if kind == "neural" else {}
     policy |= neural if isinstance(neural, Mapping) else {"neural": neural}
+    policy |= {"caution": plans.pop("caution")} if "caution" in plans else {}
+    permissions = plans.pop("permissions", {})
+    policy |= permissions if isinstance(permissions, Mapping) else {"permissions": permissions}
     evaluation = {"evaluation_share": "share", "describe": "describe", "evaluation": "kind"}
     evaluation["splits"] = "splits"
     plans["policy"] = {"kind": kind, **policy}

@@ -6,6 +6,9 @@ from fedopl.base.validation import PlacedError
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.study.policy_plans import MOST_NUMBERS
 
+# Policies that one query may at least ask about in a study that diagnoses.
+MOST_DIAGNOSED = 128
+
 if TYPE_CHECKING:  # a study is checked by this as it is made
     from fedopl.study.study import Study
 
@@ -30,6 +33,15 @@ def check_message_sizes(study: "Study") -> None:
             f"holds {MOST_NUMBERS:,}; use fewer or narrower layers"
         )
         raise PlacedError("hidden", message, ("policy", "neural", "hidden"))
+    at_once = n_actions + 4 + (MOST_DIAGNOSED if study.joining.diagnose else 0)
+    at_once *= folds if study.evaluation.is_cross_fitted else 1
+    n_numbers = at_once * n_actions * (n_features + 1) * (n_features + 4) // 2
+    if study.is_cautious and n_numbers > MOST_NUMBERS:
+        message = (
+            f"a query about policies may hold {n_numbers:,} numbers of doubts about {n_features:,} "
+            f"terms, a message holds {MOST_NUMBERS:,}; use fewer features, or caution = 0"
+        )
+        raise PlacedError("caution", message, ("policy", "caution"))
     n_numbers = folds * n_actions * ((n_features + 2) ** 2 + 1)
     if study.nuisances.kind == "federated" and n_numbers > MOST_NUMBERS:
         message = (

@@ -5,13 +5,17 @@ Each plan is defined here once, with its defaults, descriptions and checks. `Stu
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from fedopl.base.validation import Checked
+from fedopl.base.validation import Checked, PlacedError
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
+from fedopl.study.mixture import FOUND
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
 
 CROSS_FITTED = "cross-fitted"
 MOST_SPLITS = 100
@@ -209,6 +213,42 @@ class Grants(Checked):
     classifier_queries: int = Field(
         default=0, ge=0, description="at least this many steps of a classifier of contexts"
     )
+
+
+def check_values(study: "Study") -> None:
+    """A PlacedError, unless values can come about as the study's evaluation says."""
+    if study.evaluation.is_cross_fitted:
+        _check_cross_fitted(study)
+    if study.evaluation.splits > 1:
+        _check_repeated(study)
+
+
+def _check_cross_fitted(study: "Study") -> None:
+    """Refuse what cannot be learned without each fold from sums that are there."""
+    if not study.policy.can_be_resolved:
+        message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
+    elif study.mixture.kind in FOUND:
+        message = f"a {study.mixture.kind} mixture is found on rows of its own; hold rows out"
+    elif study.joining.diagnose:
+        message = "joining is judged on held-out rows; hold some out"
+    else:
+        return
+    raise PlacedError("evaluation.kind", message)
+
+
+def _check_repeated(study: "Study") -> None:
+    """Refuse splits whose results are not of the same thing, or have no value to compare."""
+    if not study.evaluation.claims_values:
+        message = "no rows are held out, so no split has a value to compare; hold some out"
+    elif study.policy.compares_candidates:
+        message = "another split may choose another candidate; they are compared under one"
+    elif study.mixture.kind in FOUND or study.mixture.robust:
+        message = "another split may find other weights of clients; agree on the weights"
+    elif study.joining.diagnose:
+        message = "joining is judged under one split"
+    else:
+        return
+    raise PlacedError("evaluation.splits", message)
 
 
 def _short_for(name: str, *types: type) -> Callable[[object], object]:

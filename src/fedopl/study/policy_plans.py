@@ -7,55 +7,16 @@ from pydantic import BeforeValidator, Field, field_serializer, field_validator, 
 from pydantic_core import PydanticKnownError
 
 from fedopl.base.validation import Checked, PlacedError, same_as
+from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permissions
 from fedopl.policies.tree_columns import Column
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
+from fedopl.study.caution_plan import CautionPlan
+from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 # A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
 MOST_NUMBERS = (1 << 27) - 1024
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
-
-
-class TrainingPlan(Checked):
-    """How the iterative oracles go about it (Algorithms 1 and 2)."""
-
-    rounds: int = Field(default=40, ge=1, le=100_000, description="how often clients are asked")
-    local_steps: int = Field(default=20, ge=1, description="a client takes in each round")
-    batch_size: int = Field(default=128, ge=1, description="rows behind each step")
-    clients_per_round: int | None = Field(
-        default=None, ge=1, description="drawn by seed and round; all of them if not said"
-    )
-    rate: float = Field(
-        default=0.5, gt=0, le=2, description="length of a step, of the largest stable one"
-    )
-    proximal: float = Field(default=0.0, ge=0, description="FedProx: pull to the round's start")
-    momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
-    average: Literal["steps", "rounds"] = Field(
-        default="steps", description="of all local steps, or only of where the later rounds ended"
-    )
-
-
-class NetworkPlan(Checked):
-    """A network beside the exact linear policy, and how it is trained."""
-
-    hidden: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
-        default=(64, 64), min_length=1, max_length=8, description="units of each hidden layer"
-    )
-    loss: Literal["regression", "softmax"] = Field(
-        default="regression",
-        description="squares of what is missed of scores, or the value of a softened policy",
-    )
-    rounds: int = Field(default=30, ge=2, le=10_000, description="how often clients are asked")
-    local_steps: int = Field(
-        default=32,
-        ge=1,
-        le=10_000,
-        description="batches of a client's rows in each round, a step for each",
-    )
-    rate: float = Field(default=0.003, gt=0, le=1, description="length of a step")
-    patience: int = Field(
-        default=8, ge=1, description="rounds without a lower held-out loss before it stops"
-    )
 
 
 class KindOfPlan(Checked):
@@ -64,6 +25,15 @@ class KindOfPlan(Checked):
     has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
     compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once
     is_best_for_weights: ClassVar[bool] = True  # of its kind, on the rows it was learned from
+
+    never: NeverRules = same_as(Permissions, "never")
+    only: ByClient = same_as(Permissions, "only")
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """Who may get what; None where everybody may get everything."""
+        given = self.never or self.only
+        return Permissions(never=self.never, only=self.only) if given else None
 
     @property
     def local_kind(self) -> str:
@@ -130,7 +100,7 @@ class KindOfPlan(Checked):
         return self
 
 
-class Linear(KindOfPlan):
+class Linear(CautionPlan, KindOfPlan):
     """A linear policy, π(x) = argmax_a φ(x, a)ᵀθ_a, and how it is found."""
 
     is_best_for_weights: ClassVar[bool] = False  # least squares stand in for the value itself
@@ -150,6 +120,9 @@ class Linear(KindOfPlan):
 
     @model_validator(mode="after")
     def _has_a_fitting_oracle(self) -> Self:
+        if self.caution and not self.can_bend:
+            message = "standard errors come with what csoaa-exact solves on shared features alone"
+            raise PlacedError("caution", message)
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
         if self.precision == "clients" and not self._starts_from_sums:
@@ -293,7 +266,7 @@ class Neural(NetworkPlan, KindOfPlan):
         )
 
 
-class Finite(KindOfPlan):
+class Finite(CautionPlan, KindOfPlan):
     """The best of the constant arms and of named candidates.
 
     A study agrees on the candidates' names alone. `learn` takes what they stand for with them:

@@ -15,16 +15,21 @@ from pydantic import (
 )
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from fedopl.base.arrays import FloatArray
 from fedopl.base.schema import Encoding, Schema
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS, fold_sets
+from fedopl.study.basis_check import check_basis
+from fedopl.study.caution_plan import CautionPlan, check_caution
 from fedopl.study.flat_form import flat_form, plans_of
+from fedopl.study.guardrail import Guardrail, check_guardrails
 from fedopl.study.message_sizes import check_message_sizes
-from fedopl.study.mixture import FOUND, Empirical, Mixture
+from fedopl.study.mixture import Empirical, Mixture
 from fedopl.study.plans import (
     Declared,
     EvaluationPlan,
@@ -34,11 +39,13 @@ from fedopl.study.plans import (
     JoiningSetting,
     NuisancePlan,
     NuisanceSetting,
+    check_values,
 )
-from fedopl.study.policy_plans import Linear, NetworkPlan, PolicyPlan
-from fedopl.study.privacy_plan import PrivacyPlan, check_private
-
-MOST_TO_SCREEN = 200  # features: their pairs are asked about one by one
+from fedopl.study.policy_plans import Linear, PolicyPlan
+from fedopl.study.private.privacy_plan import PrivacyPlan, check_private
+from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending.cost_plan import Costs
+from fedopl.study.training_plans import NetworkPlan
 
 
 class Study(Checked):
@@ -51,11 +58,14 @@ class Study(Checked):
     basis: Basis | None = Field(
         default=None, description="where effects may bend; everything is linear if not said"
     )
+    costs: Costs | None = Field(default=None, description="what actions cost; nothing if not said")
+    budget: Budget | None = Field(default=None, description="what decisions may cost on average")
     policy: PolicyPlan = Linear()
     nuisances: NuisanceSetting = NuisancePlan()
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     evaluation: EvaluationSetting = EvaluationPlan()
     joining: JoiningSetting = JoiningPlan()
+    guardrails: dict[str, Guardrail] = Field(default={}, description="what must not get worse")
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     privacy: PrivacyPlan | None = Field(
         default=None, description="differential privacy; exact sums if not said"
@@ -90,59 +100,26 @@ class Study(Checked):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         self._check_table()
-        self._check_basis()
+        check_basis(self)
+        check_caution(self)
         self.policy.check_mixture(self.mixture.kind)
         if self.joining.diagnose:
             self.policy.check_joining()
         if self.mixture.robust and not self.policy.can_be_resolved:
             message = "only linear policies by csoaa-exact are learned from sums in this way"
             raise PlacedError("mixture.robust", message)
-        if self.evaluation.is_cross_fitted:
-            self._check_cross_fitted()
-        if self.evaluation.splits > 1:
-            self._check_repeated()
+        check_values(self)
+        for plan in (self.costs, self.budget):
+            if plan:
+                plan.check(self)
+        check_guardrails(self)
         if self.privacy:
             check_private(self, self.privacy)
         check_message_sizes(self)
         self.policy.check_columns(self.columns, self.actions)
+        if self.permissions:
+            self.permissions.check(self.columns, self.actions)
         return self
-
-    def _check_basis(self) -> None:
-        if self.basis is None:
-            return
-        unknown = self.basis.unknown(self.features)
-        if unknown:
-            raise PlacedError("basis", unknown)
-        if not self.can_bend:
-            message = "only csoaa-exact on shared features learns from sums of its terms"
-            raise PlacedError("basis", message)
-        if self.basis.screens:
-            self._check_screening(self.basis)
-
-    def _check_screening(self, basis: Basis) -> None:
-        """Refuse to screen where nothing could be multiplied, or values would not be honest."""
-        pairs = basis.screened_pairs > 0
-        place = "screened_pairs" if pairs else "screened_thresholds"
-        what, otherwise = (
-            ("pairs", "name the pairs ([basis] pairs)")
-            if pairs
-            else ("thresholds", "leave them out (screened_thresholds = 0)")
-        )
-        if pairs and basis.kind == "hinges":
-            place, message = "kind", "hinges have no products, so there is nothing to screen for"
-        elif pairs and not 1 < self.n_features <= MOST_TO_SCREEN:
-            message = f"pairs of 2 to {MOST_TO_SCREEN} features are screened, here are "
-            message += f"{self.n_features:,}; name the pairs ([basis] pairs)"
-        elif self.evaluation.is_cross_fitted:
-            message = (
-                f"every row has a say in which {what} are found, and cross-fitted values are of "
-                f"the same rows; hold rows out, or {otherwise}"
-            )
-        elif self.evaluation.splits > 1:
-            message = f"another split may find other {what}; {otherwise}"
-        else:
-            return
-        raise PlacedError("basis", message, ("basis", place))
 
     @property
     def is_screened(self) -> bool:
@@ -160,32 +137,6 @@ class Study(Checked):
     def can_bend(self) -> bool:
         """Whether it can have a basis: all is learned from sums, and on shared features."""
         return self.nuisances.features == "shared" and self.linear.can_bend
-
-    def _check_cross_fitted(self) -> None:
-        """Refuse what cannot be learned without each fold from sums that are there."""
-        if not self.policy.can_be_resolved:
-            message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
-        elif self.mixture.kind in FOUND:
-            message = f"a {self.mixture.kind} mixture is found on rows of its own; hold rows out"
-        elif self.joining.diagnose:
-            message = "joining is judged on held-out rows; hold some out"
-        else:
-            return
-        raise PlacedError("evaluation.kind", message)
-
-    def _check_repeated(self) -> None:
-        """Refuse splits whose results are not of the same thing, or have no value to compare."""
-        if not self.evaluation.claims_values:
-            message = "no rows are held out, so no split has a value to compare; hold some out"
-        elif self.policy.compares_candidates:
-            message = "another split may choose another candidate; they are compared under one"
-        elif self.mixture.kind in FOUND or self.mixture.robust:
-            message = "another split may find other weights of clients; agree on the weights"
-        elif self.joining.diagnose:
-            message = "joining is judged under one split"
-        else:
-            return
-        raise PlacedError("evaluation.splits", message)
 
     def _check_table(self) -> None:
         table = self.table
@@ -214,7 +165,7 @@ class Study(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Another study, which is asked for its own digest."""
         copy = super().model_copy(update=update, deep=deep)
-        for derived in ("digest", "split_digest", "terms"):
+        for derived in ("digest", "split_digest", "terms", "permissions"):
             copy.__dict__.pop(derived, None)
         return copy
 
@@ -222,6 +173,11 @@ class Study(Checked):
     def encoding(self) -> Encoding | None:
         """How tables become features, where the study reads tables."""
         return self.table.encoding if self.table else None
+
+    @cached_property
+    def permissions(self) -> Permissions | None:
+        """Who may get what; None where everybody may get everything."""
+        return self.policy.permissions
 
     @property
     def linear(self) -> Linear:
@@ -242,6 +198,16 @@ class Study(Checked):
     def hidden(self) -> tuple[int, ...]:
         """How many units each hidden layer has; none where the policy has no network."""
         return self.policy.neural.hidden if self.policy.neural else ()
+
+    @property
+    def caution(self) -> float:
+        """Standard errors that are taken from what is compared; none where that cannot be had."""
+        return self.policy.caution if isinstance(self.policy, CautionPlan) else 0.0
+
+    @property
+    def is_cautious(self) -> bool:
+        """Whether standard errors are taken from the scores of linear policies."""
+        return self.linear.caution > 0
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -275,6 +241,18 @@ class Study(Checked):
         Outcomes of which less is better are negated on reading, so that all that learns maximises.
         """
         return -1.0 if self.table and self.table.direction == "lower" else 1.0
+
+    @property
+    def net_costs(self) -> FloatArray | None:  # (n_actions, n_features + 1)
+        """What is subtracted from outcomes, as linear functions of features; None if nothing."""
+        return self.costs.parameters(self) if self.costs and self.costs.are_net else None
+
+    @property
+    def largest_net(self) -> float | None:
+        """What an outcome net of costs is at most, by what is declared; None if not known."""
+        if self.declared.reward is None or self.costs is None or not self.costs.are_net:
+            return self.declared.reward
+        return None if self.costs.largest is None else self.declared.reward + self.costs.largest
 
     @cached_property
     def terms(self) -> Terms | None:

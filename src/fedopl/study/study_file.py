@@ -12,22 +12,29 @@ from fedopl.base.errors import OptionError
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
+from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permissions
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.study.caution_plan import CautionPlan
 from fedopl.study.feature_spec import Feature
+from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
-from fedopl.study.policy_plans import Linear, NetworkPlan, OracleName, TrainingPlan
-from fedopl.study.privacy_plan import PrivacyPlan
+from fedopl.study.policy_plans import Linear, OracleName
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
+from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 
 class Outcome(Checked):
     """What came of a decision."""
 
     column: str = same_as(Schema, "reward")
+    sum: dict[str, float] = same_as(Schema, "reward_sum")
     direction: Direction = same_as(Schema, "direction")
     missing: Literal["error", "drop"] | None = same_as(Schema, "missing_reward")
 
@@ -38,6 +45,10 @@ class Action(Checked):
     column: str = same_as(Schema, "action")
     levels: tuple[Label, ...] = same_as(Schema, "actions")
     propensity: KnownPropensity | None = same_as(Schema, "propensity")
+    costs: dict[str, Cost] | None = Field(
+        default=None, description=Costs.model_fields["by_action"].description
+    )
+    cost_unit: str | None = same_as(Costs, "unit")
 
 
 class RowsPlan(Checked):
@@ -54,7 +65,7 @@ _WITHOUT_ORACLE = {
 }
 
 
-class PolicySection(Checked):
+class PolicySection(CautionPlan):
     """What kind of policy is wanted, and how it is found."""
 
     kind: Literal["linear", "tree", "finite", "neural"] = Field(
@@ -67,10 +78,18 @@ class PolicySection(Checked):
     candidates: dict[str, str] = Field(
         default_factory=dict, description="finite: saved policies by name, relative to this file"
     )
+    never: NeverRules = same_as(Permissions, "never")
+    only: ByClient = same_as(Permissions, "only")
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        linear = Linear.model_validate(self.model_dump(include={"features", "oracle", "precision"}))
+        said = {"features", "oracle", "precision"}
+        if self.kind == "linear":
+            said |= {"caution"}
+        elif self.caution and self.kind != "finite":
+            what = f"{self.kind} ones have no standard errors here"
+            raise PlacedError("caution", f"is for linear policies and candidates; {what}")
+        linear = Linear.model_validate(self.model_dump(include=said))
         if self.kind not in _WITHOUT_ORACLE:
             return self
         if linear.oracle != "csoaa-exact":
@@ -96,6 +115,7 @@ class StudyFile(Checked):
         description='each feature: "number", the list of all its levels, or a rule for dates',
     )
     basis: Basis | None = same_as(Study, "basis")
+    budget: Budget | None = same_as(Study, "budget")
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
@@ -105,6 +125,7 @@ class StudyFile(Checked):
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: EvaluationPlan = EvaluationPlan()
     joining: JoiningPlan = JoiningPlan()
+    guardrails: dict[str, Guardrail] = same_as(Study, "guardrails")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
     declared: Declared = same_as(Study, "declared")
     requires: Grants = same_as(Study, "requires")
@@ -136,6 +157,8 @@ class StudyFile(Checked):
                 "action": self.action.column,
                 "actions": self.action.levels,
                 "reward": self.outcome.column,
+                "reward_sum": self.outcome.sum,
+                "outcomes": tuple(dict.fromkeys(g.column for g in self.guardrails.values())),
                 "direction": self.outcome.direction,
                 "missing_reward": self.outcome.missing,
                 "numeric": [name for name, spec in specs if spec.levels is None],
@@ -166,10 +189,21 @@ class StudyFile(Checked):
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
             **({"basis": sections["basis"]} if self.basis else {}),
+            **self._costs(),
+            **({"budget": sections["budget"]} if self.budget else {}),
             **({"privacy": sections["privacy"]} if self.privacy else {}),
+            **({"guardrails": sections["guardrails"]} if self.guardrails else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
+            **({"caution": self.policy.caution} if self.policy.caution else {}),
+            "permissions": {key: sections["policy"][key] for key in ("never", "only")},
         }
         return Study.model_validate_json(json.dumps(flat))
+
+    def _costs(self) -> dict[str, object]:
+        if self.action.costs is None and self.action.cost_unit is None:
+            return {}
+        unit = self.action.cost_unit
+        return {"costs": {"by_action": self.action.costs or {}, "unit": unit}}
 
 
 # Sections and keys that stand in the flat form of a study as they stand in the file.
@@ -181,9 +215,14 @@ _PLACES = {
     ("table", "action"): ("action", "column"),
     ("table", "actions"): ("action", "levels"),
     ("table", "propensity"): ("action", "propensity"),
+    ("table", "reward"): ("outcome", "column"),
+    ("table", "reward_sum"): ("outcome", "sum"),
+    ("table", "outcomes"): ("guardrails",),
     ("table", "missing_reward"): ("outcome", "missing"),
     ("table", "numeric"): ("features",),
     ("table", "categorical"): ("features",),
+    ("costs", "by_action"): ("action", "costs"),
+    ("costs", "unit"): ("action", "cost_unit"),
     ("policy", "linear"): ("policy",),
     ("policy", "training"): ("plan",),
     ("policy", "tree"): ("tree",),
@@ -200,13 +239,25 @@ def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
     return PlacedError(".".join(keys), message, keys)  # a key may have dots of its own
 
 
-def check_mixture(path: str | Path, study: Study, clients: Iterable[str]) -> None:
-    """Refuse a mixture that names other clients than there are, and say in which line."""
+def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
+    """Refuse a mixture, or permissions, that name other clients than there are; say which line."""
+    names = list(clients)
     try:
-        study.mixture.weights(dict.fromkeys(clients, 1))
+        study.mixture.weights(dict.fromkeys(names, 1))
     except OptionError as error:
         message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
         raise OptionError(message) from None
+    try:
+        check_permitted(study, names)
+    except PlacedError as error:
+        message = TomlFile.read(Path(path)).complaint(error.place, str(error))
+        raise OptionError(message) from None
+
+
+def check_permitted(study: Study, clients: Iterable[str]) -> None:
+    """A PlacedError if clients are to have actions of their own that do not take part."""
+    if study.permissions:
+        study.permissions.check_clients(list(clients))
 
 
 def _file_of(path: Path) -> Path:

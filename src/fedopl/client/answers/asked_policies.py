@@ -12,6 +12,7 @@ from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 
 Decides = Callable[[FloatArray], IntArray]
@@ -31,7 +32,7 @@ def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
     if field == RULES:
         return _rule(space, float(numbers))
     try:
-        return unpacked(field, numbers, space.study).decide
+        return unpacked(field, numbers, space.study).at(space.client).decide
     except ValueError:
         raise RefusedError(RefusalCode.MALFORMED) from None
 
@@ -52,6 +53,7 @@ def _rule(space: Workspace, position: float) -> Decides:
         codes = answered.astype(np.int64)
         if len(codes) and (codes.min() < 0 or codes.max() >= space.study.n_actions):
             raise RefusedError(RefusalCode.FAILED)
-        return codes
+        forbidden = space.obeyed.forbidden(contexts)
+        return codes if forbidden is None else first_allowed(codes, forbidden)
 
     return decide

@@ -6,16 +6,20 @@ from typing import Any, get_type_hints
 from fedopl.client.answers import (
     classify_contexts,
     compare_models,
-    cross_fitting,
     describe,
-    estimate_values,
     learning,
     sum_cells,
     sum_near_thresholds,
     tell_fit,
     tell_models,
     tell_moments,
+)
+from fedopl.client.answers.valuing import (
+    cross_fitting,
+    estimate_values,
     value_leaves,
+    value_outcome,
+    value_prices,
 )
 from fedopl.client.private import candidate_sums, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -50,6 +54,8 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.screen_products,
     screen_terms.take_found,
     screen_terms.screen_jumps,
+    value_outcome.answer,
+    value_prices.answer,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,
@@ -61,6 +67,8 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     candidate_sums.sum_candidates,
     private_answers.tell_keys,
     private_answers.take_roster,
+    private_answers.share_secrets,
+    private_answers.unmask,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -190,9 +190,8 @@ def slope_of_value(space: Workspace, query: SlopeOfValue) -> Slope:
     """Which way a softened policy's value rises, on training rows without the first fold."""
     space.check_rows_for_sums()
     rows = space.rows(RowSplit.FITTING)
-    slope, n_effective = value_slope(
-        space.data, space.scores, rows, query.parameters, query.temperature
-    )
+    scores = space.obeyed.allowed(space.data.contexts, space.scores)
+    slope, n_effective = value_slope(space.data, scores, rows, query.parameters, query.temperature)
     # A hard policy's slope rests on the few rows where it is undecided; NaN is refused, too.
     if not n_effective >= space.rows_needed:
         raise RefusedError(RefusalCode.SMALL_CELLS)

@@ -23,8 +23,9 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.vocabulary import QUERIES
 from fedopl.privacy.accountant import mu_for, mu_of_several
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 # An entry that is no answer: the client's owner opened the door again.
@@ -267,14 +268,18 @@ class Budgets:
         if self._study.privacy:
             self._check_promises()
         if kind.lifetime:
-            lifetime = self._lifetime.get(kind.__name__, {})
-            study, ever = sum(paid.values()), sum(lifetime.values())
+            study, ever = sum(paid.values()), self._ever_paid(kind.lifetime)
             most = min(
                 query.most_amount(self._study) - study if limits.value_noise else math.inf,
                 getattr(limits, kind.lifetime) - ever,
             )
             if query.amount > most:
                 raise RefusedError(RefusalCode.BUDGET_SPENT)
+
+    def _ever_paid(self, limit: str) -> int:
+        """What all studies asked of these rows that counts by this limit, whatever the query."""
+        alike = (kind.__name__ for kind in QUERIES if kind.lifetime == limit)
+        return sum(sum(self._lifetime.get(name, {}).values()) for name in alike)
 
     def _check_promises(self) -> None:
         """Refuse a study that would, with all before it, tell more than the owner allows.

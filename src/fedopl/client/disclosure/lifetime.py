@@ -9,7 +9,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.privacy.accountant import epsilon_for, mu_of_several
-from fedopl.study.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
 

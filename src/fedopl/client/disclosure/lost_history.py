@@ -4,6 +4,7 @@ from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.secure.mask_shares import UnmaskingShares
 
 
 def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> None:
@@ -26,4 +27,20 @@ def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> Non
             "limits: it was deleted or moved, or the rows, minimum_cell or parameter_share changed "
             "since. Later answers could not be checked against earlier ones. Restore it, or agree "
             "on a new study (another name or seed)"
+        )
+
+
+def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> None:
+    """Refuse to forget over whom masks were taken off a sum: over others, one could be read.
+
+    All of a study is kept under one key.
+    """
+    if isinstance(store, MemoryStore) or store.has(key):
+        return
+    told = UnmaskingShares.__name__
+    if any(entry.study == study.hex() and entry.answer == told for entry in ledger.entries()):
+        raise StorageError(
+            "the ledger says that shares were told that take masks off sums of this study, and the "
+            "private store (scores/) does not say over whom: it was deleted or moved. Restore it, "
+            "or agree on a new study (another name or seed)"
         )

@@ -131,6 +131,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         return None if parts[0] is None else np.concatenate(parts)
 
     arrays = {name: together(name) for name in ROW_ARRAYS}
-    data = trusted(arrays, first.data.action_names, first.data.feature_names)
+    names = first.data.action_names, first.data.feature_names
+    data = trusted(arrays, *names, outcome_names=first.data.outcome_names)
     of_row = np.concatenate([chunk.folds.of_row for chunk in chunks])
     return Chunk(data=data, folds=first.folds.with_rows(of_row))

@@ -39,10 +39,16 @@ class StudyRows:
     """The rows of a study: one chunk where they are in memory, many where they are on disk."""
 
     def __init__(
-        self, given: LoggedData, study: Study, minimum_cell: int, draws: PrivateDraws
+        self,
+        given: LoggedData,
+        study: Study,
+        minimum_cell: int,
+        draws: PrivateDraws,
+        *,
+        outcome: str | None = None,  # a further one, in place of the reward
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
-        self._draws = draws
+        self._draws, self.outcome = draws, outcome
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
@@ -66,7 +72,8 @@ class StudyRows:
             return iter([self._unmasked])
 
         def read(rows: slice) -> Chunk:
-            chunk = Chunk(data=self.given.part(rows), folds=self.folds_as_given.part(rows))
+            data = self._with_outcome(self.given.part(rows))
+            chunk = Chunk(data=data, folds=self.folds_as_given.part(rows))
             return chunk.taken(sorted_order(chunk))
 
         return prefetched(read, self.given.slices(ROWS_PER_CHUNK))
@@ -97,7 +104,11 @@ class StudyRows:
     @cached_property
     def _unmasked(self) -> Chunk:
         order = self.order
-        return Chunk(data=self.given.taken(order), folds=self.folds_as_given.taken(order))
+        data = self._with_outcome(self.given.taken(order))
+        return Chunk(data=data, folds=self.folds_as_given.taken(order))
+
+    def _with_outcome(self, data: LoggedData) -> LoggedData:
+        return data if self.outcome is None else data.valued_by(self.outcome)
 
     @cached_property
     def folds_as_given(self) -> Folds:

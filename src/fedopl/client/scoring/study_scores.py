@@ -22,6 +22,7 @@ from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
 from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample
+from fedopl.client.scoring.net_scores import costs_in
 from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData, folder_of
@@ -64,6 +65,7 @@ class Scorer:
     plan: NuisancePlan
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
     few_took: BoolArray  # (n_actions,)
+    costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
 
     def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
         """The chunks with their scores, each beside the nuisances that they were made from."""
@@ -85,6 +87,9 @@ class Scorer:
         if len(limited):
             values, means = values.copy(), nuisances.outcome_means[places]
             values[places] = means + (chunk.data.rewards[limited] - means) / self.learning_floor
+        if self.costs is not None:
+            costs = costs_in(chunk.data.contexts, self.costs)
+            values, unlimited = values - costs, unlimited - costs[places]
         return JustScored(chunk.with_scores(values), nuisances, limited, unlimited)
 
     @property

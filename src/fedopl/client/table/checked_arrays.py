@@ -1,11 +1,11 @@
 """Checks of arrays that a user gives: each is converted and checked once, and named in errors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, IntArray, check_finite, check_length, float_array
+from fedopl.base.arrays import FloatArray, IntArray, check_finite, check_length, float_array, frozen
 from fedopl.base.errors import DataError
 from fedopl.base.known_shares import Chances, as_chances, in_full
 from fedopl.base.labels import factorise, quoted, unique_names
@@ -92,6 +92,16 @@ def checked_actions(
             f"{len(names)} named ({quoted(names)}); unknown: {quoted(unknown)}"
         )
     return np.array([positions[label] for label in labels], np.int64)[codes], names
+
+
+def checked_outcomes(
+    outcomes: Mapping[str, ArrayLike], n_rows: int
+) -> FloatArray | None:  # (n_rows, n_outcomes)
+    """Further outcomes side by side; None without any."""
+    columns = [
+        checked_vector(values, f"outcomes '{name}'", n_rows) for name, values in outcomes.items()
+    ]
+    return frozen(np.ascontiguousarray(np.column_stack(columns))) if columns else None
 
 
 def stated_propensities(

@@ -16,6 +16,7 @@ from fedopl.client.table.dates import codes_of, moments, numbers_of
 from fedopl.client.table.formats import Columns
 from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData, trusted
+from fedopl.messages.combining import weighted_sum
 
 # Names of columns that number people or things, and how many different ones are just a code.
 NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
@@ -49,7 +50,7 @@ class Encoder:
         labels = {schema.action: self._codes(table, schema.action, schema.actions)}
         if schema.group:
             labels[schema.group] = self.group_codes(table[schema.group])
-        needed = [schema.reward, *schema.propensity_columns]
+        needed = [*schema.outcome_columns, *schema.propensity_columns]
         needed += [schema.weight] if schema.weight else []
         return Encoded(
             numeric={column: self._feature(table, column) for column in schema.numeric},
@@ -112,7 +113,7 @@ class Encoder:
             needed[schema.stratum] = encoded.strata < 0
         features = _missing(encoded.numeric, encoded.categorical)
         missing = needed if schema.missing == "indicator" else needed | features
-        n_rows = len(encoded.numbers[schema.reward])
+        n_rows = len(encoded.labels[schema.action])
         anywhere = _any([mask for mask in missing.values() if mask.any()], n_rows)
         refused = [mask for column, mask in missing.items() if not schema.drops(column)]
         n_missing = int(anywhere.sum())
@@ -122,7 +123,9 @@ class Encoder:
             n_refused=int(_any(refused, n_rows).sum()),
             by_column={column: int(mask.sum()) for column, mask in missing.items()},
             attrition=Attrition.of(
-                encoded.labels[schema.action], needed[schema.reward], schema.actions
+                encoded.labels[schema.action],
+                _any([needed[column] for column in schema.outcome_columns], n_rows),
+                schema.actions,
             ),
         )
         return ~anywhere if n_missing else slice(None), gaps
@@ -145,7 +148,7 @@ class Encoder:
     def _remedy(self, refused: Mapping[str, int]) -> str:
         schema = self.schema
         gone = {column for column, count in refused.items() if count}
-        if gone == {schema.reward}:
+        if gone <= set(schema.outcome_columns):
             return (
                 "complete them, or say missing_reward='drop' in the schema (missing = \"drop\" in "
                 "[outcome] of the study file) to leave these rows out"
@@ -167,8 +170,8 @@ class Encoder:
         """The usable rows, checked for what no column shows by itself."""
         schema = self.schema
         actions = encoded.labels[schema.action][kept]
-        rewards = encoded.numbers[schema.reward][kept]
         try:
+            rewards = self._rewards(encoded, kept)
             propensities = self._propensities(encoded, kept, actions)
             weights = encoded.numbers[schema.weight][kept] if schema.weight else None
             if weights is not None:
@@ -181,10 +184,26 @@ class Encoder:
             # From here on a larger reward is better, whatever the table says.
             "rewards": rewards if schema.direction == "higher" else -rewards,
             "propensities": propensities,
+            "outcomes": self._outcomes(encoded, kept),
             "weights": weights,
             "groups": encoded.labels[schema.group][kept] if schema.group else None,
         }
         return trusted(arrays, schema.actions, schema.feature_names, schema)
+
+    def _rewards(self, encoded: Encoded, kept: BoolArray | slice) -> FloatArray:  # (n_rows,)
+        schema = self.schema
+        parts = {column: encoded.numbers[column][kept] for column in schema.reward_columns}
+        if not schema.reward_sum:
+            return parts[schema.reward]
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = weighted_sum(schema.reward_sum, parts)
+        if not np.isfinite(added).all():
+            raise DataError(f"outcome {schema.reward}: too large in some rows; correct them")
+        return added
+
+    def _outcomes(self, encoded: Encoded, kept: BoolArray | slice) -> FloatArray | None:
+        named = [encoded.numbers[column][kept] for column in self.schema.outcomes]
+        return np.ascontiguousarray(np.column_stack(named)) if named else None
 
     def _propensities(
         self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray

@@ -1,7 +1,7 @@
 """Logged decisions of one client: contexts, actions and rewards, in memory or in files."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_length, frozen
 from fedopl.base.errors import DataError, refuse_to_leave
 from fedopl.base.known_shares import Chances
+from fedopl.base.labels import quoted
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.table.checked_arrays import (
     check_propensities,
     checked_actions,
     checked_groups,
+    checked_outcomes,
     checked_vector,
     checked_weights,
     named_contexts,
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from fedopl.base.schema import Schema
 
 # Those with rows; all others are about columns.
-ROW_ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
+ROW_ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups", "outcomes")
+CODE_ARRAYS = {"actions", "groups"}
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -52,6 +55,8 @@ class LoggedData:
         weights: how much each row counts, all above zero.
         groups: which rows belong together (a person, a school): they share a fold, and standard
             errors allow for their likeness.
+        outcomes: by name, further outcomes that guardrails are about, as they were logged, each of
+            shape (n_rows,).
         schema: what the columns of the table meant that all of this was read from; policies learned
             from it then know how to decide on such tables.
 
@@ -65,6 +70,8 @@ class LoggedData:
     feature_names: tuple[str, ...]
     weights: FloatArray | None  # (n_rows,)
     groups: IntArray | None  # (n_rows,)
+    outcomes: FloatArray | None  # (n_rows, n_outcomes)
+    outcome_names: tuple[str, ...]
     schema: "Schema | None"
 
     __reduce_ex__ = refuse_to_leave
@@ -80,6 +87,7 @@ class LoggedData:
         feature_names: Sequence[str] | None = None,
         weights: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        outcomes: Mapping[str, ArrayLike] | None = None,
         schema: "Schema | None" = None,
     ) -> None:
         features, column_names = named_contexts(contexts, feature_names)
@@ -103,10 +111,14 @@ class LoggedData:
             "feature_names": column_names,
             "weights": None if weights is None else frozen(checked_weights(weights, n_rows)),
             "groups": None if groups is None else frozen(checked_groups(groups, n_rows)),
+            "outcomes": checked_outcomes(outcomes or {}, n_rows),
+            "outcome_names": tuple(outcomes or ()),
             "schema": schema,
         }
         if schema and (names, column_names) != (schema.actions, schema.feature_names):
             raise DataError("schema: it is of other actions or features than these")
+        if schema and schema.outcomes != fields["outcome_names"]:
+            raise DataError("schema: it is of other outcomes than these")
         vars(self).update(fields)  # past the frozen dataclass, this once
 
     @property
@@ -126,14 +138,21 @@ class LoggedData:
         """The same rows with other contexts, which are not checked."""
         return self._of(lambda array: contexts if array is self.contexts else array)
 
+    def valued_by(self, outcome: str) -> "LoggedData":
+        """The same rows with this further outcome, as it was logged, in place of the reward."""
+        assert self.outcomes is not None  # noqa: S101  (it has a name)
+        rewards = np.ascontiguousarray(self.outcomes[:, self.outcome_names.index(outcome)])
+        return self._of(lambda array: rewards if array is self.rewards else array)
+
     def _of(self, some: Callable[[NDArray[Any]], NDArray[Any]]) -> "LoggedData":
         arrays: dict[str, NDArray[Any]] = {
             name: some(array) for name in ROW_ARRAYS if (array := getattr(self, name)) is not None
         }
         # Files keep codes in as few bytes as they need.
-        for name in {"actions", "groups"} & arrays.keys():
+        for name in CODE_ARRAYS & arrays.keys():
             arrays[name] = arrays[name].astype(np.int64, copy=False)
-        return trusted(arrays, self.action_names, self.feature_names, self.schema)
+        names = self.action_names, self.feature_names, self.schema, self.outcome_names
+        return trusted(arrays, *names)
 
     @property
     def n_rows(self) -> int:
@@ -194,6 +213,26 @@ class LoggedData:
         return f"LoggedData({', '.join(counts)})"
 
 
+def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None:
+    """Refuse rows without these further outcomes, or where one is the same in every row."""
+    for outcome in outcomes:
+        if outcome not in data.outcome_names:
+            raise DataError(
+                f"{name}: has no outcome '{outcome}', which a guardrail is about; there are "
+                f"{quoted(data.outcome_names) or 'none'}. Give it in outcomes={{...}} of LoggedData"
+            )
+        place = data.outcome_names.index(outcome)
+        parts = (data.outcomes[rows][:, place] for rows in data.slices())  # type: ignore[index]
+        ranges = [(float(part.min()), float(part.max())) for part in parts]
+        low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
+        if low == high:
+            raise DataError(
+                f"{name}: column '{outcome}', which a guardrail is about, is {low:g} in every row, "
+                "so nothing can be said of what changes it here; leave the guardrail out, or join "
+                "this client with another"
+            )
+
+
 def folder_of(data: LoggedData) -> Path:
     """The folder with the files of data on disk, where derived arrays are kept, too."""
     contexts: Any = data.contexts  # in a file, though it stands for an array
@@ -204,8 +243,32 @@ def folder_of(data: LoggedData) -> Path:
 def fingerprint(data: LoggedData) -> str:
     """A hash of all rows, so it changes whenever they do; it never leaves the client."""
     digest = hashlib.blake2b(digest_size=16)
-    for array in (getattr(data, name) for name in ROW_ARRAYS):
+    for _, array in _hashed(data):
         digest.update(b"none" if array is None else _content(array))
+    return digest.hexdigest()
+
+
+def _hashed(data: LoggedData) -> Iterator[tuple[str, Any]]:
+    """The arrays that stand for the rows in a fingerprint, by name."""
+    for name in ROW_ARRAYS:
+        array = getattr(data, name)
+        if array is not None or name != "outcomes":  # none were there when rows were first hashed
+            yield name, array
+
+
+def fingerprint_of_rows(data: LoggedData, at_once: int) -> str:
+    """The fingerprint that rows have in memory, wherever they are: a pass over those on disk."""
+    if not data.is_on_disk:
+        return fingerprint(data)
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in _hashed(data):
+        if array is None:
+            digest.update(b"none")
+            continue
+        for rows in data.slices(at_once):
+            # As `part` gives them: files keep codes in as few bytes as they need.
+            part = array[rows].astype(np.int64 if name in CODE_ARRAYS else np.float64, copy=False)
+            digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
@@ -223,11 +286,17 @@ def trusted(
     action_names: tuple[str, ...],
     feature_names: tuple[str, ...],
     schema: "Schema | None" = None,
+    outcome_names: tuple[str, ...] = (),
 ) -> LoggedData:
     """Data from arrays by name, which were checked before and are not checked again."""
     data = LoggedData.__new__(LoggedData)
     for name in ROW_ARRAYS:
         array = arrays.get(name)
         vars(data)[name] = frozen(array) if isinstance(array, np.ndarray) else array
-    vars(data).update(action_names=action_names, feature_names=feature_names, schema=schema)
+    vars(data).update(
+        action_names=action_names,
+        feature_names=feature_names,
+        schema=schema,
+        outcome_names=schema.outcomes if schema else outcome_names,
+    )
     return data

@@ -59,7 +59,7 @@ def read_logged(
     if on_disk is not None:
         return _spooled(source, encoder, Path(on_disk), numbers)
     table = open_table(source, called, schema.label_columns, name, file)
-    if not len(table[schema.reward]):
+    if not len(table[schema.action]):
         raise DataError(f"{name}: no rows; expected a header and at least one row")
     encoded = encoder.encode(table)
     kept, gaps = encoder.usable(encoded)

@@ -51,6 +51,8 @@ class _Job:
         }
         if schema.propensity is not None:
             columns["propensities"] = (schema.propensity_shape, real)
+        if schema.outcomes:
+            columns["outcomes"] = ((len(schema.outcomes),), real)
         if schema.weight:
             columns["weights"] = ((), real)
         if schema.group:

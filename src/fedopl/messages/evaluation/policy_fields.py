@@ -5,12 +5,11 @@ from typing import Annotated
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
+from fedopl.study.message_sizes import MOST_DIAGNOSED
 from fedopl.study.study import Study
 
 # What would be learned without each of three clients: one of them is among the usual ones.
 _LEFT_OUT = 2
-# Policies that one query may at least ask about in a study that diagnoses.
-MOST_DIAGNOSED = 128
 
 
 @message

@@ -89,10 +89,10 @@ def fault_in_values(
         return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
     if answer.degrees_of_freedom >= answer.n_rows:
         return "more degrees of freedom than rows"
-    most = study.declared.reward
+    most = study.largest_net
     logging = answer.means[n_candidates - N_OWN_CANDIDATES]
     if most is not None and abs(logging) > most * (1 + NOISE):
-        return f"its mean outcome lies beyond the declared ±{most:g}"
+        return f"its mean outcome lies beyond ±{most:g}, by what is declared"
     # Noise in a few rows' size may be added before values are reported.
     tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
     return fault_in_moments(answer.covariances, tolerance)

@@ -2,6 +2,9 @@
 
 from typing import Annotated
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
@@ -34,11 +37,21 @@ class OutcomeSums(Message, code=66):
             return f"its sums rest on {effective:,.0f} rows, it enrolled with {n_rows:,}"
         return None
 
-    def outcome_moments(self) -> tuple[float, float]:
-        """Mean and variance of the outcomes of all rows."""
-        total = self.sums.sum(axis=(0, 1))
-        mean = float(total[-1, -2] / total[-2, -2])
-        return mean, max(float(total[-1, -1] / total[-2, -2]) - mean**2, 0.0)
+    def outcome_moments(self, costs: FloatArray | None = None) -> tuple[float, float]:
+        """Mean and variance of the outcomes of all rows, less what was done cost.
+
+        Costs are linear in features, (n_actions, n_features + 1): y − c is vᵀz in an action's rows.
+        """
+        by_action = self.sums.sum(axis=0)
+        total = by_action.sum(axis=0)
+        mean, square = total[-1, -2], total[-1, -1]
+        if costs is not None:
+            net = np.zeros(by_action.shape[:2])
+            net[:, : costs.shape[1] - 1], net[:, -2], net[:, -1] = -costs[:, :-1], -costs[:, -1], 1
+            mean = np.einsum("aj,aj->", by_action[:, -2], net)
+            square = np.einsum("aj,ajk,ak->", net, by_action, net)
+        mean, square = float(mean / total[-2, -2]), float(square / total[-2, -2])
+        return mean, max(square - mean**2, 0.0)
 
 
 @message

@@ -24,7 +24,9 @@ class ThresholdGains(Message, code=86):
 
 
 @message
-class SumNearThresholds(Query[ThresholdGains], code=24, asked=Asked.EACH, budget="cell_queries"):
+class SumNearThresholds(
+    Query[ThresholdGains], code=24, asked=Asked.EACH, budget="cell_queries", once=True
+):
     """Ask what the tree that was found on a grid would gain from thresholds close to its own."""
 
     title = "Sums close to thresholds"
@@ -38,11 +40,6 @@ class SumNearThresholds(Query[ThresholdGains], code=24, asked=Asked.EACH, budget
     def needed(cls, study: Study) -> bool:
         """Where a tree is searched for on a grid whose thresholds may move."""
         return study.policy.on_grid and bool(study.tree.refined(study.columns))
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """One tree: what two of them gain could be differenced."""
-        return 1
 
     def fault_in(self, answer: ThresholdGains, _study: Study, _n_rows: int) -> str | None:
         """Only thresholds that may move gain anything."""

@@ -10,7 +10,7 @@ from fedopl.base.labels import quoted
 from fedopl.report.words.policy_labels import has_network, opened, valued_clients
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.theory.checks import positive
 
 # Every two clients' contexts are compared; with more clients than these that takes minutes.

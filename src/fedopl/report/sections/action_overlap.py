@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 from fedopl.report.explain.fit_words import fit_parts
+from fedopl.report.explain.hardly_tried import hardly_words
 from fedopl.report.explain.limited_words import limited_words
 from fedopl.report.explain.support_levels import (
     FAIR,
@@ -26,7 +27,8 @@ def action_overlap(record: Record) -> Section:
     parts: tuple[Part, ...] = (Text("The clients did not say how likely actions were."),)
     if found:
         table = _table(found, rare_chance(record.study.n_actions))
-        limited = tuple(Text(words) for words in [limited_words(record)] if words)
+        said = (limited_words(record), hardly_words(record))
+        limited = tuple(Text(words) for words in said if words)
         parts = (Text(_intro()), Text(_words(found)), *limited, _picture(found), table)
     parts += fit_parts(record)
     return Section(name="overlap", title="Does the past support it?", parts=parts)

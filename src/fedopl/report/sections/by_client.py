@@ -4,6 +4,7 @@ from fedopl.report.explain.in_doubt import IN_DOUBT, folded_if_doubted
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
+from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
@@ -16,7 +17,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
 _WORDS = {
@@ -44,8 +45,7 @@ def by_client(record: Record) -> Section:
             "A policy that is good for all together need not be good for each. Every "
             f"client's own {rows} say what the learned policy would gain there over the "
             f"{'linear ' * has_network(record)}policy the client would learn from its own rows "
-            f"alone, over {SO_FAR}, and over giving "
-            f"everybody '{record.best_arm}'."
+            f"alone, over {SO_FAR}, and over {arm_given(record.study, record.best_arm)}."
         )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))
         parts = folded_if_doubted(record, parts)

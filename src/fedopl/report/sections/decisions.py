@@ -5,9 +5,10 @@ from fedopl.report.action_colours import MOST_OWN, action_order
 from fedopl.report.explain.groups import RowGroup, difference, groups_of, overall, shares_of
 from fedopl.report.figures.colours import ACTIONS
 from fedopl.report.figures.shares import Shares, stacked
-from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Section, Table, Text
+from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Section, Table, Text
 from fedopl.report.sections.explainers import policy_parts
 from fedopl.report.words.numbers import count, listed, whole_percent
+from fedopl.report.words.permission_words import arm_sentences, permission_sentences
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 
@@ -16,8 +17,18 @@ _MOST_DRAWN = 6  # features, and actions in words
 
 def decisions(record: Record) -> Section:
     """The policy itself, and what it would decide."""
-    parts = (*policy_parts(record), Heading("How decisions split"), *_splits(record))
+    splits = (Heading("How decisions split"), *_splits(record))
+    parts = (*policy_parts(record), *_permissions(record), *splits)
     return Section(name="policy", title="The policy itself", parts=parts)
+
+
+def _permissions(record: Record) -> tuple[Part, ...]:
+    """Who may get what, where not everybody may get everything."""
+    study = record.study
+    if study.permissions is None:
+        return ()
+    sentences = permission_sentences(study.permissions, study.policy.kind) + arm_sentences(study)
+    return (Heading("Who may get what"), Points(tuple(sentences)))
 
 
 def _splits(record: Record) -> tuple[Part, ...]:

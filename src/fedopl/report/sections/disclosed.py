@@ -8,7 +8,7 @@ from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
-from fedopl.study.added_up import adds_under_masks
+from fedopl.study.private.added_up import adds_under_masks, most_lacking
 
 _AXES = {
     Axis.ACTIONS: "actions",
@@ -25,6 +25,8 @@ _AXES = {
     Axis.BINS: "bins",
     Axis.CHANCE_BINS: "bins of propensity",
     Axis.CANDIDATES: "policies compared",
+    Axis.CURVE_POINTS: "(prices + actions)",
+    Axis.TWO: "gain and cost",
     Axis.CUT_COLUMNS: "columns of numbers",
     Axis.FINE_BINS: "fine bins",
     Axis.OPEN_NODES: "places in the tree",
@@ -42,6 +44,9 @@ _AXES = {
     Axis.SESSION_KEYS: "keys",
     Axis.KEY_WORDS: "words",
     Axis.SIGNATURE_WORDS: "words",
+    Axis.HOLDERS: "clients that hold shares",
+    Axis.MASK_SECRETS: "secrets",
+    Axis.SEALED_WORDS: "words",
 }
 _WITH_NOISE = (
     "With differential privacy, every number of rows came with noise, but for how many there are. "
@@ -51,6 +56,11 @@ _UNDER_MASKS = (
     "All answers but the first and the keys left under masks, as whole numbers that nobody can "
     "tell from random ones: what they hold below could be read of their total over all clients, "
     "and of nothing less."
+)
+_WITH_SHARES = (
+    "As clients could be lacking, that is the total over those who answered. Each had told the "
+    "others shares of what its masks follow from, which one of them can read each; and each helped "
+    "to take masks off a sum once, over one set of clients."
 )
 # Where a study has a basis.
 _TERMS = {
@@ -72,6 +82,7 @@ def disclosed(record: Record) -> Section:
         ),
         *((Text(_WITH_NOISE),) if record.study.privacy else ()),
         *((Text(_UNDER_MASKS),) if adds_under_masks(record.study) else ()),
+        *((Text(_WITH_SHARES),) if most_lacking(record.study) else ()),
         _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )

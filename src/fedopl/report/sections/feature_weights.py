@@ -3,9 +3,11 @@
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
+from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences
 from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
@@ -70,14 +72,16 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
+    cautious = tuple(Text(words) for words in [caution_words(policy, record)] if words)
     if policy.bends:
-        return (head, *_curve_parts(record, policy), *choice_parts(record))
+        return (head, *cautious, *_curve_parts(record, policy), *choice_parts(record))
     explanation = explain_weights(policy, record)
     sentences = weight_sentences(explanation)
     if explanation.is_constant:
-        return (head, Points(tuple(sentences)), *choice_parts(record))
+        return (head, *cautious, Points(tuple(sentences)), *choice_parts(record))
     return (
         head,
+        *cautious,
         Text(_reading(explanation)),
         Points(_few(sentences)),
         _chart(explanation),
@@ -210,7 +214,10 @@ def _map(record: Record, policy: LinearPolicy, found: CurveExplanation) -> Pictu
     contexts = np.tile(found.average, (len(rows.at), len(columns.at), 1))
     contexts[..., across.place] = columns.at
     contexts[..., up.place] = rows.at[:, None]
-    actions, places = policy.names(contexts.reshape(-1, len(found.average))), colour_places(record)
+    actions, places = (
+        policy.names(contexts.reshape(-1, len(found.average)), client=OTHER),
+        colour_places(record),
+    )
     colours = np.array([places[action] for action in actions]).reshape(contexts.shape[:2])
     caption = (
         f"What somebody average in everything else gets, by {across.feature} and {up.feature}, the "

@@ -18,6 +18,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.report.words.split_words import what_medians_are_of
 from fedopl.results.record import Record
+from fedopl.results.spending.budget_words import budget_notes
 
 _MOST_DRAWN = 30  # policies in a figure
 _WORDS = {
@@ -62,7 +63,7 @@ def _values(record: Record) -> tuple[Part, ...]:
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
         f"{where}, and weighed by the agreed mixture of clients. The lines "
-        f"are {level} intervals{together}. {what_medians_are_of(record)}"
+        f"are {level} intervals{together}. {what_medians_are_of(record)}{_net_of(record)}"
     )
     table = Table(
         caption=f"Expected {outcome.name} per decision ({outcome.better})",
@@ -71,6 +72,13 @@ def _values(record: Record) -> tuple[Part, ...]:
     )
     axis = f"{outcome.name} per decision; {outcome.better}"
     return (Text(intro.rstrip()), _picture("values", spans, "Values of the policies", axis), table)
+
+
+def _net_of(record: Record) -> str:
+    """What costs are part of values, and what does not keep to a budget, in words."""
+    costs = record.study.costs
+    said = f" Of costs, {costs.in_words} per decision." if costs and costs.are_net else ""
+    return said + "".join(f" {note}" for note in budget_notes(record))
 
 
 def _improvements(record: Record) -> tuple[Part, ...]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.neural import NeuralPolicy
+from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.noise_words import weights_by_noise
 from fedopl.report.figures.over_steps import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
@@ -24,6 +25,7 @@ _ORACLES = {
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
     "the slope of its value; the steps were kept only if rows apart confirmed them.",
 }
+_PICKED = "Nothing was trained: the best of the named candidates was picked on training rows."
 _PRIVATELY = (
     "Models of every action's outcome were solved from the clients' sums, which came with noise, "
     "and moved in steps by what they left of outcomes, again from sums with noise. The policy "
@@ -78,7 +80,7 @@ def _how(record: Record) -> str:
     if record.study.privacy:
         return _OTHERS_PRIVATELY.get(kind, _PRIVATELY)
     if kind == "finite":
-        return "Nothing was trained: the best of the named candidates was picked on training rows."
+        return f"{_PICKED} {caution_words(None, record)}".strip()
     if kind == "neural":
         return f"{_NETWORK} {_KEPT[_kept_round(record) is not None]}"
     if kind == "linear":

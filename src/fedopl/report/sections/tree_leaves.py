@@ -45,7 +45,12 @@ def _reading(policy: TreePolicy, leaves: list[LeafInWords]) -> str:
     asks = "one question. It ends"
     if policy.depth > 1:
         asks = f"{policy.depth} questions at most, one after the other. They end"
-    words = f"The policy asks {asks} in {len(leaves)} leaves; in each, everybody gets the same."
+    who = (
+        "everybody who may get it gets the same"
+        if policy.permissions
+        else "everybody gets the same"
+    )
+    words = f"The policy asks {asks} in {len(leaves)} leaves; in each, {who}."
     return " ".join([words, *on_missing(policy)])
 
 

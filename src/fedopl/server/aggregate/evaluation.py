@@ -20,7 +20,6 @@ from fedopl.results.value_tables import (
     ValueRow,
     ValueTable,
 )
-from fedopl.server.aggregate.setting import Setting
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
 from fedopl.study.mixture import Weights, renormalised
 
@@ -100,14 +99,17 @@ def _noises(parts: list[tuple[float, Values]], contrast: FloatArray) -> list[tup
 
 
 def value_table(
-    answers: Mapping[str, Values], setting: Setting, names: list[str], level: float
+    answers: Mapping[str, Values],
+    weights: Weights,
+    names: list[str],
+    level: float,
+    sign: float = 1.0,
 ) -> ValueTable:
-    """Every candidate, in the mixture and at every client, as outcomes were logged."""
+    """Every candidate, in the mixture and at every client, with the sign that outcomes had."""
     rows = []
     for policy, unit in zip(names, np.eye(len(names)), strict=True):
         for client, part in _parts(answers):
-            contrast = setting.study.reward_sign * unit
-            estimate = mixture_estimate(part, setting.weights, contrast)
+            estimate = mixture_estimate(part, weights, sign * unit)
             rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
     return ValueTable(tuple(rows))
 

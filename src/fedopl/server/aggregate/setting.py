@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -27,4 +28,17 @@ class Setting:
     @property
     def best_arm(self) -> str:
         """The constant arm of the largest value on training rows."""
-        return self.study.actions[int(np.nanargmax(self.statistics.arm_values(self.weights)))]
+        return best_of_arms(self.study, self.statistics.arm_values(self.weights))
+
+
+def best_of_arms(study: Study, values: FloatArray) -> str:
+    """The action of the largest value, of those that everybody may get; of all if there are none.
+
+    One that some may not get is no policy for everybody, and what it is worth to all is not what
+    giving it to those who may get it is worth.
+    """
+    known = np.where(np.isnan(values), -np.inf, values)
+    limited = study.permissions.limited(study.actions) if study.permissions else ()
+    open_to_all = np.array([action not in limited for action in study.actions])
+    usable = np.where(open_to_all, known, -np.inf)
+    return study.actions[int(np.argmax(usable if np.isfinite(usable).any() else known))]

@@ -1,7 +1,7 @@
 """Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
@@ -27,6 +27,8 @@ from fedopl.study.study import Study
 
 # Larger numbers than this cannot be squared and added up.
 LARGEST_NUMBER = 1e100
+# What a share of clients, times how many there are, may be off by.
+_ROUNDING = 1e-9
 # How many clients' reasons an error tells.
 MOST_REASONS = 10
 
@@ -71,18 +73,50 @@ class Conversation:
 
     def together(self, clients: Iterable[str], /, *queries: Query[Any]) -> tuple[Answers[Any], ...]:
         """Put several queries to the same clients on one trip; the answers to each come back."""
-        trip = self.rounds[-1].trip + 1 if self.rounds else 0
         first = len(self.rounds)
-        stamped = [
-            replace(query, study=self._digest, exchange=first + place)
-            for place, query in enumerate(queries)
-        ]
+        stamped = [self._stamped(query, first + place) for place, query in enumerate(queries)]
         encoded = [codec.encode(query) for query in stamped]
         asked = tuple(sorted(clients))
-        replies = self._replies(trip, dict.fromkeys(asked, bundled(encoded)))
-        found = []
+        replies = self._replies(self._next_trip, dict.fromkeys(asked, bundled(encoded)))
+        return self._sorted_out(stamped, encoded, asked, replies)
+
+    def apart(self, queries: Mapping[str, Query[Answer]]) -> Answers[Answer]:
+        """Put to each client a query of its own, all of one kind and size, on one trip."""
+        exchange = len(self.rounds)
+        stamped = {name: self._stamped(own, exchange) for name, own in sorted(queries.items())}
+        encoded = {name: codec.encode(own) for name, own in stamped.items()}
+        replies = self._replies(
+            self._next_trip, {name: bundled([own]) for name, own in encoded.items()}
+        )
+        asked = tuple(stamped)
+        any_of_them = asked[0]
+        (answers,) = self._sorted_out(
+            [stamped[any_of_them]], [encoded[any_of_them]], asked, replies
+        )
+        return answers
+
+    def _stamped(self, query: Query[Answer], exchange: int) -> Query[Answer]:
+        return replace(query, study=self._digest, exchange=exchange)
+
+    def encoded(self, query: Query[Any], exchange: int) -> bytes:
+        """The bytes by which all clients were asked this in this exchange."""
+        return codec.encode(self._stamped(query, exchange))
+
+    @property
+    def _next_trip(self) -> int:
+        return self.rounds[-1].trip + 1 if self.rounds else 0
+
+    def _sorted_out(
+        self,
+        stamped: Sequence[Query[Any]],
+        encoded: Sequence[bytes],
+        asked: tuple[str, ...],
+        replies: Replies,
+    ) -> tuple[Answers[Any], ...]:
+        """The answers to each query that came back on a trip; all is recorded."""
+        trip, found = self._next_trip, []
         for place, (query, content) in enumerate(zip(stamped, encoded, strict=True)):
-            own = _Part(replies, place, len(queries))
+            own = _Part(replies, place, len(stamped))
             answers, latest = self._sort_out(query, asked, own, len(content))
             self.rounds.append(replace(latest, trip=trip))
             found.append(self._without_faults(query, answers))
@@ -195,7 +229,7 @@ class Conversation:
         """The answers, if enough clients gave one: the study's share of all, unless said."""
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
-        if len(answers) < max(1, share * n_clients):
+        if len(answers) < max(1, share * n_clients - _ROUNDING):
             latest = self.rounds[answers.exchange]
             # Whoever resumes asks again: those who failed now may answer then.
             self.journal.forget(latest.trip)

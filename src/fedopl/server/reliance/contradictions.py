@@ -38,12 +38,15 @@ def contradictions(
 ) -> Iterator[Contradiction]:
     """Everything a client reported that its own sums, or its mean outcome before, speak against."""
     sign = setting.study.reward_sign  # what is told is told as outcomes were logged
+    permissions, actions = setting.study.permissions, setting.study.actions
+    limited = permissions.limited(actions) if permissions else ()
     for client, answer in sorted(answers.items()):
         values = replace(answer, means=sign * answer.means)
         n_training = setting.rows[client]
         sums = setting.statistics.sums[client]
-        for action, name in enumerate(setting.study.actions):
-            place = places.get(arm_name(name))
+        for action, name in enumerate(actions):
+            # Of an arm that some may not get, the value is of what is given in its place, too.
+            place = places.get(arm_name(name)) if name not in limited else None
             if place is not None and sums.shares[action] > 0:
                 what = (client, f"the value of giving everybody '{name}'")
                 mean, variance = _of_scores(sums, action)

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.linear import constant_policy
+from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
+from fedopl.results.spending.budget_curve import at_price
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import arm_name
-from fedopl.server.aggregate.setting import Setting
+from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.server.learn_policy import Learned
 from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
@@ -84,8 +85,16 @@ def without_each(learned: Learned) -> dict[str, Solved]:
         others = [name for name in statistics.clients if name != client]
         if any(setting.weights.get(name, 0.0) > 0 for name in others):
             weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
-            found[client] = statistics.restricted(others).solve(weights)
+            found[client] = _at_its_price(statistics.restricted(others).solve(weights), learned)
     return found
+
+
+def _at_its_price(policy: Solved, learned: Learned) -> Solved:
+    """What others learn, with the price that the learned policy has on what it spends."""
+    study = learned.setting.study
+    if study.budget is None or not isinstance(policy, LinearPolicy):
+        return policy
+    return at_price(policy, learned.price, study.budget.spent(study))
 
 
 def asked_beside(
@@ -106,8 +115,7 @@ def asked_beside(
 def best_arm_without(setting: Setting, client: str) -> str:
     """The best constant arm on the training rows of all others."""
     values = setting.statistics.arm_values_without(setting.weights, client)
-    known = np.where(np.isnan(values), -np.inf, values)
-    return setting.study.actions[int(np.argmax(known))]
+    return best_of_arms(setting.study, values)
 
 
 def without(client: str) -> str:

@@ -28,8 +28,10 @@ def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
     found = _Leaves(len(decided), study.n_actions)
     for chunk in space.chunks():
         rows = chunk.rows(RowSplit.EVALUATION)
-        leaf = leaf_positions(root, study.columns, chunk.data.contexts[rows])
-        found.add(leaf, chunk.scores[rows], chunk.weights(rows), chunk.data.groups_of(rows))
+        contexts = chunk.data.contexts[rows]
+        leaf = leaf_positions(root, study.columns, contexts)
+        scores = space.obeyed.effective(contexts, chunk.scores[rows])
+        found.add(leaf, scores, chunk.weights(rows), chunk.data.groups_of(rows))
     released = _released_leaves(found.counts, decided, needed)
     counts = space.noisy(found.counts.astype(np.float64), "leaves", query.tree)
     shares = np.where(released, found.weights / found.weights.sum(), 0.0)

@@ -10,15 +10,22 @@ from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.study.study import Study
 
 # The share of held-out rows that values may do without, as policies decide on what has no score.
 MOST_UNSCORED = 0.05
+# A policy with doubts can treat one person alone, which takes two half-spaces: whoever spends all
+# policies on that person finds out by so much more than with those.
+BY_DOUBTS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +40,29 @@ class ValuedCandidates:
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
     """The values of the policies asked about, of the logging policy and of the client's own."""
-    n_values, n_rows = query.n_policies + N_OWN_CANDIDATES, space.n_rows(query.split)
+    return values_on_split(space, query, query.split)
+
+
+def values_on_split(space: Workspace, query: AsksAboutPolicies[Values], split: RowSplit) -> Values:
+    """The values of the policies that a query carries, on the rows of a split."""
+    n_values, n_rows = query.n_policies + N_OWN_CANDIDATES, space.n_rows(split)
     if n_rows < space.limits.minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     space.limits.check_parameters(n_values, n_rows)
-    found, spread = estimate_candidates(space, query)
+    found, spread = estimate_candidates(space, query, split)
     policies = [next(iter(one.items())) for one in policies_in(query)]
-    asked = [(query.split.name, *policy) for policy in policies]
-    valued = ValuedCandidates(found, spread, asked, query.split)
-    return released_values(space, valued, query.most_amount(space.study))
+    asked = [(split.name, *policy) for policy in policies]
+    valued = ValuedCandidates(found, spread, asked, split)
+    return released_values(space, valued, most_valued(space.study))
+
+
+def most_valued(study: Study) -> float:
+    """How many policies the study may ask about in all, by any outcome.
+
+    Whoever has outcomes that are alike averages noise over all of them.
+    """
+    further = ValueOutcome.most_amount(study) if study.guardrails else 0
+    return EstimateValues.most_amount(study) + further
 
 
 def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> Values:
@@ -56,13 +77,14 @@ def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> 
         # How many rows have scores for what policies decide is a count that the server can choose.
         noisy = space.noisy(np.array([float(n_used)]), *together)
         n_used = min(max(int(noisy[0]), 1), n_rows)
-        _check_not_selected(space, valued.split, n_used)
+        check_not_selected(space, valued.split, n_used)
     least = max(space.limits.minimum_cell, len(found.means) / space.limits.parameter_share)
     if min(n_used, found.n_rows) < least:
         raise RefusedError(RefusalCode.SMALL_CELLS)
     own = [(valued.split.name, whose) for whose in ("logging", "local")]
     draws = [space.noise_for("value", *parts) for parts in (*valued.asked, *own, together)]
     influence = space.limits.value_noise * spread.usual / found.n_rows
+    influence *= BY_DOUBTS if space.study.is_cautious else 1
     means, covariances = values_with_noise(found.means, found.covariances, influence, draws, most)
     return Values(
         n_rows=n_used,
@@ -73,7 +95,7 @@ def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> 
     )
 
 
-def _check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
+def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
     """Refuse values to be claimed that rest on a part of the rows which the policies selected.
 
     By the count with noise, which would leave otherwise: so the refusal tells no more than it.
@@ -91,8 +113,9 @@ class ScoreSpread:
     Over all actions: the scores of one policy may be alike in all rows but one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = 0.0) -> None:
         self.all_scored = True  # so that no row is left out, whatever policies decide
+        self._least = least  # what a row that matters changes, where few rows do
         self._squares, self._n_rows = 0.0, 0
 
     def see(self, scores: FloatArray, rewards: FloatArray) -> None:
@@ -106,35 +129,48 @@ class ScoreSpread:
 
     @property
     def usual(self) -> float:
-        """The root of the mean square."""
-        return float(np.sqrt(self._squares / max(self._n_rows, 1)))
+        """The root of the mean square, or more where few rows differ from all others."""
+        return max(float(np.sqrt(self._squares / max(self._n_rows, 1))), self._least)
 
 
 def estimate_candidates(
-    space: Workspace, query: EstimateValues
+    space: Workspace, query: AsksAboutPolicies[Values], split: RowSplit
 ) -> tuple[JointEstimate, ScoreSpread]:
     """Estimate what was asked about, then the logging policy, then the client's own policy."""
-    if not space.n_rows(query.split):
+    if not space.n_rows(split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     own: list[Decides] = []
-    if query.split is RowSplit.EVALUATION:
-        own = [space.local_policy.decide]
+    if split is RowSplit.EVALUATION:
+        own = [space.local_policy.at(space.client).decide]
     valued = deciders(space, policies_in(query))
-    sums, spread = JointSums(), ScoreSpread()
+    sums, spread = JointSums(), ScoreSpread(space.least_spread)
     for chunk in space.chunks():
-        rows = chunk.rows(query.split)
-        spread.see(chunk.scores[rows], chunk.data.rewards[rows])
-        sums.add(_values(chunk, rows, valued, own), chunk.weights(rows), chunk.data.groups_of(rows))
+        rows = chunk.rows(split)
+        rewards = net_rewards(chunk.data, rows, space.study)
+        spread.see(chunk.scores[rows], rewards)
+        values = _values(chunk, rows, rewards, valued, own)
+        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     excess = space.scored.excess
-    if query.split is RowSplit.EVALUATION and excess.any():
+    if split is RowSplit.EVALUATION and excess.any():
         rows = space.whole.rows(RowSplit.EVALUATION)
         contexts = space.data.contexts[rows]
         decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
         found = with_excess(found, excess, decided, space.whole.weights(rows))
-    return found, spread
+    return with_events(found, space.event_spread), spread
+
+
+def with_events(found: JointEstimate, size: float) -> JointEstimate:
+    """The same, as unsure as an event more or less makes each value.
+
+    Where few rows have an event, or none, their spread says less than there is to fear.
+    """
+    if not size:
+        return found
+    added = (size / found.n_rows) ** 2 * np.eye(len(found.means))
+    return replace(found, covariances=found.covariances + added)
 
 
 def with_excess(
@@ -150,11 +186,14 @@ def with_excess(
 
 
 def _values(
-    chunk: ScoredChunk, rows: slice, valued: Sequence[Decides], own: Sequence[Decides]
+    chunk: ScoredChunk,
+    rows: slice,
+    rewards: FloatArray,
+    valued: Sequence[Decides],
+    own: Sequence[Decides],
 ) -> FloatArray:  # (n_rows, n_policies + 2)
     """The scores of what policies decide, the rewards, and the scores of the own policy."""
     contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
-    rewards = chunk.data.rewards[rows]
     row = np.arange(len(scores))
     columns = [scores[row, decide(contexts)] for decide in valued]
     columns.append(rewards)

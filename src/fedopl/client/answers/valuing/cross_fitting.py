@@ -9,7 +9,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
-from fedopl.client.answers.estimate_values import (
+from fedopl.client.answers.valuing.estimate_values import (
     ScoreSpread,
     ValuedCandidates,
     released_values,
@@ -20,6 +20,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import check_parts, check_takers
 from fedopl.client.local.fold_policies import local_policies_by_fold, means_by_fold
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
@@ -76,11 +77,12 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     each = deciders(space, policies)
     valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]
     alone = local_policies_by_fold(space.own_scores, space.study_rows, space.study, space.blocks)
-    own = [one.decide for one in alone]
+    own = [one.at(space.client).decide for one in alone]
     rows = whole.training
     decided = _decided(whole, [*valued, own])
     *asked_about, alone_worth = whole.scores[rows][np.arange(len(decided)), decided.T]
-    values = np.column_stack([*asked_about, whole.data.rewards[rows], alone_worth])
+    rewards = net_rewards(whole.data, rows, space.study)
+    values = np.column_stack([*asked_about, rewards, alone_worth])
     weights = whole.weights(rows)
     found = joint_estimate(values, weights, whole.data.groups_of(rows))
     if found is None:
@@ -89,8 +91,8 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
         found = with_excess(found, space.scored.excess, decided, weights)
     wider = 1 + BY_INSTABILITY * max(map(partial(_instability, whole), valued), default=0.0)
     found = replace(found, covariances=wider * found.covariances)
-    spread = ScoreSpread()
-    spread.see(whole.scores[rows], whole.data.rewards[rows])
+    spread = ScoreSpread(space.least_spread)
+    spread.see(whole.scores[rows], rewards)
     asked = [
         ("by fold", *(part for one in policies[start : start + n_folds] for part in _parts(one)))
         for start in range(0, len(policies), n_folds)

@@ -1,0 +1,38 @@
+"""The policy of a run, with what actions are worth by it; refused where nobody knows."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedopl.base.errors import PolicyError
+from fedopl.policies.policy import Policy
+from fedopl.policies.tree import TreePolicy
+from fedopl.results.record import Record
+
+
+def scored_policy(record: Record) -> Policy:
+    """A policy whose scores are in the unit of the outcome: a tree's are its leaves' values.
+
+    These are of held-out rows, of all clients together, and NaN where too few rows had a score.
+    """
+    policy, plan = record.policy, record.study.policy
+    if policy is None:
+        raise PolicyError(f"'{record.chosen}' is a rule in code, which has no scores")
+    if plan.kind == "linear" and plan.linear.oracle == "direct":
+        raise PolicyError(
+            "scores of a policy that climbed its value (oracle = direct) say which action is best, "
+            "and not by how much; learn one by csoaa-exact to rank by"
+        )
+    if plan.neural is not None and plan.neural.loss == "softmax":
+        raise PolicyError(
+            "scores of a network with loss = softmax say which action is best, and not by how "
+            "much; learn one with loss = regression to rank by"
+        )
+    if not isinstance(policy, TreePolicy) or not record.leaves:
+        return policy
+    values = np.full((len(policy.leaves()), len(policy.action_names)), np.nan)
+    for row in record.leaves:
+        if row.estimate:
+            place = row.leaf, policy.action_names.index(row.action)
+            values[place] = record.study.reward_sign * row.estimate.value
+    return replace(policy, leaf_values=values)

@@ -1,0 +1,187 @@
+"""What a linear policy gains and spends at each price, on the client's held-out rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.answers.valuing.estimate_values import ScoreSpread, check_not_selected
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.noise import values_with_noise
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.net_scores import costs_in, net_rewards
+from fedopl.client.scoring.values import JointEstimate, JointSums
+from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.price_curve import (
+    PriceCurve,
+    ValuePrices,
+    n_points,
+    price_grid,
+)
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.linear import LinearPolicy
+
+_HELD_OUT = RowSplit.EVALUATION
+
+
+def answer(space: Workspace, query: ValuePrices) -> PriceCurve:
+    """Means and covariances of gains and costs, each with noise as values of policies have it."""
+    n_rows, n_told = space.n_rows(_HELD_OUT), n_points(space.study)
+    if n_rows < max(space.limits.minimum_cell, 1):
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    space.limits.check_parameters(n_told, n_rows)
+    path, apart = _Path(space, query), np.zeros((n_told, n_told))
+    sums, costs = [JointSums() for _ in range(n_told)], _CostSpread()
+    spread = ScoreSpread(space.least_spread)
+    for chunk in space.chunks():
+        rows = chunk.rows(_HELD_OUT)
+        spread.see(chunk.scores[rows], net_rewards(chunk.data, rows, space.study))
+        costs.see(path.costs(chunk, rows))
+        known, decided = path.known(chunk, rows), list(path.decided(chunk, rows))
+        weights, groups = chunk.weights(rows), chunk.data.groups_of(rows)
+        for own, columns in zip(sums, path.columns(chunk, rows, decided), strict=True):
+            own.add(np.where(known[:, None], columns, np.nan), weights, groups)
+        if space.limits.minimum_cell > 1:
+            apart += _rows_apart(decided)
+    found = [one for own in sums if (one := own.estimate())]
+    if space.scored.excess.any() and found:
+        found = path.with_excess(found, space)
+    if len(found) < n_told:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    return _released(space, query, (found, apart), (spread, costs.usual))
+
+
+def _rows_apart(decided: list[IntArray]) -> FloatArray:  # (n_told, n_told)
+    """In how many rows every two of these decide differently."""
+    each = np.array(decided, np.int16)
+    return np.array([(each != one).sum(axis=1) for one in each], np.float64)
+
+
+def _told_as(apart: FloatArray, minimum_cell: int) -> list[int]:
+    """For each price, the first that is told in its place, as hardly a row decides otherwise.
+
+    Their difference would be that of these few; and the more often the same is told, with other
+    noise, the less noise hides it.
+    """
+    own: list[int] = []
+    for place, counts in enumerate(apart):
+        alike = [first for first in dict.fromkeys(own) if counts[first] < minimum_cell]
+        own.append(alike[0] if alike else place)
+    return own
+
+
+class _Path:
+    """What is decided at every price, and what that gains and costs."""
+
+    def __init__(self, space: Workspace, query: ValuePrices) -> None:
+        study = space.study
+        try:
+            self._policy = LinearPolicy.from_numbers(query.parameters, study)
+        except ValueError:
+            raise RefusedError(RefusalCode.MALFORMED) from None
+        if study.budget is None:
+            raise RefusedError(RefusalCode.NOT_IN_STUDY)
+        self._prices, self._against = price_grid(query.top), query.against
+        self._spent, self._n_actions = study.budget.spent(study), study.n_actions
+        # An action without scores is given to nobody, and nothing is said of giving it to all.
+        self._hidden = space.scored.hidden
+        if self._hidden[query.against]:
+            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+
+    def costs(self, chunk: ScoredChunk, rows: slice) -> FloatArray:  # (n_rows, n_actions)
+        """What each action would cost in each row."""
+        return costs_in(chunk.data.contexts[rows], self._spent)
+
+    def known(self, chunk: ScoredChunk, rows: slice) -> BoolArray:  # (n_rows,)
+        """Rows with scores for every action that any has a score for."""
+        return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
+
+    def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
+        """At every price, then for everybody alike."""
+        indices, costs = self._policy.linear(chunk.data.contexts[rows]), self.costs(chunk, rows)
+        indices = np.where(self._hidden, -np.inf, indices)
+        for price in self._prices:
+            yield np.argmax(indices - price * costs, axis=1)
+        for action in range(self._n_actions):
+            yield np.full(len(costs), self._against if self._hidden[action] else action)
+
+    def columns(
+        self, chunk: ScoredChunk, rows: slice, decided: list[IntArray]
+    ) -> Iterator[FloatArray]:  # (n_rows, 2) each
+        """What is gained over the same action for all, and what is spent."""
+        scores, costs = chunk.scores[rows], self.costs(chunk, rows)
+        row, without = np.arange(len(costs)), scores[:, self._against]
+        for own in decided:
+            yield np.column_stack([scores[row, own] - without, costs[row, own]])
+
+    def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
+        """With what propensities say that gains vary by, and rows at hand do not show."""
+        whole, excess = space.whole, space.scored.excess
+        rows = whole.rows(_HELD_OUT)
+        weight = space.data.weights_of(rows)
+        row, wider = np.arange(len(excess)), []
+        for one, decided in zip(found, self.decided(whole, rows), strict=True):
+            own = np.where(
+                decided == self._against, 0.0, excess[row, decided] + excess[:, self._against]
+            )
+            covariances = np.array(one.covariances)
+            covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
+            wider.append(replace(one, covariances=covariances))
+        return wider
+
+
+class _CostSpread:
+    """How far a usual row's costs lie apart, so what it can change spending by."""
+
+    def __init__(self) -> None:
+        self._squares, self._n_rows = 0.0, 0
+
+    def see(self, costs: FloatArray) -> None:
+        """Take note of these rows."""
+        self._squares += float((np.ptp(costs, axis=1) ** 2).sum())
+        self._n_rows += len(costs)
+
+    @property
+    def usual(self) -> float:
+        """The root of the mean square."""
+        return float(np.sqrt(self._squares / max(self._n_rows, 1)))
+
+
+def _released(
+    space: Workspace,
+    query: ValuePrices,
+    valued: tuple[list[JointEstimate], FloatArray],
+    spreads: tuple[ScoreSpread, float],
+) -> PriceCurve:
+    n_rows, (found, apart), (spread, usual_cost) = space.n_rows(_HELD_OUT), valued, spreads
+    asked = ("prices", query.parameters, np.array([query.top, query.against]))
+    n_used = found[0].n_rows
+    if n_used < n_rows:
+        noisy = space.noisy(np.array([float(n_used)]), *asked)
+        n_used = min(max(int(noisy[0]), 1), n_rows)
+        check_not_selected(space, _HELD_OUT, n_used)
+    # With noise, as whether few decide otherwise would be told, too.
+    places = _told_as(space.noisy(apart, *asked, "apart"), space.limits.minimum_cell)
+    scales = np.array([spread.usual or 1.0, usual_cost or 1.0])
+    both = np.outer(scales, scales)
+    influence = space.limits.value_noise / found[0].n_rows
+    told = {}
+    for place in dict.fromkeys(places):
+        draws = [space.noise_for(*asked, f"{place} {what}") for what in ("gain", "cost", "both")]
+        mean, covariance = values_with_noise(
+            found[place].means / scales,
+            found[place].covariances / both,
+            influence,
+            draws,
+            query.most_amount(space.study),
+        )
+        told[place] = mean * scales, covariance * both
+    return PriceCurve(
+        n_rows=n_used,
+        of_rows=n_rows,
+        degrees_of_freedom=max(min(found[0].degrees_of_freedom, n_used - 1), 0),
+        means=np.array([told[place][0] for place in places]),
+        covariances=np.array([told[place][1] for place in places]),
+    )

@@ -1,0 +1,1 @@
+"""What a policy gains within a budget, and how that is said."""

@@ -1,0 +1,126 @@
+"""What is said of a budget, wherever a run speaks of itself."""
+
+from typing import TYPE_CHECKING
+
+from fedopl.base.labels import GLOBAL, quoted
+from fedopl.results.spending.budget_curve import BudgetPoint
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
+
+def budget_in_words(record: "Record") -> str:
+    """How much may be spent, and where."""
+    study = record.study
+    if study.budget is None:
+        return ""
+    where = " at each client" if study.budget.is_per_client else ""
+    if study.budget.most is None:
+        return f"at most {study.budget.limit:.4g} {study.budget.unit(study)}{where}"
+    return f"at most {study.budget.limit:.4g} {study.budget.unit(study)} per decision{where}"
+
+
+def verdict_within(record: "Record") -> str | None:
+    """What the policy gains and spends within the budget; None where there is none."""
+    if record.curve is None or record.study.budget is None:
+        return None
+    point = record.within_budget()
+    low, high = point.gain.interval()
+    beats = "gains" if low > 0 else "loses" if high < 0 else "does not demonstrably gain"
+    return (
+        f"Within the budget, {budget_in_words(record)}, the learned policy {beats} "
+        f"{point.gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g}) over giving everybody "
+        f"'{record.curve.against}'. {spending_in_words(point)}{who_told(record)}"
+    )
+
+
+def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
+    """What is spent, with its error, and how likely that is too much."""
+    error = point.spending.standard_error
+    spent = f"{who} spends {point.spending.value:.4g} (standard error {error:.2g})"
+    if not point.is_binding:
+        return f"{spent}, less than it may: the budget changes nothing."
+    return (
+        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}. One "
+        f"more unit of budget brings {point.price:.3g} by what was learned, and "
+        f"{point.one_more:.3g} by how the curve rises there, for which there is no error bar."
+    )
+
+
+def who_told(record: "Record") -> str:
+    """Whose people spending is of, where some clients told nothing of prices."""
+    told = record.curve.clients if record.curve else {}
+    silent = sorted(set(record.mixture) - set(told))
+    if not told or not silent:
+        return ""
+    share = sum(record.mixture[name] for name in told)
+    return (
+        f" What is spent is of {quoted(sorted(told))} alone, {share:.0%} of the mixture: "
+        f"{quoted(silent)} told nothing of prices, so nobody knows what is spent there."
+    )
+
+
+def point_in_words(record: "Record", point: BudgetPoint) -> str:
+    """One budget: what the policy gains and spends, and what else it would buy."""
+    curve = record.curve
+    if curve is None:
+        return ""
+    where = "" if point.client == GLOBAL else f" at {point.client}"
+    low, high = point.gain.interval()
+    lines = [
+        f"With a budget of {point.budget:.4g}{where} the policy gains {point.gain.value:+.4g} "
+        f"(95 % interval {low:.4g} to {high:.4g}) over giving everybody '{curve.against}', at a "
+        f"price of {point.price:.4g}. {spending_in_words(point)}"
+        + (who_told(record) if point.client == GLOBAL else "")
+    ]
+    for other in curve.alternatives(point.budget, point.client):
+        who = f"giving everybody '{other.action}'"
+        if other.name != "everybody":
+            who = f"drawing lots for '{other.action}', {other.share:.0%} of people,"
+        low, high = other.gain.interval()
+        lines.append(
+            f"For the same, {who} gains {other.gain.value:+.4g} (95 % interval {low:.4g} to "
+            f"{high:.4g})."
+        )
+    return "\n".join(lines)
+
+
+def budget_notes(record: "Record") -> list[str]:
+    """What of the tables does not keep to the budget, or was not asked."""
+    budget, curve = record.study.budget, record.curve
+    if budget is None:
+        return []
+    if curve is None:
+        return [
+            f"The study has a budget, {budget_in_words(record)}; what these policies spend was not "
+            "asked."
+        ]
+    dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget.limit)]
+    others = f"giving everybody {' or '.join(dear)}, and " if dear else ""
+    notes = [
+        f"Of what is below, {others}what clients learn alone, do not keep to the budget: they are "
+        "no alternatives to it."
+    ]
+    if budget.is_per_client:
+        own = [record.within_budget(name) for name in sorted(curve.clients)]
+        notes.append(
+            "The policy is one that keeps to the budget at each client. At its own price each "
+            "could have: "
+            + "; ".join(
+                f"{one.client} {one.gain.value:+.4g} for {one.spending.value:.4g}" for one in own
+            )
+            + "."
+        )
+    return notes
+
+
+def point_as_json(point: BudgetPoint) -> dict[str, object]:
+    """A point for programs."""
+    numbers = {name: getattr(point, name) for name in ("budget", "confidence", "price")}
+    estimates = {
+        name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}
+        for name in ("spending", "gain", "at_budget")
+    }
+    others = {"one_more": point.one_more, "chance_over": point.chance_over}
+    client = None if point.client == GLOBAL else point.client
+    return {"client": client, **numbers, **estimates, **others}

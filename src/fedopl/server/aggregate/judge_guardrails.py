@@ -1,0 +1,85 @@
+"""Whether policies keep to guardrails, from every client's answers about further outcomes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedopl.messages.evaluation.policy_values import Values
+from fedopl.results.guardrail_tables import (
+    GuardrailRow,
+    GuardrailTable,
+    OutcomeRow,
+    OutcomeTable,
+    judged,
+)
+from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
+from fedopl.server.aggregate.evaluation import mixture_estimate, value_table
+from fedopl.server.aggregate.setting import Setting
+from fedopl.study.guardrail import WHAT_WAS_DONE, Guardrail, guarded_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedOutcomes:
+    """What further outcomes come to, and which guardrails are kept."""
+
+    outcomes: OutcomeTable = field(default_factory=OutcomeTable)
+    guardrails: GuardrailTable = field(default_factory=GuardrailTable)
+
+
+def judge_guardrails(
+    setting: Setting,
+    answers: Mapping[str, Mapping[str, Values]],
+    names: list[str],
+    valued: Mapping[str, Values],
+) -> JudgedOutcomes:
+    """Every guardrail for every policy, from answers by outcome, in this order of candidates.
+
+    Of a policy something is shown only where all that `valued` it answered about the outcome, too.
+    Bounds hold for all policies and guardrails together (Bonferroni): a policy that breaks one is
+    called to keep it with no more than 1 − confidence, and the other way round.
+    """
+    outcomes, rows = [], []
+    policies = [name for name in names if name != LOCAL]
+    n_unsure = sum(
+        name != reference_of(guardrail)
+        for guardrail in setting.study.guardrails.values()
+        for name in policies
+    )
+    for column in filter(answers.get, guarded_columns(setting.study)):
+        table = value_table(answers[column], setting.weights, names, 0.95)
+        outcomes += [OutcomeRow(outcome=column, **vars(row)) for row in table.rows]
+    for name, guardrail in setting.study.guardrails.items():
+        own = answers.get(guardrail.column, {})
+        own = own if set(valued) <= set(own) else {}
+        level = 1 - 2 * (1 - guardrail.confidence) / max(n_unsure, 1)
+        found = own, setting, names
+        rows += [_judged(name, guardrail, policy, found, level) for policy in policies]
+    return JudgedOutcomes(
+        outcomes=OutcomeTable(tuple(outcomes)), guardrails=GuardrailTable(tuple(rows))
+    )
+
+
+def reference_of(guardrail: Guardrail) -> str:
+    """What the guardrail compares with, as tables call it."""
+    return LOGGING if guardrail.reference == WHAT_WAS_DONE else arm_name(guardrail.reference)
+
+
+def _judged(
+    name: str,
+    guardrail: Guardrail,
+    policy: str,
+    found: tuple[Mapping[str, Values], Setting, list[str]],
+    level: float,
+) -> GuardrailRow:
+    answers, setting, names = found
+    units = dict(zip(names, np.eye(len(names)), strict=True))
+    against = units.get(reference_of(guardrail))
+    known = {client: own for client, own in answers.items() if own.degrees_of_freedom > 0}
+    if against is None or not known:
+        return GuardrailRow(guardrail=name, policy=policy, verdict="not shown", level=level)
+    change = mixture_estimate(known, setting.weights, units[policy] - against)
+    verdict = judged(guardrail, change, level)
+    return GuardrailRow(
+        guardrail=name, policy=policy, verdict=verdict, level=level, estimate=change
+    )

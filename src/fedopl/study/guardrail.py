@@ -1,0 +1,110 @@
+"""Guardrails: outcomes other than the one that is made best, which must not get worse by more."""
+
+from typing import TYPE_CHECKING, Self
+
+from pydantic import Field, model_validator
+
+from fedopl.base.labels import quoted
+from fedopl.base.validation import Checked, PlacedError
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
+
+# What a guardrail compares with, if not with everybody getting one action.
+WHAT_WAS_DONE = "what was done"
+
+
+class Guardrail(Checked):
+    """How much more or less of an outcome there may be than under what was done, or an action."""
+
+    column: str = Field(min_length=1, description="the column with the outcome, a number")
+    at_most: float | None = Field(
+        default=None, ge=0, description="no more than this beyond what it is compared with"
+    )
+    at_least: float | None = Field(
+        default=None, ge=0, description="no less than this beyond what it is compared with"
+    )
+    more_than: str | None = Field(
+        default=None,
+        description='"what was done", or an action that everybody gets; more of the outcome counts',
+    )
+    less_than: str | None = Field(default=None, description="the same; less of the outcome counts")
+    confidence: float = Field(
+        default=0.95, gt=0.5, lt=1, description="of all that is called kept, or broken, together"
+    )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("say how much may change: either at_most or at_least")
+        if (self.more_than is None) == (self.less_than is None):
+            raise ValueError(
+                'say what is compared with: either more_than or less_than = "what was done", or '
+                "an action"
+            )
+        return self
+
+    @property
+    def reference(self) -> str:
+        """What policies are compared with: `WHAT_WAS_DONE`, or the action that everybody gets."""
+        return str(self.more_than if self.more_than is not None else self.less_than)
+
+    @property
+    def sign(self) -> float:
+        """−1 where a fall of the outcome is what must be limited, or a rise what is asked for."""
+        return 1.0 if (self.at_most is not None) == (self.more_than is not None) else -1.0
+
+    @property
+    def limit(self) -> float:
+        """What `sign` times the change must not exceed."""
+        return self.at_most if self.at_most is not None else -float(self.at_least or 0.0)
+
+    @property
+    def words(self) -> str:
+        """The guardrail in words: at most 0.005 more death than what was done."""
+        amount, size = ("at most", self.at_most)
+        if self.at_most is None:
+            amount, size = ("at least", self.at_least)
+        which = "more" if self.more_than is not None else "less"
+        than = (
+            WHAT_WAS_DONE
+            if self.reference == WHAT_WAS_DONE
+            else f"if everybody gets '{self.reference}'"
+        )
+        return f"{amount} {size:.12g} {which} {self.column} than {than}"
+
+
+def guarded_columns(study: "Study") -> tuple[str, ...]:
+    """The columns that guardrails are about, each once, in the order in which queries name them."""
+    return tuple(dict.fromkeys(one.column for one in study.guardrails.values()))
+
+
+def check_guardrails(study: "Study") -> None:
+    """Refuse guardrails that cannot be judged in this study."""
+    if not study.guardrails:
+        return
+    plan = study.evaluation
+    if study.privacy:
+        message = "values with differential privacy are of one outcome; leave guardrails out"
+    elif plan.is_cross_fitted or not plan.share:
+        message = "guardrails are judged on held-out rows; hold some out (evaluation.share)"
+    elif plan.splits > 1:
+        message = "guardrails are judged under one split; leave evaluation.splits out"
+    else:
+        message = ""
+    if message:
+        raise PlacedError("guardrails", message)
+    for name, guardrail in study.guardrails.items():
+        if guardrail.reference not in (WHAT_WAS_DONE, *study.actions):
+            message = (
+                f"'{guardrail.reference}' is neither \"{WHAT_WAS_DONE}\" nor an action; actions "
+                f"are {quoted(study.actions)}"
+            )
+            raise PlacedError(f"guardrails.{name}", message, ("guardrails", name))
+    if study.table and not set(guarded_columns(study)) <= set(study.table.outcomes):
+        message = (
+            f"they are about {quoted(guarded_columns(study))}, and tables are read with "
+            f"{quoted(study.table.outcomes) or 'no further outcomes'}; name the same columns in "
+            "outcomes of the schema"
+        )
+        raise PlacedError("guardrails", message)

@@ -1,0 +1,1 @@
+"""What actions cost, and how much may be spent."""

@@ -1,0 +1,133 @@
+"""How much may be spent: a mean cost per decision, or the share of people who may get an action."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedopl.base.arrays import FloatArray
+from fedopl.base.labels import quoted
+from fedopl.base.validation import Checked, PlacedError
+from fedopl.study.mixture import FOUND
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
+
+EACH_CLIENT = "each client"
+
+
+class Budget(Checked):
+    """What decisions may cost on average: by the study's costs, or counting one action's share."""
+
+    most: float | None = Field(
+        default=None, gt=0, description="the mean cost of a decision, at most, in the costs' unit"
+    )
+    shares: dict[str, float] = Field(
+        default_factory=dict, description="or the action that at most this share of people may get"
+    )
+    per: Literal["all", "each client"] = Field(
+        default="all", description="whether it holds for all clients together, or at each of them"
+    )
+    confidence: float = Field(
+        default=0.5,
+        ge=0.5,
+        lt=1,
+        description="with which the budget holds: at 0.5 the estimated spending keeps to it, at "
+        "0.95 an upper bound of it does",
+    )
+
+    between: Literal["price", "cheaper"] = Field(
+        default="price",
+        description="where the budget falls between two prices that were asked about: a price "
+        "between them, or the higher one",
+    )
+
+    @model_validator(mode="after")
+    def _is_one_limit(self) -> Self:
+        if (self.most is None) == (not self.shares):
+            raise PlacedError(
+                "most", "say either most, a mean cost per decision, or shares, of one action"
+            )
+        if len(self.shares) > 1:
+            message = f"a budget is of one action, came {quoted(list(self.shares))}"
+            raise PlacedError("shares", message)
+        for action, share in self.shares.items():
+            if not 0 < share <= 1:
+                message = f"'{action}': expected a share above 0 and up to 1, came {share:g}"
+                raise PlacedError("shares", message, ("shares", action))
+        return self
+
+    @property
+    def limit(self) -> float:
+        """What spending is held against."""
+        return next(iter(self.shares.values())) if self.most is None else self.most
+
+    @property
+    def is_per_client(self) -> bool:
+        """Whether it holds at each client."""
+        return self.per == EACH_CLIENT
+
+    def spent(self, study: "Study") -> FloatArray:  # (n_actions, n_features + 1)
+        """What counts against it, as linear functions of features: costs, or one for an action."""
+        if self.most is not None and study.costs:
+            return study.costs.parameters(study)
+        found = np.zeros((study.n_actions, study.n_features + 1))
+        found[study.actions.index(next(iter(self.shares))), -1] = 1.0
+        return found
+
+    def unit(self, study: "Study") -> str:
+        """What spending is measured in, in words."""
+        if self.most is None:
+            return f"of people who get '{next(iter(self.shares))}'"
+        costs = study.costs
+        return "of costs" if costs is None or costs.are_net else str(costs.unit)
+
+    def check(self, study: "Study") -> None:
+        """A PlacedError, unless the study can keep to it."""
+        self._check_costs(study)
+        refused = {
+            "only a linear policy by csoaa-exact, on shared features, has prices for what it "
+            "spends": study.policy.kind != "linear" or not study.linear.can_bend,
+            "spending is measured on held-out rows; hold some out ([evaluation] share)": (
+                study.evaluation.share == 0
+            ),
+            "a cautious policy has no prices for what it spends; set caution = 0": (
+                study.linear.caution > 0
+            ),
+            "prices do not know who may get what; leave never and only out": (
+                study.permissions is not None
+            ),
+            "spending is measured under one split": study.evaluation.splits > 1,
+            "joining is judged by policies without a budget; judge it in a study without one": (
+                study.joining.diagnose
+            ),
+            f"a {study.mixture.kind} mixture is found with policies that know no budget; agree on "
+            "the weights": study.mixture.kind in FOUND,
+            "sums with noise have no prices for what is spent": study.privacy is not None,
+        }
+        for message, is_so in refused.items():
+            if is_so:
+                raise PlacedError("budget", message)
+
+    def _check_costs(self, study: "Study") -> None:
+        costs = study.costs
+        for action in self.shares:
+            if action not in study.actions:
+                message = f"'{action}' is not an action; there are {quoted(study.actions)}"
+                raise PlacedError("budget", message, ("budget", "shares", action))
+        if self.most is None:
+            return
+        if costs is None:
+            message = "no action costs anything; say what they cost, or cap an action by shares"
+            raise PlacedError("budget", message, ("budget", "most"))
+        if costs.unit is None:
+            message = (
+                'say in which unit costs are: "outcome" if they are also to be subtracted from it, '
+                'or another, such as "euros"'
+            )
+            raise PlacedError("budget", message, ("costs", "unit"))
+        constant = [costs.by_action.get(action, 0.0) for action in study.actions]
+        numbers = [float(cost) for cost in constant if not isinstance(cost, str)]
+        if len(numbers) == len(constant) and min(numbers) > self.most:
+            message = f"even the cheapest action costs {min(numbers):g}, more than {self.most:g}"
+            raise PlacedError("budget", message, ("budget", "most"))

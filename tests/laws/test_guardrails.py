@@ -1,0 +1,313 @@
+"""Guardrails: policies are valued by further outcomes, which tell no more of anybody."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
+from test_a_lying_server import around, from_covariances, from_values
+
+import fedopl
+from fedopl.base.labels import GLOBAL
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.outcome_workspace import OutcomeWorkspace, column_events
+from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.policy_fields import most_candidates
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import Refusal
+from fedopl.report.recommending import recommend
+from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
+
+ARMS = ("usual", "new")
+LOCALLY = fedopl.NuisancePlan(kind="local", propensity="marginal")
+NEW, USUAL = arm_name("new"), arm_name("usual")
+
+
+def guardrail(**more):
+    return fedopl.Guardrail(**{"column": "death", "more_than": "what was done", **more})
+
+
+def client(seed, harm=0.0, n_rows=1200, **changes):
+    """Rows where the new arm gains, more so where x₁ is large, and adds to deaths."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((n_rows, 2))
+    actions = rng.integers(0, 2, n_rows)
+    gain = (contexts[:, 0] + 1) * actions + rng.standard_normal(n_rows)
+    death = (rng.random(n_rows) < 0.2 + harm * actions).astype(float)
+    days = 10 - 2 * death + rng.standard_normal(n_rows)
+    fields = {"rewards": gain, "outcomes": {"death": death, "days": days}, **changes}
+    return fedopl.LoggedData(contexts, actions, action_names=ARMS, **fields)
+
+
+def learned(clients, guardrails, **more):
+    settings = {"nuisances": LOCALLY, "basis": "linear", "evaluation": 0.5, **more}
+    return fedopl.learn(clients, guardrails=guardrails, **settings)
+
+
+# --- federated equals pooled ----------------------------------------------------------------------
+
+
+def test_values_of_a_guardrail_are_those_of_a_study_of_its_column(monkeypatch):
+    """Bit for bit but for an event's doubt; so what is known of values is known of guardrails."""
+    monkeypatch.setattr(PrivateDraws, "split_seed", lambda *_: 7)  # the same rows held out
+    clients = {name: client(turn, 0.1) for turn, name in enumerate("abc")}
+    rules = {"death": guardrail(at_most=0.1), "days": guardrail(column="days", at_most=1.0)}
+    found = learned(clients, rules, policy=fedopl.Finite())
+    for place, column in enumerate(("death", "days")):
+        as_main = {
+            name: client(turn, 0.1, rewards=data.outcomes[:, place], outcomes=None)
+            for turn, (name, data) in enumerate(clients.items())
+        }
+        alone = learned(as_main, None, policy=fedopl.Finite())
+        for policy in (NEW, USUAL, LOGGING):
+            for where in (GLOBAL, *clients):
+                ours = found.outcomes.of(column, policy, where)
+                theirs = alone.values.of(policy, where)
+                assert ours.value == pytest.approx(theirs.value, rel=1e-12)
+                assert ours.n_rows == theirs.n_rows
+                if where != GLOBAL:
+                    size = 2 * column_events(clients[where], column).size / ours.n_rows
+                    expected = np.hypot(theirs.standard_error, size)
+                    assert ours.standard_error == pytest.approx(expected, rel=1e-9)
+    assert {row.policy for row in found.outcomes.rows} == {NEW, USUAL, LOGGING, LOCAL}
+
+
+def test_rows_on_disk_give_the_same(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from fedopl.client.rows.chunks import ROWS_PER_CHUNK
+
+    schema = fedopl.Schema(
+        action="arm",
+        actions=["0", "1"],
+        reward="gain",
+        direction="lower",
+        numeric=["x0", "x1"],
+        outcomes=["death", "days"],
+    )
+    read = {}
+    for where in ("memory", "disk"):
+        read[where] = {}
+        for turn, name in enumerate("ab"):
+            data = client(turn)
+            columns = {"x0": data.contexts[:, 0], "x1": data.contexts[:, 1], "gain": data.rewards}
+            columns |= {"arm": data.actions, "death": data.outcomes[:, 0]}
+            path = tmp_path / f"{name}.parquet"
+            if not path.exists():
+                parquet.write_table(pa.table({**columns, "days": data.outcomes[:, 1]}), path)
+            on_disk = tmp_path / f"{name}-rows" if where == "disk" else None
+            read[where][name] = fedopl.read_logged(path, schema, on_disk=on_disk)
+    assert ROWS_PER_CHUNK > 1200  # one chunk each: sums are then in the same order
+    rules = {"days": guardrail(column="days", at_most=1.0, more_than=None, less_than="1")}
+    memory, disk = (learned(read[where], rules) for where in ("memory", "disk"))
+    assert [row.verdict for row in memory.guardrails.rows] == [
+        row.verdict for row in disk.guardrails.rows
+    ]
+    for ours, theirs in zip(disk.outcomes.rows, memory.outcomes.rows, strict=True):
+        assert ours.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-9)
+        assert ours.estimate.standard_error == pytest.approx(
+            theirs.estimate.standard_error, rel=1e-9
+        )
+
+
+def test_costs_are_of_the_first_outcome_alone():
+    clients = {name: client(turn) for turn, name in enumerate("ab")}
+    rules = {"death": guardrail(at_most=0.1)}
+    costs = {"new": 3.0}
+    free, dear = (learned(clients, rules, policy="finite", costs=c) for c in (None, costs))
+    assert dear.values.of(NEW).value < free.values.of(NEW).value - 2
+    size = max(row.estimate.standard_error for row in free.outcomes.rows)
+    for policy in (NEW, USUAL, LOGGING):  # other rows are held out: it is another study
+        pair = [run.outcomes.of("death", policy).value for run in (free, dear)]
+        assert abs(pair[0] - pair[1]) < 6 * size
+
+
+# --- what follows from it -------------------------------------------------------------------------
+
+
+@lru_cache
+def run_with(harm, direction):
+    """The same study with outcomes to be raised, or to be lowered."""
+    clients = {name: client(turn, harm, 2400) for turn, name in enumerate("abc")}
+    if direction == "lower":  # as a table of which less is better is read
+        schema = fedopl.Schema(
+            action="arm",
+            actions=ARMS,
+            reward="gain",
+            direction="lower",
+            numeric=["x0", "x1"],
+            outcomes=["death", "days"],
+        )
+        clients = {
+            name: client(turn, harm, 2400, schema=schema, feature_names=["x0", "x1"])
+            for turn, name in enumerate("abc")
+        }
+    rules = {
+        "death": guardrail(at_most=0.06),
+        "days": guardrail(column="days", at_most=0.3, more_than=None, less_than="usual"),
+    }
+    return learned(clients, rules)
+
+
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_a_policy_that_keeps_guardrails_is_recommended_and_one_that_breaks_them_is_not(direction):
+    safe, harmful = run_with(0.0, direction), run_with(0.3, direction)
+    assert safe.guardrails.keeps_all(LEARNED)
+    assert recommend(safe).policy == LEARNED
+    assert "is shown to keep every guardrail: at most 0.06 more death" in recommend(safe).detail
+    assert safe.verdict.startswith("The learned policy beats")
+    rows = harmful.guardrails.of(LEARNED)
+    assert {name: row.verdict for name, row in rows.items()} == {
+        "death": "broken",
+        "days": "broken",
+    }
+    assert harmful.guardrails.of(USUAL)["death"].verdict == "kept"
+    assert harmful.guardrails.of(LOGGING)["death"].verdict == "kept"  # as it is itself
+    first = "The learned policy does not keep every guardrail: 'death' (at most 0.06 more"
+    assert harmful.verdict.startswith(first)
+    assert recommend(harmful).sentence.startswith(first)
+    assert recommend(harmful).policy != LEARNED
+    # What was done is not shown to keep 'days', so nothing is.
+    assert recommend(harmful).tone == "nothing"
+
+
+def test_less_than_at_least_asks_for_a_gain_and_what_was_done_has_none():
+    clients = {name: client(turn, -0.15, 2400) for turn, name in enumerate("abc")}
+    asked = {"fewer deaths": guardrail(at_least=0.02, more_than=None, less_than="what was done")}
+    found = learned(clients, asked)
+    assert found.guardrails.of(NEW)["fewer deaths"].verdict == "kept"
+    assert found.guardrails.of(USUAL)["fewer deaths"].verdict == "broken"
+    assert found.guardrails.of(LOGGING)["fewer deaths"].verdict == "broken"
+
+
+def test_bounds_hold_for_all_policies_and_guardrails_together():
+    found = run_with(0.0, "higher")
+    levels = {row.level for row in found.guardrails.rows}
+    # Learned and two arms beside what was done; learned, an arm and what was done beside an arm.
+    assert levels == {1 - 2 * 0.05 / 6}
+
+
+def test_where_a_client_cannot_value_an_outcome_nothing_is_shown():
+    few = client(1)
+    one = np.zeros(few.n_rows)
+    one[0] = 1.0
+    clients = {"a": client(0), "b": client(1, outcomes={"death": one, "days": one})}
+    found = learned(clients, {"death": guardrail(at_most=5.0)}, limits="guarded")
+    assert {row.verdict for row in found.guardrails.rows} == {"not shown"}
+    assert "as not every client could value it" in found.verdict
+
+
+# --- a server that lies ---------------------------------------------------------------------------
+
+N_HELD_OUT = 250
+GUARDED = study_with(
+    guardrails={
+        "harm": fedopl.Guardrail(column="harm", at_most=0.1, more_than="what was done"),
+        "copy": fedopl.Guardrail(column="copy", at_most=0.1, more_than="what was done"),
+    }
+)
+
+
+def logged(rate, seed):
+    """Rows with a rare harm, and with the outcome itself under another name."""
+    rng = np.random.default_rng(seed)
+    n_rows = 4 * N_HELD_OUT
+    contexts = rng.standard_normal((n_rows, N_FEATURES))
+    actions = rng.integers(0, len(ACTIONS), n_rows)
+    rewards = contexts[:, 0] * (actions - 1) + rng.standard_normal(n_rows)
+    outcomes = {"harm": (rng.random(n_rows) < rate).astype(float), "copy": rewards.copy()}
+    return fedopl.LoggedData(contexts, actions, rewards, action_names=ACTIONS, outcomes=outcomes)
+
+
+def spent_on(server, person, rng, kinds):
+    """What differencing comes to when all that the study may ask goes into one person."""
+    at_once, found = most_candidates(server.study) // 4, []
+    for kind, more in kinds:
+        while True:
+            asked = [policy for _ in range(at_once) for policy in around(server, person, rng)]
+            answer = server.ask(kind, **more, **server.policies(*asked))
+            if isinstance(answer, Refusal):
+                assert answer.reason.name == "BUDGET_SPENT"
+                break
+            signs = np.tile([1.0, 1.0, -1.0, -1.0], at_once)
+            found.append([from_values(answer, signs), from_covariances(answer, signs)])
+    return np.mean(found, axis=0)
+
+
+def harm_as_the_outcome(data):
+    """The same rows, of a study whose outcome is the harm."""
+    return fedopl.LoggedData(data.contexts, data.actions, data.outcomes[:, 0], action_names=ACTIONS)
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_nobody_learns_who_had_a_rare_event(is_guarded):
+    """Without noise the size of an event, 9 of 10 who had one stand out from those who had none."""
+    had, found = [], []
+    study = GUARDED if is_guarded else study_with()
+    by_outcome = (EstimateValues, {"split": RowSplit.EVALUATION})
+    kinds = [(ValueOutcome, {"outcome": 0}) if is_guarded else by_outcome]
+    for seed in range(3):
+        data, rng = logged(0.06, seed), np.random.default_rng(seed)
+        data = data if is_guarded else harm_as_the_outcome(data)
+        space = LyingServer(data, study).score().door._space
+        by_harm = OutcomeWorkspace(space, "harm") if is_guarded else space
+        held_out = np.arange(space.n_training, data.n_rows)
+        held_out = held_out[space.data.actions[held_out] < 2]  # whose effect is not zero
+        harmed = by_harm.data.rewards[held_out] > 0
+        people = np.concatenate([held_out[harmed][:9], held_out[~harmed][:9]])
+        had += list(by_harm.data.rewards[people] > 0)
+        for person in space.data.contexts[people]:
+            server = LyingServer(data, study).score()
+            found.append(spent_on(server, person, rng, kinds))
+    sizes, is_harmed = np.abs(found), np.array(had)
+    for way in range(2):
+        right = (sizes[is_harmed, way][:, None] > sizes[~is_harmed, way]).mean()
+        print(f"{right:.0%} right about who had the event, of {is_harmed.sum()}")
+        assert right < 0.7
+
+
+def test_an_outcome_under_another_name_tells_no_more_of_anybody():
+    data, rng = logged(0.06, 0), np.random.default_rng(1)
+    space = LyingServer(data, GUARDED).score().door._space
+    held_out = np.arange(space.n_training, data.n_rows)
+    held_out = held_out[space.data.actions[held_out] < 2][:40]
+    effects = space.scores[held_out, 1] - space.scores[held_out, 0]
+    both = [(EstimateValues, {"split": RowSplit.EVALUATION}), (ValueOutcome, {"outcome": 1})]
+    asking = [
+        spent_on(LyingServer(data, GUARDED).score(), person, rng, both)[0]
+        for person in space.data.contexts[held_out]
+    ]
+    assert np.corrcoef(asking, effects)[0, 1] ** 2 < 0.3
+
+
+def test_noise_on_another_outcome_is_another_noise():
+    kinds = [(EstimateValues, {"split": RowSplit.EVALUATION}), (ValueOutcome, {"outcome": 1})]
+    means = []
+    for limits in (Limits(), Limits(value_noise=0.0)):
+        server = LyingServer(logged(0.06, 0), GUARDED, limits=limits).score()
+        fields = server.policies(server.half_space(np.eye(N_FEATURES)[0], 0.0, 1, 0))
+        means.append([server.ask(kind, **more, **fields).means for kind, more in kinds])
+    main, copy = np.array(means[0]) - np.array(means[1])
+    assert main.all()
+    # The same draws would be in proportion, and whoever knows one value would know the other.
+    assert np.ptp(copy / main) > 0.1 * np.abs(copy / main).max()
+
+
+def test_policies_count_by_whatever_outcome_they_are_valued():
+    few = Limits(value_policies=5)
+    server = LyingServer(logged(0.06, 0), GUARDED, limits=few).score()
+    policy = server.half_space(np.eye(N_FEATURES)[0], 0.0, 1, 0)
+    asked = [server.policies(policy * scale, policy * 2 * scale) for scale in (1, 3, 5)]
+    kinds = [(EstimateValues, {"split": RowSplit.EVALUATION}), (ValueOutcome, {"outcome": 0})]
+    kinds.append((ValueOutcome, {"outcome": 1}))
+    answers = [
+        server.ask(kind, **more, **fields)
+        for (kind, more), fields in zip(kinds, asked, strict=True)
+    ]
+    assert [isinstance(answer, Refusal) for answer in answers] == [False, False, True]
+    assert answers[-1].reason.name == "BUDGET_SPENT"
+    wrong = server.ask(ValueOutcome, outcome=2, **asked[0])
+    assert wrong.reason.name == "MALFORMED"
