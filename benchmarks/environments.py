@@ -20,6 +20,8 @@ PEERS = {
     "obp": ("obp>=0.4.1", "torch==2.13.0"),
     "contextualbandits": ("contextualbandits>=0.3.23", "costsensitive>=0.1.2.13"),
     "pystreed": ("pystreed>=1.4", "numpy>=2.1"),
+    # What is on PyPI does not compile; its repository does.
+    "maq": ("maq @ git+https://github.com/grf-labs/maq.git#subdirectory=python-package",),
 }
 
 # What is used of each; some have an empty package on top, which can be imported whatever is broken.
@@ -29,6 +31,7 @@ MODULES = {
     "obp": "obp.policy",
     "contextualbandits": "contextualbandits.offpolicy",
     "pystreed": "pystreed",
+    "maq": "maq",
 }
 
 

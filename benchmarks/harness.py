@@ -214,7 +214,21 @@ def peer_versions() -> dict[str, str]:
             [python, "-c", code, peer], capture_output=True, text=True, check=False
         )
         found[peer] = done.stdout.strip() or "absent: broken environment"
-    return found
+    return found | {"policytree": _of_policytree()}
+
+
+def _of_policytree() -> str:
+    """Its version, from R."""
+    try:
+        done = subprocess.run(
+            ["Rscript", "-e", 'cat(format(packageVersion("policytree")))'],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "absent: not installed"
+    return done.stdout
 
 
 # --- in and out -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from process import ABSENT
 Decide = Callable[[np.ndarray], np.ndarray]
 N_FOLDS = 5
 LEAST = 0.05  # no propensity counts as less where a peer is given one
+N_THRESHOLDS = 600  # of a column, about, that policytree tries: its time grows with their square
 
 
 class Logs(NamedTuple):
@@ -149,7 +150,8 @@ def policytree(logs: Logs) -> Decide:
     scores = boosted_nuisances(logs).scores(logs)
 
     # The tree stays in R, so it is asked at once.
-    decisions = best_tree(logs.contexts, scores, asked=logs.asked).decisions
+    step = max(1, len(scores) // N_THRESHOLDS)
+    decisions = best_tree(logs.contexts, scores, step=step, asked=logs.asked).decisions
     return lambda _: decisions
 
 

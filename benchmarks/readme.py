@@ -17,6 +17,7 @@ RESULTS = HERE / "results"
 SECTIONS = {
     "peers": "Peers",
     "policies": "Policies",
+    "budgets": "Budgets",
     "intervals": "Intervals",
     "privacy": "Differential privacy",
     "secure": "Adding up under masks",

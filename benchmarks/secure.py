@@ -5,6 +5,11 @@ signature in the roster. "Mask" is what it does for each answer, "server" what t
 all answers to a query. Bytes are those of the roster, once, and of an answer, which is as long
 as one without masks. Up to 100 clients each has masks with all others; with more, with as many as
 make honest clients fall apart once in 2⁶⁰ rosters if a third of all collude.
+
+Where clients may be lacking ("dropouts"), a client shares what the masks of six sums follow from
+once, has fresh keys for each answer, and opens the shares that take masks off a sum; here as many
+are lacking as may be. "Shares" are made and sealed, with their bytes, "told" is what a client does
+and sends to take masks off, "unmask" what the server does for a sum, all clients together.
 """
 
 import time
@@ -12,6 +17,18 @@ import time
 import numpy as np
 from harness import Column, Options, Row, Table, options, spread, write
 
+from fedopl.secure.double_masks import (
+    doubly_masked,
+    sealed,
+    secret_of,
+    secret_shares,
+    session_of,
+    sum_secrets,
+    unsealed,
+    without_own_masks,
+    without_pair_masks,
+)
+from fedopl.secure.holders import holders_by_place, holding_of
 from fedopl.secure.keys import Identity, SessionKey, is_signed
 from fedopl.secure.masks import added_up, masked
 from fedopl.secure.neighbours import n_neighbours, neighbours_of
@@ -29,6 +46,24 @@ COLUMNS = (
     Column("least – most", "{least:~3} – {most:~3}", text=True),
     Column("server, ms a client", "{server:~3}"),
     Column("roster, bytes", "{roster:,}"),
+)
+
+
+DROPOUTS, QUICK_DROPOUTS = ((3, 1), (100, 10), (1000, 50)), ((3, 1), (10, 2))
+N_SUMS = 6  # of a linear policy by default
+SEALED_BYTES, SHARE_BYTES = 48, 32
+OF_DROPOUTS = (
+    Column("clients", "{clients:,}"),
+    Column("dropouts", "{lacking}"),
+    Column("holders", "{holders}"),
+    Column("answer", "{answer}", text=True),
+    Column("shares, ms", "{shares:~3}"),
+    Column("mask, ms", "{median:~3}"),
+    Column("least – most", "{least:~3} – {most:~3}", text=True),
+    Column("told, ms", "{told:~3}"),
+    Column("unmask, ms", "{server:~3}"),
+    Column("shares, bytes", "{shared:,}"),
+    Column("told, bytes", "{answered:,}"),
 )
 
 
@@ -77,12 +112,97 @@ def row(n_clients: int, answer: str, turns: int) -> Row:
     }
 
 
+class Masking:
+    """Clients with fresh secrets for one sum, of whom some are lacking."""
+
+    def __init__(self, n_clients: int, n_lacking: int) -> None:
+        self.holding = holding_of(n_clients, 1 if n_clients > 3 else 0, n_lacking)
+        self.holders = holders_by_place(n_clients, self.holding.n_neighbours, b"roster")
+        self.own = [sum_secrets(place.to_bytes(32, "little"), b"sum") for place in range(n_clients)]
+        self.publics = [own.session.public for own in self.own]
+        self.places = range(1, 1 + self.holding.n_holders)
+        self.lacking = set(range(1, 1 + n_lacking))
+
+    def shared(self) -> float:
+        """Make and seal the first client's shares of all sums; what that costs."""
+        start, n_sums = time.process_time(), N_SUMS
+        for number in range(n_sums):
+            about = b"%d" % number
+            for shares in secret_shares(self.own[0], about, self.places, self.holding.threshold):
+                for share in shares[1:]:
+                    sealed(b"k" * 32, about, share.to_bytes(SHARE_BYTES, "little"))
+        return milliseconds(start)
+
+    def keys(self, place: int) -> dict[int, bytes]:
+        """The keys of one client with those it has masks with."""
+        session = session_of(self.own[place].pair_key)
+        others = (other for other in self.holders[place] if other != place)
+        return {other: session.shared_with(self.publics[other], b"roster") for other in others}
+
+    def told(self) -> float:
+        """Open what was sealed for the first client, and find its own share."""
+        under_seal = sealed(b"k" * 32, b"share", bytes(SHARE_BYTES))
+        start = time.process_time()
+        for _ in self.holders[0][1:]:
+            unsealed(b"k" * 32, b"share", under_seal)
+        secret_shares(self.own[0], b"", self.places[:1], self.holding.threshold)
+        return milliseconds(start)
+
+    def unmasked(self, size: int) -> float:
+        """Rebuild everybody's secret, and take masks off a sum of so many numbers."""
+        n_clients, threshold = len(self.own), self.holding.threshold
+        held = []  # which shares are there depends on who is lacking among the holders
+        for place in range(n_clients):
+            masks, pairs = secret_shares(self.own[place], b"", self.places, threshold)
+            shares = pairs if place in self.lacking else masks
+            there = [at for at, one in enumerate(self.holders[place]) if one not in self.lacking]
+            held.append({at + 1: shares[at] for at in there[:threshold]})
+        total = np.zeros(size, np.uint64)
+        start = time.process_time()
+        secrets = [secret_of(shares) or b"" for shares in held]
+        stayed = {at: own for at, own in enumerate(secrets) if at not in self.lacking}
+        total = without_own_masks(total, stayed, b"question")
+        for place in self.lacking:
+            keys = {at: key for at, key in self.keys(place).items() if at in stayed}
+            total = without_pair_masks(total, place, keys, b"question")
+        return milliseconds(start)
+
+
+def row_of_dropouts(n_clients: int, n_lacking: int, answer: str, turns: int) -> Row:
+    """The same where some are lacking."""
+    masking, size, spent = Masking(n_clients, n_lacking), N_BYTES[answer] // 8, []
+    numbers = np.arange(size, dtype=np.int64)
+    for turn in range(turns + 1):
+        start = time.process_time()
+        keys = masking.keys(0)
+        doubly_masked(numbers, 0, masking.own[0].own_mask, keys, b"question %d" % turn)
+        spent.append(milliseconds(start))
+    return {
+        "clients": n_clients,
+        "lacking": n_lacking,
+        "holders": masking.holding.n_holders,
+        "answer": answer,
+        "shares": masking.shared(),
+        **spread(spent[1:]),
+        "told": masking.told(),
+        "server": masking.unmasked(size),
+        "shared": 2 * N_SUMS * SEALED_BYTES * masking.holding.n_holders,
+        "answered": SHARE_BYTES * masking.holding.n_holders,
+    }
+
+
 def main(given: Options) -> None:
     """Measure and write."""
     turns = given.turns(TURNS)
     sizes = ("2.5 KB", "23 KB") if given.quick else tuple(N_BYTES)
     rows = [row(n, answer, turns) for n in given.sizes(CLIENTS, QUICK) for answer in sizes]
-    write(__file__, given, Table(COLUMNS, rows))
+    most = max(given.sizes(CLIENTS, QUICK))
+    lacking = [
+        row_of_dropouts(n_clients, n_lacking, "23 KB", turns)
+        for n_clients, n_lacking in (QUICK_DROPOUTS if given.quick else DROPOUTS)
+        if n_clients <= most
+    ]
+    write(__file__, given, Table(COLUMNS, rows), Table(OF_DROPOUTS, lacking))
 
 
 if __name__ == "__main__":

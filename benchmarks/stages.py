@@ -34,7 +34,7 @@ STAGES: dict[str, list[tuple[str, str]]] = {
     "predictions": [("scoring.outcome", "predict")],
     "scores": [("scoring.study_scores", "aipw_scores")],
     "sums of scores": [("workspace", "means_of"), ("local.local_policy", "means_of")],
-    "the value on held-out rows": [("answers.estimate_values", "estimate_candidates")],
+    "the value on held-out rows": [("answers.valuing.estimate_values", "estimate_candidates")],
 }
 COLUMNS = (
     Column("rows", "{rows:,}"),

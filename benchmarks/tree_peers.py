@@ -36,10 +36,11 @@ def streed_tree(contexts, scores, bins: int, depth: int = 2) -> Fitted:
     return _in_python("pystreed", contexts, scores, depth=depth, bins=bins)
 
 
-def policytree(contexts, scores, depth: int = 2, asked=None) -> Fitted:
-    """Find the best tree on every observed threshold, by policytree in R.
+def policytree(contexts, scores, depth: int = 2, step: int = 1, asked=None) -> Fitted:
+    """Find the best tree on observed thresholds, by policytree in R.
 
-    Decisions are for the rows that were searched, or for other contexts if they are given.
+    Every one of a column's is tried, or every so many (its `split.step`). Decisions are for the
+    rows that were searched, or for other contexts if they are given.
     """
     if shutil.which("Rscript") is None:
         raise AbsentError("absent: no R")
@@ -48,7 +49,7 @@ def policytree(contexts, scores, depth: int = 2, asked=None) -> Fitted:
         for name, table in {"contexts": contexts, "scores": scores, "asked": asked}.items():
             # R stores matrices by column.
             np.asarray(table, dtype="<f8").T.tofile(Path(folder, name))
-        shape = [*contexts.shape, scores.shape[1], depth, len(asked)]
+        shape = [*contexts.shape, scores.shape[1], depth, len(asked), step]
         return _fitted(["Rscript", "-e", POLICYTREE, folder, *map(str, shape)], folder)
 
 
@@ -62,7 +63,8 @@ table <- function(name, rows, columns) matrix(
 contexts <- table("contexts", size[1], size[2])
 scores <- table("scores", size[1], size[3])
 asked <- table("asked", size[5], size[2])
-spent <- system.time(tree <- policytree::policy_tree(contexts, scores, depth = size[4]))
+spent <- system.time(
+  tree <- policytree::policy_tree(contexts, scores, depth = size[4], split.step = size[6]))
 decisions <- as.integer(predict(tree, asked)) - 1L
 writeBin(decisions, within("decisions"), size = 4, endian = "little")
 cat(sprintf("%.17g", spent[["user.self"]] + spent[["sys.self"]]))

@@ -61,6 +61,7 @@ LETTERS = {
     "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances; with a basis "
     "3·K + 1 for each family of terms, and as many with boosting (fewer below five folds)",
     "C": "clients",
+    "m": "sums under masks in which clients may be lacking; 0 where all have to be there",
     "R": "rounds of `csoaa-sgd` and `csoaa-vw` (`plan.rounds`)",
     "t": "rounds of a network (`neural.rounds`), fewer where rows kept back say so",
     "N": "numbers of a network, by default with two layers of 64 units",
@@ -111,6 +112,7 @@ DERIVED = {
 USUAL = {
     "K": 5,
     "C": 3,
+    "m": 0,
     "R": 40,
     "t": 30,
     "B": 32,
@@ -183,8 +185,12 @@ QUERIES = {
     "LookPrivately": Message(66, "d·(p + 1) + 4·(2·q + 1)"),
     "SumCandidates": Message(110, "(v + 1)·d·(p + 1)"),
     "TellKeys": Message(48, "0"),
-    "TakeRoster": Message(80, "14·C"),
+    "TakeRoster": Message(80, "(14 + 4·m)·C"),
     "ScreenJumps": Message(48, "0"),
+    "ShareSecrets": Message(48, "0"),
+    "Unmask": Message(62, "7·C + 1"),
+    "ValueOutcome": Message(101, "W + 1"),
+    "ValuePrices": Message(57, "d·(p + 1) + 2"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -217,9 +223,13 @@ ANSWERS = {
     "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
     "LookPrivately": Message(57, "32·q"),
     "SumCandidates": Message(53, "v"),
-    "TellKeys": Message(62, "13"),
+    "TellKeys": Message(62, "13 + 4·m"),
     "TakeRoster": Message(48, "1"),
     "ScreenJumps": Message(61, "192·d"),
+    "ShareSecrets": Message(61, "12·m·C"),
+    "Unmask": Message(57, "4·C"),
+    "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
+    "ValuePrices": Message(70, "6·(64 + d) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -410,6 +420,13 @@ PASSES = (
     Pass(query="EstimateValues", what="scores of what policies decide"),
     Pass(query="Describe", what="counts of decisions"),
     Pass(query="ValueLeaves", what="scores in each leaf"),
+    Pass(query="SumPrivately", what="a hash of all rows, which noise follows from"),
+    Pass(query="SumPrivately", what="sums of squares and products"),
+    Pass(query="SumResiduals", what="what models leave"),
+    Pass(query="SumCellsPrivately", what="scores for every two columns"),
+    Pass(query="LookPrivately", what="scores close to thresholds"),
+    Pass(query="SumCandidates", what="scores of what candidates decide"),
+    Pass(query="ValuePrivately", what="scores of what policies decide"),
 )
 
 

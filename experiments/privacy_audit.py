@@ -38,7 +38,7 @@ from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.privacy.accountant import epsilon_for
 from fedopl.privacy.sum_grid import FINE
-from fedopl.study.private_setting import FIRST_SHARE, PrivateSetting
+from fedopl.study.private.private_setting import FIRST_SHARE, PrivateSetting
 from fedopl.study.study import Study
 
 N_ROWS, TARGET, OVERLAP = 40, 0, 0.5

@@ -46,6 +46,8 @@ def keys_of(model: type[BaseModel], above: str = "") -> Iterator[str]:
         if listed:
             yield _row(f"{above}{name}", "a list of tables", _default(field), field.description)
             yield from keys_of(listed, f"{above}{name}[].")
+        elif named := _named_model(field.annotation):
+            yield from keys_of(named, f"{above}{name}.NAME.")
         elif not models:
             yield _row(f"{above}{name}", _takes(field), _default(field), field.description)
         elif len(models) == 1:
@@ -84,6 +86,13 @@ def _listed_model(annotation: Any) -> type[BaseModel] | None:
     part = (*typing.get_args(annotation), None)[0]
     holds_models = isinstance(part, type) and issubclass(part, BaseModel)
     return part if typing.get_origin(annotation) is tuple and holds_models else None
+
+
+def _named_model(annotation: Any) -> type[BaseModel] | None:
+    """The model that a table holds any number of, by names that people give, if it is one."""
+    part = (None, *typing.get_args(annotation))[-1]
+    holds_models = isinstance(part, type) and issubclass(part, BaseModel)
+    return part if typing.get_origin(annotation) is dict and holds_models else None
 
 
 def _takes(field: FieldInfo) -> str:
