@@ -13,7 +13,7 @@ from fedopl.messages.learning.jump_screening import ScreenJumps
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.basis import Basis
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.threshold_grid import candidate_cuts, first_looked_at
 from fedopl.study.screened_study import FoundTerms, after_screening
 
 NAMES = ("x0", "x1", "x2")
@@ -81,6 +81,27 @@ def test_a_corner_aimed_at_a_few_is_hidden():
     assert not diagonal(fedopl.Limits(), last, last).any()
     middle = len(CUTS) // 2
     assert diagonal(fedopl.Limits(), middle, middle).min() >= fedopl.Limits().minimum_cell
+
+
+def rows_passed(limits):
+    """How many rows each place told was moved past, from either value of the coarse grid."""
+    data = rows(jump=1.5)
+    told = LyingServer(data, study_of(), limits=limits).ask(ScreenJumps).strongest
+    coarse = np.array(CUTS)[list(first_looked_at(KNOTS["x0"]))]
+    for action, lines in enumerate(told):
+        contexts = data.contexts[data.actions == action]
+        for feature, cut in lines[lines[:, -1] != 0][:, :2].astype(int).tolist():
+            below = (contexts[:, feature] <= CUTS[cut]).sum()
+            either = [(contexts[:, feature] <= other).sum() for other in coarse]
+            if CUTS[cut] not in coarse:
+                above = np.searchsorted(coarse, CUTS[cut])
+                yield int(max(below - either[above - 1], either[above] - below))
+
+
+def test_where_a_jump_is_told_moves_past_no_fewer_rows_than_a_cell_may_have():
+    fewest = fedopl.Limits().minimum_cell
+    assert 0 < min(rows_passed(fedopl.Limits.open())) < fewest  # that is the attack
+    assert min(rows_passed(fedopl.Limits())) >= fewest
 
 
 @pytest.mark.parametrize(

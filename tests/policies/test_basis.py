@@ -13,7 +13,7 @@ from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.kinds import load_policy, packed
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.terms import Terms
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.threshold_grid import FIRST_ONE_IN, candidate_cuts, first_looked_at
 
 FEATURES = ("age", "female", "dose")
 BASIS = Basis(knots={"age": (40, 50, 60), "dose": (1, 2, 3)}, products=("age", "dose", "female"))
@@ -88,7 +88,9 @@ def test_two_numbers_have_one_corner():
 )
 def test_candidate_cuts_are_round_rising_and_around_the_knots(low, apart):
     cuts = candidate_cuts((low, low + apart))
-    assert 40 <= len(cuts) <= 97
+    assert 200 <= len(cuts) <= 481
+    first = first_looked_at((low, low + apart))
+    assert set(np.diff(first)) == {FIRST_ONE_IN}
     assert low - 0.26 * apart <= cuts[0] < cuts[-1] <= low + 1.26 * apart
     assert all(one < two for one, two in pairwise(cuts))
 

@@ -32,7 +32,7 @@ def test_a_corner_is_found_where_it_is_and_used(xor):
     (corner, *others) = run.study.basis.found_thresholds
     assert [name for name, _ in corner] == ["x1", "x2"]
     # The world's own are at -0.248 and -0.129.
-    assert np.abs(np.array([cut for _, cut in corner]) - [-0.248, -0.129]).max() < 0.1
+    assert np.abs(np.array([cut for _, cut in corner]) - [-0.248, -0.129]).max() < 0.03
     assert {len(one) for one in others} <= {1}
     assert (
         f"{corner[0][0]} > {corner[0][1]:g} and {corner[1][0]} > {corner[1][1]:g}"

@@ -1,42 +1,31 @@
 """Answers to screening: which features act together, and where outcomes jump."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
-from fedopl.client.screening.jump_statistics import (
-    Corners,
-    Jumps,
-    SmoothResiduals,
-    strongest_by_part,
-)
+from fedopl.client.screening.jump_places import JumpPlaces
+from fedopl.client.screening.jump_statistics import SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
 from fedopl.messages.learning.jump_screening import (
     JUMP_NUMBERS,
     MOST_JUMPS_TOLD,
-    NOT_THERE,
     JumpStatistics,
     ScreenJumps,
 )
 from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
-from fedopl.policies.threshold_grid import candidate_cuts, part_of_grid
 from fedopl.study.screened_study import FoundTerms
 
 # Rows that are screened, of all actions: what more of them would show is hardly there.
 MOST_ROWS_SCREENED = 100_000
-# Fewer rows on one side of a threshold say little, whatever a client would release.
-LEAST_BESIDE = 10
 # Weaker jumps are not worth a closer look: one in twenty is as strong by chance.
 LEAST_STATISTIC = 2.0
 
@@ -81,13 +70,8 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
         n_smooth = None if terms is None else _most_smooth(space, terms, n_rows)
         if terms is None or n_smooth is None:
             continue  # others have rows to tell from
-        lines = np.array(list(_jumps(_rows_of(space, action), terms, n_smooth, limits)))
-        lines = lines.reshape(-1, len(JUMP_NUMBERS))
-        rests_on = np.full((len(lines), 2), np.inf)  # enough rows are on every side
-        lines[:, -2:] = releasable_statistics(lines[:, -2:], rests_on, limits.minimum_cell)
         most = min(limits.parameter_share * n_rows - n_smooth - 1, MOST_JUMPS_TOLD)
-        lines[:, -1] = strongest(lines[:, -1], most)
-        lines = lines[lines[:, -1] != 0]
+        lines = _jumps(_rows_of(space, action), terms, n_smooth, limits, most)
         order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
         told[action, : len(lines)] = lines[order]
     return JumpStatistics(strongest=told)
@@ -124,47 +108,20 @@ def _rows_of(space: Workspace, action: int) -> _Rows:
     return _Rows(*(np.concatenate(one) for one in zip(*parts, strict=True)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Grid:
-    """The bins that rows are in between a number's cuts, and the cuts of each part."""
-
-    bins: IntArray  # (n_rows,)
-    n_cuts: int
-
-    @property
-    def parts(self) -> dict[int, IntArray]:
-        of_cut = np.array([part_of_grid(cut, self.n_cuts) for cut in range(self.n_cuts)])
-        return {part: np.flatnonzero(of_cut == part) for part in np.unique(of_cut).tolist()}
-
-
-def _jumps(rows: _Rows, terms: Terms, n_smooth: int, limits: Limits) -> Iterator[list[float]]:
-    """Every part of a grid whose middle is a jump, as a line of `JUMP_NUMBERS`."""
+def _jumps(
+    rows: _Rows, terms: Terms, n_smooth: int, limits: Limits, most: float
+) -> FloatArray:  # (n_told, len(JUMP_NUMBERS))
+    """The strongest jumps, each where it is largest, with statistics that may be released."""
     residuals = SmoothResiduals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
-    least = max(limits.minimum_cell, LEAST_BESIDE)
-    told_from = max(math.sqrt(limits.minimum_cell), LEAST_STATISTIC)
-    sources = [(), *terms.sources[:n_smooth]]
-    grids = {
-        terms.features.index(name): _Grid(
-            np.searchsorted(cuts, rows.contexts[:, terms.features.index(name)]), len(cuts)
-        )
-        for name, knots in terms.basis.knots.items()
-        if (cuts := candidate_cuts(knots))
-    }
+    places = JumpPlaces(residuals, rows.contexts, terms, limits.minimum_cell)
+    lines = list(places.lines(max(math.sqrt(limits.minimum_cell), LEAST_STATISTIC)))
+    kept = strongest(_released(np.array([line[-1] for line in lines]), limits), most)
+    found = np.array([places.closer(lines[at]) for at in np.flatnonzero(kept)])
+    found = found.reshape(-1, len(JUMP_NUMBERS))
+    found[:, -2:] = _released(found[:, -2:], limits)
+    return found
 
-    def beside(*places: int) -> SmoothResiduals:
-        return residuals.only([k for k, own in enumerate(sources) if set(own) <= set(places)])
 
-    for place, grid in grids.items():
-        jumps = Jumps(beside(place), grid.bins, grid.n_cuts, least)
-        for (cut,), *told in strongest_by_part(jumps, [grid.parts], told_from):
-            yield [place, cut, NOT_THERE, NOT_THERE, *told]
-    multiplied = {frozenset(map(terms.features.index, pair)) for pair in terms.basis.multiplied}
-    for one, two in combinations(sorted(grids), 2):
-        if {one, two} in multiplied:
-            both = grids[one], grids[two]
-            parts = [grid.parts for grid in both]
-            corners = Corners(
-                beside(one, two), [g.bins for g in both], [g.n_cuts for g in both], least
-            )
-            for (cut, other), *told in strongest_by_part(corners, parts, told_from):
-                yield [one, cut, two, other, *told]
+def _released(statistics: FloatArray, limits: Limits) -> FloatArray:
+    rests_on = np.full(statistics.shape, np.inf)  # enough rows are on every side
+    return releasable_statistics(statistics, rests_on, limits.minimum_cell)
