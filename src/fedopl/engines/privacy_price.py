@@ -19,9 +19,8 @@ from fedopl.engines.learn import Running, learn
 from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
 from fedopl.study.policy_plans import Finite, Linear, Tree
-from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan
 from fedopl.study.private.private_setting import (
-    OF_FLAGS,
     PrivateSetting,
     Scales,
     are_numbers,

@@ -49,7 +49,7 @@ class Party:
     @property
     def _about_rows(self) -> bytes:
         # Of these rows: masks that two different answers shared would tell how they differ.
-        return self._study.digest + self._rows.fingerprint.encode()
+        return self._study.agreed_digest + self._rows.fingerprint.encode()
 
     @cached_property
     def _session(self) -> SessionKey:
@@ -112,7 +112,7 @@ class Party:
 
     @property
     def _key(self) -> str:
-        return f"{self._study.digest.hex()} {self._draws.client} roster"
+        return f"{self._study.agreed_digest.hex()} {self._draws.client} roster"
 
     @cached_property
     def _roster(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Party:
     @property
     def unmasking_key(self) -> str:
         """Names what is kept of sums that masks were taken off."""
-        return f"{self._study.digest.hex()} {self._draws.client} unmasking"
+        return f"{self._study.agreed_digest.hex()} {self._draws.client} unmasking"
 
     def sealed(self) -> SealedShares:
         """Shares of what its masks follow from, for others to hold."""

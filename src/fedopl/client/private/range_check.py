@@ -48,7 +48,10 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
                 f"{far[place]:.0%} of '{feature}' lie beyond its range; rows far out count for less"
             )
         elif feature in plan.ranges and spread[place] < 0.2:
-            yield f"'{feature}' varies little in its range; a narrower one would need less noise"
+            yield (
+                f"'{feature}' varies little in its range; a narrower one would need less noise"
+                + ("" if plan.measures_first else ', or scales = "measured"')
+            )
     least = study.declared.overlap
     if data.propensities is not None and least is not None:
         small = float(_mean(data, lambda part: np.asarray(part.propensities) < least).mean())
