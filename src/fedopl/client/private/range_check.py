@@ -47,10 +47,10 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
             yield (
                 f"{far[place]:.0%} of '{feature}' lie beyond its range; rows far out count for less"
             )
-        elif feature in plan.ranges and spread[place] < 0.2:
+        elif feature in plan.ranges and spread[place] < 0.2 and not plan.measures_first:
             yield (
-                f"'{feature}' varies little in its range; a narrower one would need less noise"
-                + ("" if plan.measures_first else ', or scales = "measured"')
+                f"'{feature}' varies little in its range; a narrower one would need less noise, "
+                'or let it be found: scales = "measured"'
             )
     least = study.declared.overlap
     if data.propensities is not None and least is not None:

@@ -9,7 +9,7 @@ from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, listed, percent, plural
 from fedopl.results.record import Record
 from fedopl.study.private.privacy_plan import PrivacyPlan, Range
-from fedopl.study.private.private_setting import MEASURED_SHARE, PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
 
 _NOBODY_KNOWS = (
@@ -30,7 +30,7 @@ def privacy_promise(record: Record) -> Section | None:
     parts: tuple[Part, ...] = (
         *said,
         _noise(record, setting),
-        *_measured(plan),
+        *_measured(setting),
         *_terms_used(record),
         Text(_weights_count(record)),
         *_price(record, setting),
@@ -149,16 +149,18 @@ def _whose(plan: PrivacyPlan) -> str:
     return "in the total of" if plan.is_secure else "that each client added to"
 
 
-def _measured(plan: PrivacyPlan) -> tuple[Part, ...]:
+def _measured(setting: PrivateSetting) -> tuple[Part, ...]:
     """Which ranges were found, where the study looked for them."""
+    plan = setting.plan
     if plan.declared_ranges is None:
         return ()
+    spent = sum(setting.releases[name].part.share for name in ("means", "spreads"))
     rows = tuple(
         (name, _range(plan.declared_ranges[name]), _range(plan.ranges[name]))
         for name in plan.measured
     )
     said = (
-        f"A share of {percent(MEASURED_SHARE)} of the budget of learning went first to where "
+        f"A share of {percent(spent)} of the budget of learning went first to where "
         "numbers lie within their declared ranges. All that followed was measured by the ranges "
         "that were found: two deviations to either side of the mean, as far as noise let them be "
         "known."
