@@ -25,6 +25,7 @@ from fedopl.messages.secure.session_keys import (
     SessionKeys,
     TakeRoster,
     about_roster,
+    about_two,
     signed_part,
 )
 from fedopl.messages.secure.sum_numbers import counting_of, holding_in, n_session_keys
@@ -152,7 +153,9 @@ class Party:
             n_each = holding_in(self._study).n_neighbours
         # In an order that everybody's keys decide, so nobody can choose a place in it.
         return {
-            place: self._session.shared_with(as_bytes(arrays["keys"][place][0]), about)
+            place: self._session.shared_with(
+                as_bytes(arrays["keys"][place][0]), about_two(about, self._place, place)
+            )
             for place in neighbours_of(self._place, n_clients, n_each, about)
         }
 

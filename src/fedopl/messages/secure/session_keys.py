@@ -83,6 +83,15 @@ def about_roster(study: Study, told: Mapping[str, Words]) -> bytes:
     return study.agreed_digest + digest.digest()
 
 
+def about_two(about: bytes, one: int, other: int) -> bytes:
+    """What a key of two clients is for, by their places, with the roster that `about` is of.
+
+    Who they are has to be in it: a client that told another's key for its own would have the same
+    masks with everybody as that one, and of whoever stands between them both would cancel.
+    """
+    return about + b" of %d and %d" % (min(one, other), max(one, other))
+
+
 def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
     """What a sealed share is: of which sum and secret, whose, and for whom."""
     return b"%d %d %d %d" % (number, kind, owner, holder)
