@@ -218,7 +218,8 @@ def test_a_study_is_paid_for_once_whatever_ranges_are_found(tmp_path):
     assert summary.study == study.digest.hex()
     assert summary.privacy == pytest.approx(study.privacy.mu)
     other = study.model_copy(update={"seed": 1})
-    assert reason(asked(door_to("east", other, tmp_path, limits=limits), other, MeasureNumbers()))
+    door = door_to("east", other, tmp_path, limits=limits)
+    assert reason(asked(door, other, MeasureNumbers())) is RefusalCode.PRIVACY_SPENT
 
 
 # --- attacks of a lying server --------------------------------------------------------------------

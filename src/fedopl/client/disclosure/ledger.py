@@ -295,7 +295,7 @@ class Budgets:
         own = {self._agreed: PrivateSetting(self._study).lifetime}
         mus, slips = zip(*{**self._promised, **own}.values(), strict=True)
         if mu_of_several(mus) > most_promised(self._limits, sum(slips)) * (1 + 1e-9):
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
+            raise RefusedError(RefusalCode.PRIVACY_SPENT)
 
 
 def most_promised(limits: Limits, slip: float) -> float:

@@ -37,7 +37,10 @@ class PrivacyPlan(Checked):
     """How much any one row, or person, may change the chances of any result."""
 
     epsilon: float = Field(
-        gt=0, le=50, description="chances of any result change by a factor of at most e^epsilon"
+        gt=0,
+        le=50,
+        description="chances of any result change by a factor of at most e^epsilon; 50, which "
+        "promises next to nothing, where masks alone are to protect",
     )
     delta: float = Field(default=1e-6, gt=0, lt=0.5, description="save for so small a probability")
     unit: Literal["row", "person"] = Field(
