@@ -382,6 +382,10 @@ def test_the_price_is_known_beforehand(tmp_path):
     assert "so it would be refused" in said.output
     found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
     assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]
+    assert found["trips"] == 6
+    assert "A run takes 6 trips" in said.output
+    step = next(one for one in found["releases"] if one["what"] == "A step of learning")
+    assert (step["times"], step["share"]) == (4, 0.15)
 
 
 def test_no_client_counts_for_more_than_its_largest_share():

@@ -269,12 +269,22 @@ def test_who_takes_part_is_agreed_on_once_under_masks():
     assert reason(asked(door, after, TellKeys())) is RefusalCode.NOT_IN_STUDY
 
 
-@pytest.mark.parametrize("wrong", [(2.0, 2.0), (3.0, 1.0), (0.0, 1e300)])
-def test_ranges_that_no_study_can_have_are_refused(wrong):
+WRONG_RANGES = ((2.0, 2.0), (3.0, 1.0), (0.0, 1e300), (3.0, 3.0 + 1e-9), (0.0, 1e-310), (90, 99))
+
+
+@pytest.mark.parametrize("wrong", WRONG_RANGES)
+def test_ranges_that_do_not_follow_from_those_declared_are_refused_before_a_row_is_touched(wrong):
     study = study_with()
     after, take = gone_on(study, 0.0)
-    bad = replace(take, ranges=np.array([wrong, wrong]))
-    assert reason(asked(door_to("east", study), after, bad)) is not None
+    bad = replace(take, ranges=np.array([wrong, (1.0, 5.0)]))
+    assert bad.study_after(study) is None
+    # Not even under the hash that such a study would have.
+    plan = study.privacy.model_copy(
+        update={"ranges": study.privacy.ranges | {"x0": wrong}, "declared_ranges": WIDE}
+    )
+    lying = study.model_copy(update={"privacy": plan})
+    for one in (after, lying):
+        assert reason(asked(door_to("east", study), one, bad)) is RefusalCode.WRONG_STUDY
 
 
 # --- bad settings ---------------------------------------------------------------------------------

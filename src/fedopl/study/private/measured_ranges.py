@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
+from fedopl.study.private.privacy_plan import LEAST_FOUND, OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import (
     FARTHEST_MEASURED,
     PrivateSetting,
@@ -54,8 +54,8 @@ def found_ranges(
     means = np.clip(sums / n_rows, -most, most)
     variances = squares / n_rows + MIDDLE_SQUARE - means**2
     # No narrower than noise leaves sure, and no wider than was declared.
-    least = min(_SURELY * noise * setting.deviation("spreads") / n_rows, 1.0)
-    spread = np.sqrt(np.clip(variances, least, 1.0))
+    sure = _SURELY * noise * setting.deviation("spreads") / n_rows
+    spread = np.sqrt(np.clip(variances, min(max(sure, LEAST_FOUND**2), 1.0), 1.0))
     ends = [middle + unit * (means + side * most * spread) for side in (-1, 1)]
     return {name: _readable((low, high)) for name, low, high in zip(names, *ends, strict=True)}
 

@@ -26,6 +26,8 @@ _ONE_STEP = (
 )
 Range = tuple[float, float]
 OF_FLAGS = (0.0, 1.0)
+# Of a declared range, which one that is measured may not be narrower than.
+LEAST_FOUND = 1e-3
 # With secure aggregation: of two clients, each knows the other's sums once it knows their total.
 LEAST_PARTIES, LEAST_HONEST = 3, 2
 _PUBLIC_KEY = re.compile("[0-9a-f]{64}")
@@ -197,6 +199,14 @@ class PrivacyPlan(Checked):
         ):
             message = "a run fills it in, where scales are measured; leave it out"
             raise PlacedError("declared_ranges", message)
+        for name, (low, high) in (self.declared_ranges or {}).items():
+            found, width = self.ranges[name], high - low
+            share = (found[1] - found[0]) / width
+            # Rounded, it may be a little more or less.
+            is_near = low - 0.6 * width <= found[0] and found[1] <= high + 0.6 * width
+            if not (is_near and LEAST_FOUND / 2 <= share <= 1.1):
+                message = f"[{found[0]:g}, {found[1]:g}] does not follow from [{low:g}, {high:g}]"
+                raise PlacedError(f"ranges.{name}", message)
         if self.measures_first and not self.measured:
             message = "there is no number whose range could be measured: flags lie at their ends"
             raise PlacedError("scales", message)
