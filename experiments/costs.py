@@ -191,6 +191,8 @@ QUERIES = {
     "Unmask": Message(62, "7·C + 1"),
     "ValueOutcome": Message(101, "W + 1"),
     "ValuePrices": Message(57, "d·(p + 1) + 2"),
+    "MeasureNumbers": Message(48, "0"),
+    "TakeRanges": Message(57, "2·p"),  # if all features are numbers
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -230,6 +232,8 @@ ANSWERS = {
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "ValuePrices": Message(70, "6·(64 + d) + 3"),
+    "MeasureNumbers": Message(58, "2·p"),
+    "TakeRanges": Message(48, "1"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -420,6 +424,8 @@ PASSES = (
     Pass(query="EstimateValues", what="scores of what policies decide"),
     Pass(query="Describe", what="counts of decisions"),
     Pass(query="ValueLeaves", what="scores in each leaf"),
+    Pass(query="MeasureNumbers", what="a hash of all rows, which noise follows from"),
+    Pass(query="MeasureNumbers", what="sums of numbers and their squares"),
     Pass(query="SumPrivately", what="a hash of all rows, which noise follows from"),
     Pass(query="SumPrivately", what="sums of squares and products"),
     Pass(query="SumResiduals", what="what models leave"),

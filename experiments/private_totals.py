@@ -4,6 +4,9 @@ Worlds of ten features and four actions, with linear effects and logging that di
 the best constant arm loses about 0.6 a decision. Under masks one of the clients may collude.
 
 python experiments/private_totals.py --draws 8
+
+With `--masks-alone` it compares what masks leave where next to nothing is promised (ε = 50) with
+exact sums that the server reads, each client's.
 """
 
 import argparse
@@ -21,6 +24,8 @@ RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 SHAPES = ((3, 1000), (3, 10_000), (20, 2000), (100, 500))
 EPSILONS = (0.5, 1.0, 4.0)
 N_FRESH = 20_000
+# Where masks alone protect, as large an ε as a study may have.
+NEXT_TO_NOTHING, SMALLER_SHAPES = 50.0, ((25, 20), (3, 1000), (100, 100), (20, 2000))
 
 
 class World:
@@ -65,21 +70,23 @@ class World:
         return float((means.max(axis=1) - taken).mean())
 
 
-def regrets(shape: tuple[int, int], epsilon: float, aggregation: str, draws: int) -> list[float]:
-    """By draw."""
+def regrets(
+    shape: tuple[int, int], epsilon: float | None, aggregation: str, draws: int
+) -> list[float]:
+    """By draw; without an ε, of exact sums."""
     n_clients, n_rows = shape
     found = []
     for draw in range(draws):
         world = World(draw)
         clients = {f"c{place:03}": world.client(n_rows) for place in range(n_clients)}
-        plan = fedopl.PrivacyPlan(
+        plan = epsilon and fedopl.PrivacyPlan(
             epsilon=epsilon, outcome=(-5, 5), ranges=RANGES, aggregation=aggregation
         )
         run = fedopl.learn(
             clients,
             basis="linear",
             nuisances=fedopl.NuisancePlan(propensity="known"),
-            privacy=plan,
+            privacy=plan or None,
             declared=fedopl.Declared(overlap=LEAST),
             evaluation=0,
             running=fedopl.Running(secret=f"{draw}"),
@@ -88,19 +95,36 @@ def regrets(shape: tuple[int, int], epsilon: float, aggregation: str, draws: int
     return found
 
 
+def masks_alone(draws: int) -> str:
+    """What masks leave beside what exact sums do."""
+    rows = []
+    for shape in SMALLER_SHAPES:
+        exact = _mean(regrets(shape, None, "plain", draws))
+        masked = _mean(regrets(shape, NEXT_TO_NOTHING, "secure", draws))
+        rows.append([f"{shape[0]} × {shape[1]:,}", exact, masked])
+    return text_table(["clients × rows", "exact sums", "under masks, ε = 50"], rows)
+
+
+def _mean(lost: list[float]) -> str:
+    error = np.std(lost, ddof=1) / np.sqrt(len(lost))
+    return f"{np.mean(lost):.4f} ± {error:.4f}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=8)
-    draws = parser.parse_args().draws
+    parser.add_argument("--masks-alone", action="store_true")
+    given = parser.parse_args()
+    draws = given.draws
+    if given.masks_alone:
+        print(masks_alone(draws))
+        return
     rows = []
     for shape in SHAPES:
         for aggregation in ("plain", "secure"):
-            cells = [f"{shape[0]} × {shape[1]:,}", aggregation]
-            for epsilon in EPSILONS:
-                lost = regrets(shape, epsilon, aggregation, draws)
-                error = np.std(lost, ddof=1) / np.sqrt(draws)
-                cells.append(f"{np.mean(lost):.4f} ± {error:.4f}")
+            found = (_mean(regrets(shape, epsilon, aggregation, draws)) for epsilon in EPSILONS)
+            cells = [f"{shape[0]} × {shape[1]:,}", aggregation, *found]
             rows.append(cells)
             print(cells, flush=True)  # it takes minutes
     headers = ["clients × rows", "aggregation", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]

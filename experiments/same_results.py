@@ -175,6 +175,11 @@ JOBS = (
         "[joining]\ndiagnose = true\n",
         commands=(RUN, "explain run", "diagnose run --json"),
     ),
+    Job(
+        name="private",
+        add="[declared]\noverlap = 0.1\n[privacy]\nepsilon = 4\noutcome = [0, 30]\n"
+        "[privacy.ranges]\nage = [30, 98]\nseverity = [0, 12]\nkidney_function = [8, 120]\n",
+    ),
     Job(name="minimax", add='[mixture]\nkind = "minimax"\nsteps = 6\n'),
     Job(
         name="minimax tree",

@@ -200,6 +200,7 @@ AXES = {
     Axis.TWO: "2",
     Axis.CURVE_POINTS: "64 + d",
     Axis.CANDIDATES: "v + 2",
+    Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
     Axis.SESSION_KEYS: "1 + m",
     Axis.KEY_WORDS: "4",
@@ -563,17 +564,21 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     assert through_rows | {"TellFit"} == set(reads.by_query)
 
 
-@pytest.mark.parametrize("policy", ["linear", "tree", "finite"])
+@pytest.mark.parametrize(
+    ("policy", "scales"),
+    [("linear", "declared"), ("linear", "measured"), ("tree", "declared"), ("finite", "declared")],
+)
 def test_rows_on_disk_are_read_once_for_each_private_answer_and_once_for_noise(
-    policy, reads, tmp_path
+    policy, scales, reads, tmp_path
 ):
     ranges = dict.fromkeys(("x0", "x1", "x2"), (-2.0, 2.0))
+    person = {"unit": "person", "most_rows_per_person": 2}
     run = fedopl.learn(
         {"only": on_disk(tmp_path, grouped=True)},
         policy=policy,
         basis="linear",
         privacy=fedopl.PrivacyPlan(
-            epsilon=8.0, outcome=(-4, 4), ranges=ranges, unit="person", most_rows_per_person=2
+            epsilon=8.0, outcome=(-4, 4), ranges=ranges, scales=scales, **person
         ),
         declared=fedopl.Declared(overlap=0.2),
     )

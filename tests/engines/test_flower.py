@@ -469,12 +469,16 @@ def keys_of(study):
     return "".join(f'{name} = "{key}"\n' for name, key in found.items())
 
 
+MEASURED = 'scales = "measured"\n'
 LACKING = PRIVATE.replace("outcome =", "steps = 1\ncolluders = 0\ndropouts = 1\noutcome =")
 WAYS = {
     "exact sums": "",
     "sums with noise": PRIVATE,
     "totals alone": f"{PRIVATE}[privacy.keys]\n",
     "totals of who is there": f"{LACKING}[privacy.keys]\n",
+    "ranges that are measured": PRIVATE.replace("outcome =", f"{MEASURED}outcome ="),
+    "the same, from totals": LACKING.replace("outcome =", f"{MEASURED}outcome =")
+    + "[privacy.keys]\n",
 }
 
 

@@ -382,6 +382,10 @@ def test_the_price_is_known_beforehand(tmp_path):
     assert "so it would be refused" in said.output
     found = json.loads(CliRunner().invoke(app, ["privacy", str(study), "--json"]).output)
     assert [one["epsilon"] for one in found["prices"]] == [0.5, 1, 2, 4, 8, 50]
+    assert found["trips"] == 6
+    assert "A run takes 6 trips" in said.output
+    step = next(one for one in found["releases"] if one["what"] == "A step of learning")
+    assert (step["times"], step["share"]) == (4, 0.15)
 
 
 def test_no_client_counts_for_more_than_its_largest_share():
@@ -394,3 +398,45 @@ def test_no_client_counts_for_more_than_its_largest_share():
     )
     assert run.mixture["x"] == pytest.approx(0.5)
     assert run.mixture["y"] == pytest.approx(run.mixture["z"], abs=0.02)
+
+
+def test_ranges_that_are_too_wide_cost_little_where_they_are_measured_first(tmp_path):
+    clients = {name: trial(1500, place) for place, name in enumerate("xyz")}
+    contexts, means = fresh(20_000)
+    lost = {}
+    for scales in ("declared", "measured"):
+        run = fedopl.learn(
+            clients,
+            basis="linear",
+            privacy=fedopl.PrivacyPlan(
+                epsilon=1,
+                outcome=(-5, 5),
+                ranges=dict.fromkeys(FEATURES, (-2.0, 78.0)),
+                scales=scales,
+            ),
+            declared=fedopl.Declared(overlap=0.5),
+            running=fedopl.Running(secret="of this test", journal=tmp_path / scales),
+        )
+        lost[scales] = means.max(axis=1).mean() - value(run.policy, contexts, means)
+    assert lost["measured"] < 0.05 < 0.2 < lost["declared"]
+    run.save(tmp_path / "run")
+    again = fedopl.load_run(tmp_path / "run")
+    assert again.study == run.study
+    assert again.study.before_screening.privacy.ranges["x0"] == (-2.0, 78.0)
+    page = " ".join(re.sub(r"<[^>]+>", " ", render(again)).replace("\u00a0", " ").split())
+    assert "A share of 10 % of the budget of learning" in page
+    low, high = run.study.privacy.ranges["x2"]
+    assert f"x2 -2 to 78 {low:g} to {high:g}" in page
+    assert "With the ranges that were found" in page
+    # What was asked before the run was killed is not asked again, and ranges stay what they were.
+    kept = sorted((tmp_path / "measured").glob("trip-*.bin"))
+    for path in kept[1:]:
+        path.unlink()
+    options = {"declared": fedopl.Declared(overlap=0.5), "basis": "linear"}
+    resumed = fedopl.learn(
+        clients,
+        privacy=run.study.before_screening.privacy,
+        running=fedopl.Running(secret="of this test", journal=tmp_path / "measured"),
+        **options,
+    )
+    np.testing.assert_array_equal(run.policy.parameters, resumed.policy.parameters)

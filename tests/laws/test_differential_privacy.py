@@ -297,4 +297,4 @@ def test_the_owner_limits_what_all_studies_tell_together():
     content = door.handle(codec.encode(SumPrivately(study=third.digest)))
     refused = decoder_of(third).decode(content)
     assert isinstance(refused, Refusal)
-    assert refused.reason is RefusalCode.BUDGET_SPENT
+    assert refused.reason is RefusalCode.PRIVACY_SPENT

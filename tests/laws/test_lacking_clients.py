@@ -1,6 +1,7 @@
 """The laws of sums under masks from which clients may be lacking: of those who stayed, no less."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedopl.client.door import Door
 from fedopl.client.private.release import NoiseOfOne
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.private.noised_sums import SumPrivately
@@ -23,12 +25,18 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure import sum_numbers
 from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import flattened
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys, about_roster
+from fedopl.messages.secure.session_keys import (
+    TakeRoster,
+    TellKeys,
+    about_roster,
+    about_two,
+    signed_part,
+)
 from fedopl.results.value_tables import LEARNED
 from fedopl.secure.double_masks import OWN_MASK, PAIR_KEY, secret_of, session_of, without_pair_masks
 from fedopl.secure.holders import Holding
-from fedopl.secure.keys import Identity
-from fedopl.secure.masks import as_bytes
+from fedopl.secure.keys import Identity, SessionKey
+from fedopl.secure.masks import as_bytes, as_words, stream
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
@@ -292,7 +300,7 @@ class Server:
             found[name] = self.ask(name, query)
         return found
 
-    def begun(self):
+    def told(self):
         enrolled, keys = self.asked(Enrol()).values(), [*self.asked(TellKeys()).values()]
         self.roster = TakeRoster(
             rows=np.array([one.n_rows for one in enrolled], np.uint64),
@@ -300,6 +308,10 @@ class Server:
             keys=np.stack([one.keys for one in keys]),
             signatures=np.stack([one.signature for one in keys]),
         )
+        return self
+
+    def begun(self):
+        self.told()
         self.asked(self.roster)
         self.sealed = self.asked(ShareSecrets())
         return self
@@ -338,7 +350,10 @@ def test_a_server_that_says_of_who_answered_that_it_did_not_cannot_read_it(tmp_p
     about = about_roster(server.study, server.roster.told)
     west = NAMES.index("west")
     assert session.public == as_bytes(keys[west])
-    pairs = {place: session.shared_with(as_bytes(keys[place]), about) for place in range(west)}
+    pairs = {
+        place: session.shared_with(as_bytes(keys[place]), about_two(about, west, place))
+        for place in range(west)
+    }
     asked = bytes(server.doors["west"]._space.party._shared._kept()["asked"][0])
     left = masked["west"].numbers - without_pair_masks(
         0 * masked["west"].numbers, west, pairs, asked
@@ -401,6 +416,78 @@ def test_a_set_that_is_too_small_or_not_true_is_refused_and_so_are_other_shares(
     for wrong in (malformed, replace(north, number=3), replace(north, number=-1)):
         assert refused(server.ask("north", wrong)) is RefusalCode.MALFORMED
     assert refused(server.ask("north", north)) is None
+
+
+def forged(server, colluder, keys):
+    """The roster with other keys of a colluder, which signs them."""
+    at = NAMES.index(colluder)
+    counts = int(server.roster.rows[at]), int(server.roster.held_out[at])
+    own = Identity(PrivateDraws(0, colluder, secret_of_client(colluder)).key)
+    changed = server.roster.keys.copy()
+    changed[at] = keys
+    signatures = server.roster.signatures.copy()
+    signatures[at] = as_words(own.signed(signed_part(server.study, colluder, counts, keys)))
+    return replace(server.roster, keys=changed, signatures=signatures)
+
+
+def test_a_colluder_that_tells_the_keys_of_another_for_its_own_takes_no_mask_off():
+    server = Server().told()
+    # Masks of mid with east and with north would be the same, and cancel: it stands between them.
+    roster = forged(server, "east", server.roster.keys[NAMES.index("north")])
+    assert refused(server.ask("mid", roster)) is None
+    masked = server.ask("mid", SumPrivately()).numbers
+    party = server.doors["mid"]._space.party
+    shared, about = party._shared, bytes(party._shared._kept()["asked"][0])
+    plain = flattened(SumPrivately(), server.doors["mid"]._space.first_sums, server.study)
+    masks = {
+        other: stream(shared._keys(0)[other], about, len(plain))
+        for other in shared._holders
+        if other != NAMES.index("mid")
+    }
+    assert len({mask.tobytes() for mask in masks.values()}) == len(NAMES) - 1
+    left = masked - stream(shared.secrets[0].own_mask, about, len(plain))
+    for mask in masks.values():  # no one of them is all there is
+        assert not (left - mask == plain.view(np.uint64)).any()
+
+
+def test_two_rosters_for_two_halves_open_nobody():
+    server = Server().told()
+    other = SessionKey(b"of nobody", b"")
+    keys = np.stack([as_words(other.public)] * server.roster.keys.shape[1])
+    halves = {"mid": server.roster, "north": server.roster}
+    halves |= dict.fromkeys(("south", "west"), forged(server, "east", keys))
+    for name, roster in halves.items():
+        assert refused(server.ask(name, roster)) is None
+    server.sealed = server.asked(ShareSecrets(), halves)
+    server.asked(SumPrivately(), halves)
+    # Shares are sealed with keys of a roster, and so are masks: of another's nothing can be told.
+    server.sealed["east"] = server.sealed["mid"]
+    for name in halves:
+        assert refused(server.ask(name, server.unmasking(name, NAMES))) is RefusalCode.WRONG_SHARES
+
+
+def test_two_sets_in_one_bundle_or_of_two_processes_at_once_get_one_answer(tmp_path):
+    server = Server(folder=tmp_path).begun()
+    server.asked(SumPrivately())
+    sets = (NAMES, tuple(name for name in NAMES if name != "west"))
+    asked = [
+        codec.encode(
+            replace(server.unmasking("north", stayed), study=server.study.digest, exchange=9)
+        )
+        for stayed in sets
+    ]
+    together = server.doors["north"].handle(bundled(asked))
+    found = [codec.decode(one, axis_sizes(server.study)) for one in unbundled(together)]
+    assert [refused(one) for one in found] == [None, RefusalCode.WRONG_SURVIVORS]
+    server.asked(STEP)
+    for name in ("east", "mid", "south"):  # each with a door of its own, as in two processes
+        queries = (server.unmasking(name, stayed, number=1) for stayed in sets)
+        asked = [codec.encode(replace(one, study=server.study.digest)) for one in queries]
+        doors = [door_to(name, server.study, tmp_path) for _ in asked]
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda door, one: door.handle(one), doors, asked))
+        reasons = [refused(codec.decode(one, axis_sizes(server.study))) for one in found]
+        assert sorted(map(str, reasons)) == ["None", str(RefusalCode.WRONG_SURVIVORS)]
 
 
 @pytest.mark.parametrize("threshold", [2, 3])

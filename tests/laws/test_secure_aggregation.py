@@ -203,6 +203,26 @@ def test_a_server_between_two_clients_is_refused():
     assert refused(server.ask("north", honest)) is None
 
 
+@pytest.mark.parametrize("changed", [0, 1 << 63], ids=["the same", "written otherwise"])
+def test_a_colluder_that_tells_the_key_of_another_for_its_own_takes_no_mask_off(changed):
+    # With the same key, masks of south with north and with west would be the same, and cancel.
+    server = Server()
+    honest = server.roster()
+    counts, keys = (int(honest.rows[0]), int(honest.held_out[0])), honest.keys.copy()
+    keys[0] = keys[2]
+    keys[0, 0, -1] |= np.uint64(changed)  # X25519 does not look at the last bit
+    signatures = honest.signatures.copy()
+    signatures[0] = as_words(
+        identity("north").signed(signed_part(server.study, "north", counts, keys[0]))
+    )
+    assert refused(server.ask("south", replace(honest, keys=keys, signatures=signatures))) is None
+    masked = server.ask("south", SumPrivately()).numbers.view(np.int64)
+    own = server.doors["south"]._space.first_sums
+    plain = np.concatenate([own.squares.ravel(), own.products.ravel()])
+    assert not (masked == plain).any()
+    assert np.abs(masked.astype(float)).mean() > 2.0**60
+
+
 def test_a_second_roster_is_refused_also_after_a_restart(tmp_path):
     ledger, store = MemoryLedger(), FolderStore(tmp_path)
     more = {"north": {"ledger": ledger, "store": store}}

@@ -26,6 +26,7 @@ SIZES = {**axis_sizes(STUDY), **{axis: axis_sizes(NEURAL)[axis] for axis in OF_N
 SIZES[Axis.FOUND_THRESHOLDS] = range(4)
 SIZES[Axis.FOUND_PAIRS] = range(4)  # of a study that screens for three pairs at most
 SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(9)}  # of one that adds up under masks
+SIZES[Axis.NUMBERS] = range(2, 3)  # of one that measures ranges
 ANYTHING = {axis: range(2**32) for axis in Axis}
 HEADER = 8  # magic, version and code
 AWKWARD = np.array([0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1, 1 / 3])

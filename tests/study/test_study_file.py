@@ -252,7 +252,7 @@ def test_the_example_shows_every_key_there_is():
             assert set(field.annotation.model_fields) <= set(shown), name
         else:
             assert name in shown or name in sections
-    assert set(PrivacyPlan.model_fields) <= set(shown)
+    assert set(PrivacyPlan.model_fields) - {"declared_ranges"} <= set(shown)  # a run fills it in
     for words in ('kind = "uniform"', "shares = {", "toward =", "alpha ="):
         assert words in template("study.toml")
 

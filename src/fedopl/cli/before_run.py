@@ -62,8 +62,9 @@ def privacy(
     """Say what differential privacy promises and costs, from made-up rows; none is touched."""
     from dataclasses import asdict
 
-    from fedopl.engines.privacy_price import noise_table, price_table, prices
+    from fedopl.engines.privacy_price import noise_table, noised, price_table, prices
     from fedopl.report.sections.privacy_promise import promise
+    from fedopl.server.exchange_counts import expected_trips
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)
@@ -72,9 +73,10 @@ def privacy(
     # Where some may be lacking, it takes as many as the study has.
     sizes = rows or [1000] * (len(agreed.privacy.keys) if agreed.privacy and lacking else 3)
     left = _left_to_tell(agreed, clients) if clients else {}
-    found = prices(agreed, sizes)
+    found, trips = prices(agreed, sizes), expected_trips(agreed, len(sizes))
     if as_json:
-        say_json({"rows": sizes, "prices": [asdict(one) for one in found], "left": left})
+        told = {"prices": [asdict(one) for one in found], "left": left, "trips": trips}
+        say_json({"rows": sizes, "releases": [asdict(one) for one in noised(agreed)], **told})
         return
     assert agreed.privacy is not None  # noqa: S101
     sized = ", ".join(f"{n_rows:,}" for n_rows in sizes)
@@ -86,6 +88,7 @@ def privacy(
         f"\nWith clients of {sized} made-up rows, {effects} of usual size, and actions that "
         f"are equally likely:\n{price_table(found)}"
     )
+    typer.echo(f"\nA run takes {trips} trips between server and clients.")
     if left:
         typer.echo("\nWhat clients have told, and may tell over the lifetime of their rows:")
     for name, said in left.items():

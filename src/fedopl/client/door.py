@@ -14,6 +14,7 @@ from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
 from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -86,7 +87,7 @@ class Door:
                 data, study, self.limits, draws, store=store, rules=rules, regressor=regressor
             )
         )
-        self._after: Door | None = None  # for the study with the pairs that screening found
+        self._after: Door | None = None  # for the study that this one goes on as
         self._decoder, self._digest = decoder_of(study), study.digest
         agreed = study.before_screening
         self._agreed_on = "" if agreed is study else agreed.digest.hex()
@@ -109,26 +110,34 @@ class Door:
         """The door itself, or the one for the study that its own went on as."""
         if self.study.is_screened or codec.study_asked_about(content) == self._digest:
             return self
-        if self._after is None and isinstance(self._space, Workspace):
-            history = self._space.history
-            found = study_gone_on_as(self.study, history, content, self._decoder)
-            self._after = None if found is None else self._with_pairs(found)
+        if self._after is None:
+            found = study_gone_on_as(self.study, self._history, content, self._decoder)
+            self._after = None if found is None else self._to(found)
         return self._after or self
 
-    def _with_pairs(self, study: Study) -> "Door":
-        """A door to the same rows for the same study with the pairs that were found."""
+    @property
+    def _history(self) -> ReleaseHistory:
+        if isinstance(self._space, Workspace):
+            return self._space.history
+        return ReleaseHistory(self._space.store, f"{self._space.key} {self.name}")
+
+    def _to(self, study: Study) -> "Door":
+        """A door to the same rows for the study that its own goes on as."""
         space = self._space
-        assert isinstance(space, Workspace)  # noqa: S101  (a private study screens nothing)
+        own: dict[str, Any] = {}
+        if isinstance(space, Workspace):
+            data, own = space.study_rows.given, {"rules": space.rules, "regressor": space.regressor}
+        else:
+            data = space.rows.given
         return Door(
             self.name,
-            space.study_rows.given,
+            data,
             study,
             secret=space.draws.secret,
             limits=self.limits,
             store=space.store,
             ledger=self.ledger,
-            rules=space.rules,
-            regressor=space.regressor,
+            **own,
         )
 
     def _read_if_any(self, content: bytes) -> Message | None:
@@ -222,7 +231,8 @@ class Door:
         require_history(self.ledger, self._digest, self._space.store, self._space.key)
         party = getattr(self._space, "party", None)
         if party is not None:
-            require_survivors(self.ledger, self._digest, self._space.store, party.unmasking_key)
+            agreed = self.study.agreed_digest
+            require_survivors(self.ledger, agreed, self._space.store, party.unmasking_key)
 
     @cached_property
     def _budgets(self) -> Budgets:

@@ -14,9 +14,8 @@ from fedopl.base.toml_file import toml_key
 from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.plans import EvaluationPlan
-from fedopl.study.private.privacy_plan import PrivacyPlan, Range
+from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import (
-    OF_FLAGS,
     VALUE_SHARE,
     likely_values,
     most_terms,

@@ -1,4 +1,4 @@
-"""A study that screens for terms goes on as another: the same with those found.
+"""A study that screens for terms or measures ranges goes on as another: the same with those found.
 
 Which they are, the server says once. A client keeps it with its rows and goes on with that study
 and no other, so that nobody gets sums of one set of terms after another.
@@ -8,7 +8,7 @@ from fedopl.base.errors import WireError
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.messages.codec import Decoder, study_asked_about
 from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.study.screened_study import after_screening
+from fedopl.messages.private.noised_moments import TakeRanges
 from fedopl.study.study import Study
 
 
@@ -21,28 +21,22 @@ def study_gone_on_as(
     """
     kind = f"found for {study.digest.hex()}"
     if kept := history.first(kind):
-        return _with(study, TakeFound(pairs=kept["pairs"], thresholds=kept["thresholds"]))
+        if study.privacy:
+            return TakeRanges(ranges=kept["ranges"]).study_after(study)
+        found = TakeFound(pairs=kept["pairs"], thresholds=kept["thresholds"])
+        return found.study_after(study)
     told = _told(content, decoder)
-    found = None if told is None else _with(study, told)
-    if told is None or found is None or found.digest != study_asked_about(content):
+    after = None if told is None else told.study_after(study)
+    if told is None or after is None or after.digest != study_asked_about(content):
         return None
-    history.require_first(kind, pairs=told.pairs, thresholds=told.thresholds)
-    return found
+    history.require_first(kind, **dict(told.named_arrays()))
+    return after
 
 
-def _with(study: Study, told: TakeFound) -> Study | None:
-    """The study with what a query names; None if it can have no such terms."""
-    named = told.named(study)
-    try:
-        return None if named is None else after_screening(study, named)
-    except ValueError:  # one of them twice, or of a feature with itself
-        return None
-
-
-def _told(content: bytes, decoder: Decoder) -> TakeFound | None:
+def _told(content: bytes, decoder: Decoder) -> TakeFound | TakeRanges | None:
     """The query that says what was found, if it does."""
     try:
         query = decoder.decode(content)
     except WireError:
         return None
-    return query if isinstance(query, TakeFound) else None
+    return query if isinstance(query, TakeFound | TakeRanges) else None

@@ -240,6 +240,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         Axis.FEATURES: terms,
         Axis.FEATURE_PAIRS: tuple(f"{a} × {b}" for a, b in feature_pairs(study)),
         Axis.JUMP_NUMBERS: JUMP_NUMBERS,
+        Axis.NUMBERS: study.privacy.measured if study.privacy else (),
         Axis.TERMS: terms,
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
         Axis.FIT_NUMBERS: TOLD_OF_FIT,

@@ -19,9 +19,8 @@ from fedopl.engines.learn import Running, learn
 from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
 from fedopl.study.policy_plans import Finite, Linear, Tree
-from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan
 from fedopl.study.private.private_setting import (
-    OF_FLAGS,
     PrivateSetting,
     Scales,
     are_numbers,
@@ -47,16 +46,44 @@ class Price:
     half_width: float  # of the 95 % interval of the learned policy's value; NaN without one
 
 
-def noise_table(study: Study) -> str:
-    """The noise of every release, in units of the study."""
+@dataclass(frozen=True, kw_only=True)
+class Noised:
+    """Something that leaves with noise."""
+
+    what: str
+    times: int
+    share: float  # of the budget, each time
+    of_held_out: bool  # which have a budget of their own, of the same size
+    noise: float  # its standard deviation, in units of the study
+
+
+def noised(study: Study) -> list[Noised]:
+    """All that leaves with noise; under masks, the noise of totals."""
     plan = _plan_of(study)
-    rows = []
-    for name, release in PrivateSetting(study).releases.items():
-        part, shared = release.part, plan.is_secure and name != "own"
-        held_out = " (held-out rows)" if release.of_held_out else ""
-        share = f"{part.share / part.times:.0%}{held_out}"
-        noise = release.deviation * (plan.noise_of_total if shared else 1.0)
-        rows.append([part.what, str(part.times), share, f"{noise:.3g}"])
+    return [
+        Noised(
+            what=one.part.what,
+            times=one.part.times,
+            share=one.part.share / one.part.times,
+            of_held_out=one.of_held_out,
+            noise=one.deviation
+            * (plan.noise_of_total if plan.is_secure and name != "own" else 1.0),
+        )
+        for name, one in PrivateSetting(study).releases.items()
+    ]
+
+
+def noise_table(study: Study) -> str:
+    """The same as text."""
+    rows = [
+        [
+            one.what,
+            str(one.times),
+            f"{one.share:.0%}{' (held-out rows)' * one.of_held_out}",
+            f"{one.noise:.3g}",
+        ]
+        for one in noised(study)
+    ]
     return text_table(["what leaves", "times", "share of the budget", "noise"], rows)
 
 
@@ -72,11 +99,13 @@ def price_table(found: Sequence[Price]) -> str:
         [
             "hardly any noise" if one.epsilon == NEARLY_NONE else f"{one.epsilon:g}",
             f"{one.regret:.3g} ± {one.error:.1g}",
+            "" if one is found[-1] else f"{one.regret - found[-1].regret:.3g}",
             f"± {one.half_width:.3g}",
         ]
         for one in found
     ]
-    return text_table(["epsilon", "regret of the policy", "interval of its value"], rows)
+    headers = ["epsilon", "regret of the policy", "of it by noise", "interval of its value"]
+    return text_table(headers, rows)
 
 
 def _plan_of(study: Study) -> PrivacyPlan:

@@ -81,6 +81,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.JUMP_NUMBERS: len(JUMP_NUMBERS),
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
+        Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,
         Axis.PARTIES: len(parties_of(study)),
         Axis.SESSION_KEYS: n_session_keys(study),
         Axis.KEY_WORDS: KEY_BYTES // 8,

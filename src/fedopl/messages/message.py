@@ -76,6 +76,7 @@ class Axis(enum.Enum):
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     CURVE_POINTS = "curve points"  # the public prices, then every action for everybody
+    NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"
     KEY_WORDS = "key words"  # of 64 bits

@@ -38,6 +38,7 @@ class RefusalCode(enum.Enum):
     WRONG_SURVIVORS = 27
     WRONG_SHARES = 28
     IMPOSSIBLE_SUMS = 29
+    PRIVACY_SPENT = 30
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -102,8 +103,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "it has answered as many questions of this kind as it is willing to",
         "Let the client raise its own limit (studies, of which each split of the rows is one; "
         "value_policies, value_queries, score_queries, slope_queries, descriptions, count_queries, "
-        "cell_queries, model_queries, classifier_queries; with differential privacy epsilon), or "
-        "agree on a new study.",
+        "cell_queries, model_queries, classifier_queries), or agree on a new study.",
     ),
     RefusalCode.NORM_TOO_LARGE: Refused(
         "its numbers were larger than it is willing to send",
@@ -198,6 +198,12 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "its own sums are larger than so many rows within the declared ranges can make them",
         "This is an error of the program or the machine, not of the rows, which were bounded "
         "before: let it run `fedopl preview`, install the program anew, and tell its authors.",
+    ),
+    RefusalCode.PRIVACY_SPENT: Refused(
+        "with all that its rows told in studies with differential privacy, this one would tell "
+        "more than its owner allows (epsilon under [limits])",
+        "Agree on a study with a smaller epsilon, or let the client raise its limit; `fedopl "
+        "privacy --clients` says beforehand what is left.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

@@ -28,6 +28,7 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import Message, Query
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_moments import MeasureNumbers, TakeRanges
 from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
@@ -82,9 +83,20 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     Unmask,
     ValueOutcome,
     ValuePrices,
+    MeasureNumbers,
+    TakeRanges,
 )
-# What a study asks before it is known which terms it has.
-FIRST_QUERIES = (Enrol, ScreenProducts, ScreenJumps)
+# What a study asks before it is known which terms it has, and in what they are measured.
+FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
+    Enrol,
+    ScreenProducts,
+    ScreenJumps,
+    TellKeys,
+    TakeRoster,
+    ShareSecrets,
+    MeasureNumbers,
+    Unmask,
+)
 QUERY_NAMED = {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)

@@ -5,14 +5,14 @@ from math import ceil
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
+from fedopl.messages.secure.sum_numbers import n_sums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
-from fedopl.study.private.added_up import adds_under_masks
+from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -24,8 +24,7 @@ def expected_exchanges(study: Study, n_clients: int) -> int:
 
 def _under_one_split(study: Study, n_clients: int) -> int:
     if study.privacy:
-        needed = queries_of(study)
-        return sum(query.most(study) or 1 for query in needed)
+        return _privately(study, study.privacy)[0]
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
@@ -46,12 +45,27 @@ def expected_trips(study: Study, n_clients: int) -> int:
 def _exchanges_along(study: Study) -> int:
     """How many exchanges come along on the trip of another, under one split."""
     if study.privacy:
-        return 2 if adds_under_masks(study) else 1
+        exchanges, trips = _privately(study, study.privacy)
+        return exchanges - trips
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     screened = _n_screenings(study)
     return together + along + (1 + screened if screened else 0)
+
+
+def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
+    """How many exchanges and trips it takes with differential privacy.
+
+    Who takes part rides with the first sums, under masks but for keys and shares; measured ranges
+    with the next, or, where clients may be lacking, with all that follow.
+    """
+    sums = n_sums(study)
+    if not plan.is_secure:
+        return 1 + sums + 2 * plan.measures_first, sums
+    if not plan.dropouts:
+        return 3 + sums + plan.measures_first, sums + 1
+    return 4 + 2 * sums + plan.measures_first * (sums - 1), 2 * sums + 2
 
 
 def exchanges_to_evaluate(study: Study) -> int:

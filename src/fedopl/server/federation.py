@@ -93,11 +93,12 @@ LEARNING_PRIVATELY: dict[str, Callable[[Conversation], LearnedPrivately]] = {
 
 def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -> Record:
     """Everything from sums with noise: the policy, and what it and the best arm are worth."""
-    study = conversation.study
-    if study.policy.compares_candidates:
+    plan = conversation.study.policy
+    if plan.compares_candidates:
         learned = choose_privately(conversation, policies)
     else:
-        learned = LEARNING_PRIVATELY[study.policy.kind](conversation)
+        learned = LEARNING_PRIVATELY[plan.kind](conversation)
+    study = conversation.study
     setting, policy, chosen = learned.setting, learned.policy, next(iter(learned.valued))
     if study.table or study.permissions:
         # With the study's encoding and permissions.

@@ -28,10 +28,10 @@ def choose_privately(
 
     It is valued beside the best arm; if it is that itself, beside the next best candidate.
     """
-    study = conversation.study
-    _check_candidates(study, policies)
+    _check_candidates(conversation.study, policies)
+    started = start_privately(conversation)
+    study, private = started.study, PrivateSetting(started.study)
     candidates = Candidates(study, policies)
-    private, started = PrivateSetting(study), start_privately(conversation)
     models = private.scales.parameters(started.fit.parameters)
     setting = started.setting(private, started.fit.parameters)
     names = candidates.names()

@@ -55,8 +55,8 @@ class StartedPrivately:
 
 def start_privately(conversation: Conversation) -> StartedPrivately:
     """Enrol everybody, and model every action's outcome from all first sums."""
-    private = PrivateSetting(conversation.study)
     totals = first_totals(conversation)
+    private = PrivateSetting(conversation.study)
     noise, total = private.first_noise.times(totals.noise), totals.total
     fit = first_fit(total.squares, total.products, noise, private.families)
     return StartedPrivately(study=conversation.study, totals=totals, fit=fit)
@@ -64,8 +64,8 @@ def start_privately(conversation: Conversation) -> StartedPrivately:
 
 def learn_privately(conversation: Conversation) -> LearnedPrivately:
     """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
-    study, private = conversation.study, PrivateSetting(conversation.study)
     started = start_privately(conversation)
+    study, private = started.study, PrivateSetting(started.study)
     if private.by_gradients:
         parameters = gradient_steps(conversation, private, started.fit, started.totals)
     else:

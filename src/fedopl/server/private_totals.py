@@ -6,7 +6,7 @@ Learning needs no more than these: with noise of each client's own, and with mas
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedopl.base.labels import GLOBAL
 from fedopl.messages.combining import combined, weighted_sum
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.message import AnswerType, Query
+from fedopl.messages.private.noised_moments import MeasureNumbers, NoisedMoments, TakeRanges
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.secure.mask_shares import ShareSecrets
@@ -37,6 +38,8 @@ from fedopl.study.private.added_up import (
     most_lacking,
     parties_of,
 )
+from fedopl.study.private.measured_ranges import found_ranges, with_ranges
+from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,8 +104,10 @@ class OfEach(Totals):
 
 def of_each(conversation: Conversation) -> OfEach:
     """Who takes part: whoever enrols, and gives sums that so many rows can have."""
-    study = conversation.study
-    enrolled, sums = conversation.together(conversation.transport.clients, Enrol(), SumPrivately())
+    _measure_if_wanted(conversation)
+    study, clients = conversation.study, conversation.transport.clients
+    first = _told_first(study)
+    *_, enrolled, sums = conversation.together(clients, *first, Enrol(), SumPrivately())
 
     def fault_in(name: str, answer: NoisedSums) -> str | None:
         if name not in enrolled:
@@ -120,6 +125,37 @@ def of_each(conversation: Conversation) -> OfEach:
         noise_of_first=1.0,
         noise=math.sqrt(len(rows)),
     )
+
+
+def _told_first(study: Study) -> list[Query[Any]]:
+    """What ranges the study goes on with, where they were measured."""
+    return [TakeRanges.of(study)] if TakeRanges.needed(study) else []
+
+
+def _measure_if_wanted(conversation: Conversation) -> None:
+    """Ask where numbers lie, and go on with the study that has such ranges."""
+    study = conversation.study
+    if not MeasureNumbers.needed(study):
+        return
+    clients = conversation.transport.clients
+    enrolled, told = conversation.together(clients, Enrol(), MeasureNumbers())
+
+    def fault_in(name: str, answer: NoisedMoments) -> str | None:
+        if name not in enrolled:
+            return "did not enrol"
+        return beyond_rows(answer, study, enrolled[name].n_rows)
+
+    kept = conversation.require_quorum(conversation.drop(told, fault_in))
+    n_rows = sum(enrolled[name].n_rows for name in kept)
+    _go_on_with(conversation, combined(kept, weights={}), n_rows, math.sqrt(len(kept)))
+
+
+def _go_on_with(
+    conversation: Conversation, total: NoisedMoments, n_rows: int, noise: float
+) -> None:
+    study = conversation.study
+    found = found_ranges(study, total.sums, total.squares, n_rows, noise)
+    conversation.go_on_as(with_ranges(study, found))
 
 
 # --- the total alone is ---------------------------------------------------------------------------
@@ -147,7 +183,9 @@ class UnderMasks(Totals):
 
     def sums(self, query: Query[AnswerType]) -> tuple[AnswerType, AddedUp]:
         """The total, in which a row that counts most counts as 1, and whom it is over."""
-        answers = self.conversation.together(self.together.rows, query)[0]
+        # Who was lacking before may be there again, and not know yet what the study went on with.
+        first = _told_first(self.conversation.study) if self.unmasking else []
+        *_, answers = self.conversation.together(self.together.rows, *first, query)
         return read_total(self.conversation, query, answers, self.together, self.unmasking)
 
 
@@ -221,7 +259,9 @@ def under_masks(conversation: Conversation) -> UnderMasks:
     _require_all(conversation, keys, rows)
     held_out = {name: own.held_out for name, own in keys.items()}
     together = AddedUp(study=study, rows=rows, held_out=held_out)
-    query, unmasking, roster = SumPrivately(), None, _roster(rows, keys)
+    unmasking, roster = None, _roster(rows, keys)
+    measures = MeasureNumbers.needed(study)
+    query: Query[Any] = MeasureNumbers() if measures else SumPrivately()
     if most_lacking(study):
         taken, shares = conversation.together(names, roster, ShareSecrets())
         _require_all(conversation, taken, rows)
@@ -232,6 +272,12 @@ def under_masks(conversation: Conversation) -> UnderMasks:
         taken, answers = conversation.together(names, roster, query)
         _require_all(conversation, taken, rows)
     total, over = read_total(conversation, query, answers, together, unmasking)
+    if measures:
+        _go_on_with(conversation, total, sum(over.counted(rows).values()), over.noise)
+        study = conversation.study
+        together = replace(together, study=study)
+        *_, answers = conversation.together(names, *_told_first(study), SumPrivately())
+        total, over = read_total(conversation, SumPrivately(), answers, together, unmasking)
     return UnderMasks(
         conversation=conversation,
         rows=over.counted(rows),

@@ -24,8 +24,8 @@ from fedopl.study.private.private_setting import PrivateSetting
 
 def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
     """Enrol everybody, model outcomes, and search for a tree in sums with noise."""
-    study = conversation.study
-    private, started = PrivateSetting(study), start_privately(conversation)
+    started = start_privately(conversation)
+    study, private = started.study, PrivateSetting(started.study)
     models = private.scales.parameters(started.fit.parameters)
     setting = started.setting(private, started.fit.parameters)
     query = SumCellsPrivately(models=models)

@@ -16,7 +16,7 @@ from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FederationError
 from fedopl.messages.message import Query
 from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import TakeRoster, about_roster
+from fedopl.messages.secure.session_keys import TakeRoster, about_roster, about_two
 from fedopl.messages.secure.sum_numbers import circle_in, number_of
 from fedopl.secure.double_masks import (
     N_SECRETS,
@@ -73,7 +73,9 @@ class Unmasking:
         for lacking in sorted(set(range(len(self._names))) - set(places)):
             session = self._key_of(lacking, number, told)
             keys = {
-                place: session.shared_with(self._public(place, number), self._about)
+                place: session.shared_with(
+                    self._public(place, number), about_two(self._about, lacking, place)
+                )
                 for place in self._circle.holders[lacking]
                 if place in own
             }

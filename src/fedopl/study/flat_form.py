@@ -22,6 +22,8 @@ _PLAIN: Flat = {
     "colluders": 1,
     "dropouts": 0,
     "keys": {},
+    "scales": "declared",
+    "declared_ranges": None,
 }
 
 # For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from fedopl.policies.basis import Basis, NamedPair, Threshold
 from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.study.private.measured_ranges import with_ranges
 from fedopl.study.study import Study
 
 
@@ -35,7 +36,9 @@ def after_screening(study: Study, found: FoundTerms) -> Study:
 
 
 def with_most_found(study: Study) -> Study:
-    """The study with as many terms as screening may find, whichever they are."""
+    """The study with as many terms as screening may find, and ranges, whichever they are."""
+    if study.privacy and not study.privacy.is_measured:
+        return with_ranges(study, study.privacy.ranges)
     basis = study.basis
     if study.is_screened or basis is None:
         return study

@@ -123,12 +123,17 @@ class Study(Checked):
 
     @property
     def is_screened(self) -> bool:
-        """Whether it is known which terms there are."""
+        """Whether it is known which terms there are, and in what they are measured."""
+        if self.privacy and not self.privacy.is_measured:
+            return False
         return self.basis is None or self.basis.is_screened
 
     @property
     def before_screening(self) -> Self:
-        """The study as it was agreed on, before it was known what screening finds."""
+        """The study as it was agreed on, before it was known what clients tell first."""
+        if self.privacy and self.privacy.declared_ranges is not None:
+            before = {"ranges": self.privacy.declared_ranges, "declared_ranges": None}
+            return self.model_copy(update={"privacy": self.privacy.model_copy(update=before)})
         if self.basis is None or not (self.basis.screens and self.basis.is_screened):
             return self
         return self.model_copy(update={"basis": self.basis.before_screening()})
@@ -165,7 +170,7 @@ class Study(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Another study, which is asked for its own digest."""
         copy = super().model_copy(update=update, deep=deep)
-        for derived in ("digest", "split_digest", "terms", "permissions"):
+        for derived in ("digest", "agreed_digest", "terms", "permissions"):
             copy.__dict__.pop(derived, None)
         return copy
 
@@ -317,8 +322,8 @@ class Study(Checked):
         return self.linear.features == "shared"
 
     @cached_property
-    def split_digest(self) -> bytes:
-        """The hash that held-out rows follow from: the pairs that are found do not change them."""
+    def agreed_digest(self) -> bytes:
+        """The hash that held-out rows follow from: what is found first does not change them."""
         return self.before_screening.digest
 
     @cached_property

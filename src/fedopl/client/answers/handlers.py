@@ -21,7 +21,7 @@ from fedopl.client.answers.valuing import (
     value_outcome,
     value_prices,
 )
-from fedopl.client.private import candidate_sums, private_answers, tree_sums
+from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.screening import screen_terms
 from fedopl.client.workspace import Workspace
@@ -69,6 +69,8 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.take_roster,
     private_answers.share_secrets,
     private_answers.unmask,
+    number_moments.measure_numbers,
+    number_moments.take_ranges,
 )
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -230,6 +230,7 @@ class Budgets:
         self._others: set[str] = set()  # other studies that were answered
         # μ and slip by study, of those with differential privacy
         self._promised: dict[str, tuple[float, float]] = {}
+        self._gone_on: set[str] = set()  # studies that the agreed one went on as
         self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
@@ -248,7 +249,9 @@ class Budgets:
     def _count(self, entry: Entry, *, is_own: bool) -> None:
         self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         if entry.privacy:
-            self._promised[entry.study] = (entry.privacy, entry.slip)
+            self._promised[entry.counts_for] = (entry.privacy, entry.slip)
+        if entry.agreed == self._agreed:
+            self._gone_on.add(entry.study)
         if entry.study == self._digest:
             self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
         if not is_own:
@@ -285,11 +288,14 @@ class Budgets:
         """Refuse a study that would, with all before it, tell more than the owner allows.
 
         A study is paid for as a whole by its first answer, so one that resumes is not paid twice.
+        It goes on as one other: of two, each would be answered.
         """
-        own = {self._study.digest.hex(): PrivateSetting(self._study).lifetime}
+        if self._digest != self._agreed and self._gone_on - {self._digest}:
+            raise RefusedError(RefusalCode.BUDGET_SPENT)
+        own = {self._agreed: PrivateSetting(self._study).lifetime}
         mus, slips = zip(*{**self._promised, **own}.values(), strict=True)
         if mu_of_several(mus) > most_promised(self._limits, sum(slips)) * (1 + 1e-9):
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
+            raise RefusedError(RefusalCode.PRIVACY_SPENT)
 
 
 def most_promised(limits: Limits, slip: float) -> float:

@@ -38,7 +38,7 @@ def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> N
     if isinstance(store, MemoryStore) or store.has(key):
         return
     told = UnmaskingShares.__name__
-    if any(entry.study == study.hex() and entry.answer == told for entry in ledger.entries()):
+    if any(entry.counts_for == study.hex() and entry.answer == told for entry in ledger.entries()):
         raise StorageError(
             "the ledger says that shares were told that take masks off sums of this study, and the "
             "private store (scores/) does not say over whom: it was deleted or moved. Restore it, "

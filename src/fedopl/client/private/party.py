@@ -25,6 +25,7 @@ from fedopl.messages.secure.session_keys import (
     SessionKeys,
     TakeRoster,
     about_roster,
+    about_two,
     signed_part,
 )
 from fedopl.messages.secure.sum_numbers import counting_of, holding_in, n_session_keys
@@ -49,7 +50,7 @@ class Party:
     @property
     def _about_rows(self) -> bytes:
         # Of these rows: masks that two different answers shared would tell how they differ.
-        return self._study.digest + self._rows.fingerprint.encode()
+        return self._study.agreed_digest + self._rows.fingerprint.encode()
 
     @cached_property
     def _session(self) -> SessionKey:
@@ -112,7 +113,7 @@ class Party:
 
     @property
     def _key(self) -> str:
-        return f"{self._study.digest.hex()} {self._draws.client} roster"
+        return f"{self._study.agreed_digest.hex()} {self._draws.client} roster"
 
     @cached_property
     def _roster(self) -> dict[str, Any]:
@@ -152,7 +153,9 @@ class Party:
             n_each = holding_in(self._study).n_neighbours
         # In an order that everybody's keys decide, so nobody can choose a place in it.
         return {
-            place: self._session.shared_with(as_bytes(arrays["keys"][place][0]), about)
+            place: self._session.shared_with(
+                as_bytes(arrays["keys"][place][0]), about_two(about, self._place, place)
+            )
             for place in neighbours_of(self._place, n_clients, n_each, about)
         }
 
@@ -164,7 +167,7 @@ class Party:
     @property
     def unmasking_key(self) -> str:
         """Names what is kept of sums that masks were taken off."""
-        return f"{self._study.digest.hex()} {self._draws.client} unmasking"
+        return f"{self._study.agreed_digest.hex()} {self._draws.client} unmasking"
 
     def sealed(self) -> SealedShares:
         """Shares of what its masks follow from, for others to hold."""

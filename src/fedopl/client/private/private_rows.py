@@ -34,7 +34,7 @@ class PrivateRows:
     """One client's rows in a study with differential privacy."""
 
     def __init__(self, data: LoggedData, study: Study, draws: PrivateDraws) -> None:
-        self._data, self.study, self._draws = data, study, draws
+        self.given, self.study, self._draws = data, study, draws
         setting = PrivateSetting(study)
         self.plan, self.scales = setting.plan, setting.scales
         self.plan.check_rows(draws.client, data.n_rows)
@@ -47,7 +47,7 @@ class PrivateRows:
     @property
     def are_on_disk(self) -> bool:
         """Whether each pass reads them anew."""
-        return self._data.is_on_disk
+        return self.given.is_on_disk
 
     @cached_property
     def fingerprint(self) -> str:
@@ -56,26 +56,26 @@ class PrivateRows:
         Not with where they are kept: noise follows from it, and the same sums with other noise
         would tell more than either.
         """
-        return fingerprint_of_rows(self._data, ROWS_PER_CHUNK)
+        return fingerprint_of_rows(self.given, ROWS_PER_CHUNK)
 
     # --- whose rows are used for what -----------------------------------------------------------
 
     @cached_property
     def _n_units(self) -> int:
-        return self._data.n_rows if self.plan.unit == "row" else self._data.n_groups
+        return self.given.n_rows if self.plan.unit == "row" else self.given.n_groups
 
     def _whose(self, rows: slice) -> IntArray:  # (n_rows,)
         """Whose each of these rows is: its own, or a person's."""
-        groups = None if self.plan.unit == "row" else self._data.groups
+        groups = None if self.plan.unit == "row" else self.given.groups
         if groups is None:
-            return np.arange(*rows.indices(self._data.n_rows))
+            return np.arange(*rows.indices(self.given.n_rows))
         return np.asarray(groups[rows], np.int64)
 
     @property
     def _units_held_out(self) -> BoolArray:  # (n_units,)
         """By a keyed draw for each unit, so that no other row has a say."""
         share = self.study.evaluation.share
-        rng = self._draws.generator(f"held out {self.study.digest.hex()}")
+        rng = self._draws.generator(f"held out {self.study.agreed_digest.hex()}")
         found = np.empty(self._n_units, bool)
         for units in slices(self._n_units, ROWS_PER_CHUNK):
             found[units] = rng.random(units.stop - units.start) < share
@@ -91,7 +91,7 @@ class PrivateRows:
     @cached_property
     def _is_used(self) -> BoolArray:  # (n_rows,)
         """All rows, or the first few of each person."""
-        found = np.ones(self._data.n_rows, bool)
+        found = np.ones(self.given.n_rows, bool)
         if self.plan.unit == "row":
             return found
         so_far = np.zeros(self._n_units, np.int32)
@@ -102,7 +102,7 @@ class PrivateRows:
         return found
 
     def _slices(self) -> Iterable[slice]:
-        return self._data.slices(ROWS_PER_CHUNK)
+        return self.given.slices(ROWS_PER_CHUNK)
 
     def n_rows(self, split: RowSplit) -> int:
         """How many are used in a split: a number that no row's content moves."""
@@ -139,7 +139,7 @@ class PrivateRows:
 
     def _chunk(self, split: RowSplit, rows: slice) -> PrivateChunk:
         own = self._in(split, rows)
-        part = self._data.part(rows)
+        part = self.given.part(rows)
         actions, half = part.actions[own], self.scales.half_range
         chances = None if part.propensities is None else part.propensities[own]
         if chances is not None and chances.ndim > 1:

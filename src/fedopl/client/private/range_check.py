@@ -47,8 +47,11 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
             yield (
                 f"{far[place]:.0%} of '{feature}' lie beyond its range; rows far out count for less"
             )
-        elif feature in plan.ranges and spread[place] < 0.2:
-            yield f"'{feature}' varies little in its range; a narrower one would need less noise"
+        elif feature in plan.ranges and spread[place] < 0.2 and not plan.measures_first:
+            yield (
+                f"'{feature}' varies little in its range; a narrower one would need less noise, "
+                'or let it be found: scales = "measured"'
+            )
     least = study.declared.overlap
     if data.propensities is not None and least is not None:
         small = float(_mean(data, lambda part: np.asarray(part.propensities) < least).mean())

@@ -19,7 +19,7 @@ from fedopl.client.disk.store import Arrays, Store
 from fedopl.messages.message import Query
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import share_label
+from fedopl.messages.secure.session_keys import about_two, share_label
 from fedopl.messages.secure.sum_numbers import circle_in, number_of
 from fedopl.secure.double_masks import (
     N_SECRETS,
@@ -96,15 +96,20 @@ class SharedMasks:
         """Whole numbers under both masks of their sum, which is for one question alone."""
         number, about = number_of(query, self.study), bytes.fromhex(asked)
         self._keep(self._kept(), "asked", number, about, RefusalCode.BUDGET_SPENT)
-        own, session = self.secrets[number], self.secrets[number].session
-        keys = {
+        keys, own = self._keys(number), self.secrets[number]
+        return doubly_masked(numbers, self.among.place, own.own_mask, keys, about)
+
+    def _keys(self, number: int) -> dict[int, bytes]:
+        """By place, the keys of this sum with its neighbours."""
+        session, place = self.secrets[number].session, self.among.place
+        return {
             other: session.shared_with(
-                as_bytes(self.among.keys[other][1 + number]), self.among.about
+                as_bytes(self.among.keys[other][1 + number]),
+                about_two(self.among.about, place, other),
             )
             for other in self._holders
-            if other != self.among.place
+            if other != place
         }
-        return doubly_masked(numbers, self.among.place, own.own_mask, keys, about)
 
     # --- shares ---------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class StudyRows:
     def _assigned(self, n_folds: int) -> Folds:
         share, draws = self._study.evaluation.share, self._draws
         rows = self.fingerprint if draws.secret else ""
-        seed = draws.split_seed(self._study.split_digest, rows)
+        seed = draws.split_seed(self._study.agreed_digest, rows)
         return assign_folds_and_hold_out(self.given, n_folds, share, seed)
 
     # --- the terms that models are linear in ---------------------------------------------------

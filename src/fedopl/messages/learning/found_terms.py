@@ -9,7 +9,7 @@ from fedopl.messages.learning.jump_screening import NOT_THERE
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.policies.basis import NamedCut, NamedPair, Threshold
 from fedopl.policies.threshold_grid import candidate_cuts
-from fedopl.study.screened_study import FoundTerms
+from fedopl.study.screened_study import FoundTerms, after_screening
 from fedopl.study.study import Study
 
 
@@ -61,6 +61,14 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
             pairs=tuple(filter(None, pairs)) if basis.screened_pairs else None,
             thresholds=tuple(filter(None, thresholds)) if basis.screened_thresholds else None,
         )
+
+    def study_after(self, study: Study) -> Study | None:
+        """The study that this one goes on as; None if it can have no such terms."""
+        named = self.named(study)
+        try:
+            return None if named is None else after_screening(study, named)
+        except ValueError:  # one of them twice, or of a feature with itself
+            return None
 
 
 def _pair(study: Study, line: list[float]) -> NamedPair | None:

@@ -12,7 +12,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.secure.sum_numbers import n_sums
 from fedopl.messages.sensitivity import UNMOVED
-from fedopl.study.private.added_up import most_lacking
+from fedopl.study.private.added_up import begins_under_masks, most_lacking
 from fedopl.study.study import Study
 
 
@@ -35,7 +35,7 @@ class ShareSecrets(Query[SealedShares], code=39, asked=Asked.EACH, fixed=True, o
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where clients may be lacking."""
-        return most_lacking(study) > 0
+        return most_lacking(study) > 0 and begins_under_masks(study)
 
 
 @message

@@ -9,7 +9,7 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import UNMOVED
 from fedopl.secure.masks import as_bytes
-from fedopl.study.private.added_up import adds_under_masks
+from fedopl.study.private.added_up import begins_under_masks
 from fedopl.study.study import Study
 
 
@@ -36,7 +36,7 @@ class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True, once=T
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where answers are masked."""
-        return adds_under_masks(study)
+        return begins_under_masks(study)
 
 
 @message
@@ -63,7 +63,7 @@ class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH, once=True):
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where answers are masked."""
-        return adds_under_masks(study)
+        return begins_under_masks(study)
 
     @property
     def told(self) -> dict[str, Words]:
@@ -80,7 +80,16 @@ def about_roster(study: Study, told: Mapping[str, Words]) -> bytes:
     digest = hashlib.sha256()
     for name in sorted(told):
         digest.update(as_bytes(told[name]))
-    return study.digest + digest.digest()
+    return study.agreed_digest + digest.digest()
+
+
+def about_two(about: bytes, one: int, other: int) -> bytes:
+    """What a key of two clients is for, by their places, with the roster that `about` is of.
+
+    Who they are has to be in it: a client that told another's key for its own would have the same
+    masks with everybody as that one, and of whoever stands between them both would cancel.
+    """
+    return about + b" of %d and %d" % (min(one, other), max(one, other))
 
 
 def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
@@ -90,5 +99,11 @@ def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
 
 def signed_part(study: Study, name: str, counts: tuple[int, int], keys: Words) -> bytes:
     """What a client signs: its study, its name, its rows and held-out rows, and its keys."""
-    parts = [b"fedopl keys 1", study.digest, name.encode(), b"%d %d" % counts, as_bytes(keys)]
+    parts = [
+        b"fedopl keys 1",
+        study.agreed_digest,
+        name.encode(),
+        b"%d %d" % counts,
+        as_bytes(keys),
+    ]
     return b"".join(b"%d:%s" % (len(part), part) for part in parts)

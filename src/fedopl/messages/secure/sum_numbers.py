@@ -5,6 +5,7 @@ from typing import Any
 from fedopl.messages.message import Query
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_moments import MeasureNumbers
 from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
@@ -16,6 +17,7 @@ from fedopl.study.study import Study
 
 # In the order in which their keys are numbered.
 SUMMED: tuple[type[Query[Any]], ...] = (
+    MeasureNumbers,
     SumPrivately,
     SumResiduals,
     SumCellsPrivately,
@@ -31,7 +33,9 @@ def n_sums(study: Study) -> int:
 
 
 def _times(query: type[Query[Any]], study: Study) -> int:
-    return (query.most(study) or 0) if query.needed(study) else 0
+    # As it was agreed on: ranges that were measured change no number.
+    agreed = study.before_screening
+    return (query.most(agreed) or 0) if query.needed(agreed) else 0
 
 
 def number_of(query: Query[Any], study: Study) -> int:
@@ -43,7 +47,7 @@ def number_of(query: Query[Any], study: Study) -> int:
 
 def counting_of(query: Query[Any]) -> Counting:
     """What rows of different clients count in the sum that this query asks for."""
-    if isinstance(query, SumPrivately):
+    if isinstance(query, SumPrivately | MeasureNumbers):
         return Counting.ALIKE
     return Counting.HELD_OUT if isinstance(query, ValuePrivately) else Counting.TRAINING
 

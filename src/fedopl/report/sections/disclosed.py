@@ -41,6 +41,7 @@ _AXES = {
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
     Axis.NETWORK_NUMBERS: "weights of the network",
+    Axis.NUMBERS: "numbers",
     Axis.SESSION_KEYS: "keys",
     Axis.KEY_WORDS: "words",
     Axis.SIGNATURE_WORDS: "words",

@@ -8,7 +8,7 @@ from fedopl.privacy.accountant import epsilon_for
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, listed, percent, plural
 from fedopl.results.record import Record
-from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.privacy_plan import PrivacyPlan, Range
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
 
@@ -30,6 +30,7 @@ def privacy_promise(record: Record) -> Section | None:
     parts: tuple[Part, ...] = (
         *said,
         _noise(record, setting),
+        *_measured(setting),
         *_terms_used(record),
         Text(_weights_count(record)),
         *_price(record, setting),
@@ -146,6 +147,31 @@ def _noise(record: Record, setting: PrivateSetting) -> Table:
 
 def _whose(plan: PrivacyPlan) -> str:
     return "in the total of" if plan.is_secure else "that each client added to"
+
+
+def _measured(setting: PrivateSetting) -> tuple[Part, ...]:
+    """Which ranges were found, where the study looked for them."""
+    plan = setting.plan
+    if plan.declared_ranges is None:
+        return ()
+    spent = sum(setting.releases[name].part.share for name in ("means", "spreads"))
+    rows = tuple(
+        (name, _range(plan.declared_ranges[name]), _range(plan.ranges[name]))
+        for name in plan.measured
+    )
+    said = (
+        f"A share of {percent(spent)} of the budget of learning went first to where "
+        "numbers lie within their declared ranges. All that followed was measured by the ranges "
+        "that were found: two deviations to either side of the mean, as far as noise let them be "
+        "known."
+    )
+    headers = ("Number", "Declared", "Found")
+    table = Table(caption="Ranges", headers=headers, rows=rows, text_columns=(1, 2))
+    return (Text(said), table)
+
+
+def _range(ends: Range) -> str:
+    return f"{ends[0]:g} to {ends[1]:g}"
 
 
 def _family(record: Record) -> tuple[str, int] | None:

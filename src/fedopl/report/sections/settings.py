@@ -7,6 +7,7 @@ from typing import Any
 
 from fedopl.report.parts import Code, Folded, Part, Section, Table, Text
 from fedopl.results.record import Record
+from fedopl.study.study import Study
 
 _PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 
@@ -46,7 +47,7 @@ def _start(record: Record) -> tuple[Part, ...]:
 
 def _versions(record: Record) -> Table:
     study, agreed = record.study, record.study.before_screening
-    found = () if study == agreed else (("With the pairs that were found", study.digest.hex()),)
+    found = () if study == agreed else ((_found(study), study.digest.hex()),)
     return Table(
         caption="The study's hash, and the versions this report was written with",
         headers=("What", "Which"),
@@ -59,6 +60,10 @@ def _versions(record: Record) -> Table:
         ),
         text_columns=(1,),
     )
+
+
+def _found(study: Study) -> str:
+    return "With the ranges that were found" if study.privacy else "With the pairs that were found"
 
 
 def _table(content: dict[str, Any]) -> Table:

@@ -36,6 +36,11 @@ def adds_under_masks(study: Study) -> bool:
     return study.privacy is not None and study.privacy.is_secure
 
 
+def begins_under_masks(study: Study) -> bool:
+    """The same of a study that goes on as no other did: who takes part is agreed on once."""
+    return adds_under_masks(study) and study.agreed_digest == study.digest
+
+
 def most_lacking(study: Study) -> int:
     """How many clients may be lacking in a sum under masks."""
     return study.privacy.dropouts if study.privacy else 0

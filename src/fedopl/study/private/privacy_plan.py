@@ -25,6 +25,9 @@ _ONE_STEP = (
     "rows that privacy.sampled says"
 )
 Range = tuple[float, float]
+OF_FLAGS = (0.0, 1.0)
+# Of a declared range, which one that is measured may not be narrower than.
+LEAST_FOUND = 1e-3
 # With secure aggregation: of two clients, each knows the other's sums once it knows their total.
 LEAST_PARTIES, LEAST_HONEST = 3, 2
 _PUBLIC_KEY = re.compile("[0-9a-f]{64}")
@@ -36,7 +39,10 @@ class PrivacyPlan(Checked):
     """How much any one row, or person, may change the chances of any result."""
 
     epsilon: float = Field(
-        gt=0, le=50, description="chances of any result change by a factor of at most e^epsilon"
+        gt=0,
+        le=50,
+        description="chances of any result change by a factor of at most e^epsilon; 50, which "
+        "promises next to nothing, where masks alone are to protect",
     )
     delta: float = Field(default=1e-6, gt=0, lt=0.5, description="save for so small a probability")
     unit: Literal["row", "person"] = Field(
@@ -75,16 +81,42 @@ class PrivacyPlan(Checked):
     sampled: float = Field(
         default=1.0, gt=0, le=1, description="share of rows in each step of csoaa-sgd, by chance"
     )
+    scales: Literal["declared", "measured"] = Field(
+        default="declared",
+        description="measured: a tenth of the budget is spent first, on one trip more, to find "
+        "where numbers lie within their ranges, which may then be wide",
+    )
     outcome: Range = Field(description="where outcomes lie; those beyond count as at its ends")
     ranges: dict[str, Range] = Field(
         default_factory=dict,
         description="for each number, where most values lie; rows far beyond count for less",
+    )
+    declared_ranges: dict[str, Range] | None = Field(
+        default=None,
+        description="ranges as they were agreed on, where others were measured since; a run fills "
+        "it in",
     )
 
     @property
     def is_secure(self) -> bool:
         """Whether the server reads totals alone."""
         return self.aggregation == "secure"
+
+    @property
+    def measures_first(self) -> bool:
+        """Whether ranges are found from sums with noise before anything else."""
+        return self.scales == "measured"
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known what numbers are measured in."""
+        return not self.measures_first or self.declared_ranges is not None
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The numbers whose ranges are found; one between 0 and 1 is taken for a flag."""
+        declared = self.declared_ranges or self.ranges
+        return tuple(name for name, own in sorted(declared.items()) if own != OF_FLAGS)
 
     @property
     def n_sharing_noise(self) -> int:
@@ -162,6 +194,22 @@ class PrivacyPlan(Checked):
             if max(-low, high) > LARGEST_KNOT:
                 message = f"expected numbers of at most {LARGEST_KNOT:g}"
                 raise PlacedError(name, f"{message}, came [{low:g}, {high:g}]")
+        if self.declared_ranges is not None and (
+            not self.measures_first or set(self.declared_ranges) != set(self.ranges)
+        ):
+            message = "a run fills it in, where scales are measured; leave it out"
+            raise PlacedError("declared_ranges", message)
+        for name, (low, high) in (self.declared_ranges or {}).items():
+            found, width = self.ranges[name], high - low
+            share = (found[1] - found[0]) / width
+            # Rounded, it may be a little more or less.
+            is_near = low - 0.6 * width <= found[0] and found[1] <= high + 0.6 * width
+            if not (is_near and LEAST_FOUND / 2 <= share <= 1.1):
+                message = f"[{found[0]:g}, {found[1]:g}] does not follow from [{low:g}, {high:g}]"
+                raise PlacedError(f"ranges.{name}", message)
+        if self.measures_first and not self.measured:
+            message = "there is no number whose range could be measured: flags lie at their ends"
+            raise PlacedError("scales", message)
         if self.most_rows_per_person > 1 and self.unit == "row":
             message = 'rows of a person are counted with unit = "person"'
             raise PlacedError("most_rows_per_person", message)

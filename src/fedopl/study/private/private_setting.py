@@ -21,7 +21,7 @@ from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axe
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.privacy.sum_grid import row_by_row
 from fedopl.solvers.private_regression import FirstNoise
-from fedopl.study.private.privacy_plan import PrivacyPlan, Range
+from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_tables import TreeTables
 from fedopl.study.private.releases import Releasable, Release
 
@@ -47,7 +47,11 @@ _LEAST_VARIANCE = 0.01  # of a term; those of a basis are about one in size
 # Of rows times μ; with fewer, a policy that is linear costs much to learn on a basis, as
 # `experiments/private_basis.py` shows.
 _ROWS_A_TERM = 20
-OF_FLAGS = (0.0, 1.0)
+# Of μ² in training, where ranges are measured first, and of that for where numbers lie; the rest is
+# for how far they vary, and squares of small numbers drown sooner.
+MEASURED_SHARE, _OF_MEANS = 0.1, 1 / 3
+# A number counts no further out, in units of its declared range: from end to end.
+FARTHEST_MEASURED = 2.0
 
 
 class Bounds:
@@ -199,7 +203,7 @@ class PrivateSetting:
         No row is both learned from and held out, so each of the two may spend what is promised.
         """
         valued = self._valued() if self._study.evaluation.share else {}
-        learned = self._with_own(self._learned())
+        learned = self._with_own(self._with_moments(self._learned()))
         return self._released(learned) | self._released(valued, of_held_out=True)
 
     def _with_own(self, parts: dict[str, Releasable]) -> dict[str, Releasable]:
@@ -212,6 +216,24 @@ class PrivateSetting:
             name: part._replace(share=(1 - OWN_SHARE) * part.share) for name, part in parts.items()
         }
         return {"own": own} | rest
+
+    @property
+    def moments_move(self) -> float:
+        """How far a row moves sums of numbers, and those of squares: each is from −2 to 2."""
+        return FARTHEST_MEASURED * math.sqrt(len(self.plan.measured))
+
+    def _with_moments(self, parts: dict[str, Releasable]) -> dict[str, Releasable]:
+        """With what ranges are found from, where they are."""
+        if not self.plan.measures_first:
+            return parts
+        moves = self.plan.most_rows_per_person * self.moments_move
+        means, spreads = _OF_MEANS * MEASURED_SHARE, (1 - _OF_MEANS) * MEASURED_SHARE
+        first = {
+            "means": Releasable("Before all else: sums of numbers", moves, means),
+            "spreads": Releasable("Before all else: squares of numbers", moves, spreads),
+        }
+        rest = 1 - MEASURED_SHARE
+        return first | {n: part._replace(share=rest * part.share) for n, part in parts.items()}
 
     @property
     def by_gradients(self) -> bool:
