@@ -190,7 +190,8 @@ QUERIES = {
     "ShareSecrets": Message(48, "0"),
     "Unmask": Message(62, "7·C + 1"),
     "ValueOutcome": Message(101, "W + 1"),
-    "ValuePrices": Message(57, "d·(p + 1) + 2"),
+    "ValuePrices": Message(62, "d·(p + 1) + 65"),
+    "ValueTrees": Message(61, "508·(16 + d) + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -230,6 +231,7 @@ ANSWERS = {
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "ValuePrices": Message(70, "6·(64 + d) + 3"),
+    "ValueTrees": Message(70, "6·(16 + d) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -9,11 +9,11 @@ from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.price_curve import price_grid
 from fedopl.messages.message import RowSplit
 from fedopl.report.page import render
-from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
+from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.budget_words import point_in_words
+from fedopl.results.spending.weighed_curve import ClientCurve
 
 ACTIONS = ("usual", "new", "both")
 EUROS = Costs(by_action={"new": 1.0, "both": "price"}, unit="euros")
@@ -58,12 +58,12 @@ def _spent(x):
 
 
 def test_the_curve_from_clients_is_the_one_of_all_rows(run):
-    policy, top = run.statistics.solve(run.mixture), run.curve.prices[-1]
+    policy = run.statistics.solve(run.mixture)
     index = policy.parameters
     for name, told in run.curve.clients.items():
         x, scores = _held_out(run, name)
         row, costs = np.arange(len(x)), _spent(x)
-        for place, price in enumerate(price_grid(top)):
+        for place, price in enumerate(run.curve.prices):
             wanted = x @ index[:, :-1].T + index[:, -1] - price * costs
             decided = wanted.argmax(axis=1)
             gain = scores[row, decided] - scores[:, 0]
@@ -207,6 +207,34 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         curve.at(0.1)
 
 
+def test_where_rows_are_alike_no_price_divides_them_and_the_cheaper_policy_is_taken():
+    """A quarter of the people each are alike: nothing between them can be spent."""
+    clients = {name: _of_flags(seed) for seed, name in enumerate(("north", "south"))}
+    euros = Costs(by_action={"new": 1.0}, unit="euros")
+    run = fedopl.learn(clients, costs=euros, budget=0.4, **PLAN)
+    x = _of_flags(9, 20_000).contexts
+    for budget in (0.1, 0.4, 0.6, 0.9):
+        point = run.at_budget(budget)
+        spent = (point.policy.decide(x) == 1).mean()
+        assert abs(point.spending.value - spent) < 0.01 + 3 * point.spending.standard_error
+        assert point.spending.value < budget < point.dearer
+    assert "drawing lots between the two, " in run.verdict
+    low, high = run.at_budget(0.1), run.at_budget(0.3)
+    half = high.spending.value / 2
+    assert run.at_budget(half).at_budget.value == pytest.approx(
+        (low.gain.value + high.gain.value) / 2, abs=1e-6
+    )
+
+
+def _of_flags(seed, n_rows=900):
+    rng = np.random.default_rng(seed)
+    x, arm = rng.integers(0, 2, (n_rows, 2)).astype(float), rng.integers(0, 2, n_rows)
+    y = arm * (0.2 + x @ [1.0, 0.5]) + 0.5 * rng.normal(size=n_rows)
+    return fedopl.LoggedData(
+        x, arm, y, 0.5, action_names=ACTIONS[:2], feature_names=("old", "severe")
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -215,7 +243,7 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         ({"costs": {"new": 1.0}}, "say in which unit costs are"),
         ({"budget": None}, "no budget says how much may be spent"),
         ({"budget": Budget(shares={"old": 0.2}), "costs": None}, "'old' is not an action"),
-        ({"policy": "tree", "basis": None}, "only a linear policy by csoaa-exact"),
+        ({"policy": "finite", "basis": None}, "only a linear policy by csoaa-exact"),
         (
             {"policy": fedopl.Linear(caution=0.5), "nuisances": "federated"},
             "a cautious policy has no prices",

@@ -9,6 +9,15 @@ from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, Budge
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
 from fedopl.study.spending.budget_plan import Budget
 
+_LINES = (
+    "whatever price that takes. Between the 64 prices that clients were asked about, lines are "
+    "drawn."
+)
+_STEPS = (
+    "by drawing lots between two trees that were found, whose spending lies to either side of it. "
+    "The tree of this run is the best of those that spend no more."
+)
+
 
 def within_budget(record: Record) -> Section | None:
     """The section, where there is a budget; nothing is claimed where models are in doubt."""
@@ -37,9 +46,9 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         _table(record, curve, point),
         *(_by_client(record, curve) if budget.is_per_client else ()),
         Text(
-            "The intervals of the curve are for a budget that is just spent, whatever price that "
-            "takes. Between the 64 prices that clients were asked about, lines are drawn. For "
-            "another budget: fedopl budget RUN --most 0.5; nobody is asked.",
+            "The intervals of the curve are for a budget that is just spent, "
+            f"{_STEPS if curve.in_steps else _LINES} For another budget: fedopl budget RUN --most "
+            "0.5; nobody is asked.",
             quiet=True,
         ),
     )

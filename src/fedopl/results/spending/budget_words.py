@@ -40,10 +40,25 @@ def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
     spent = f"{who} spends {point.spending.value:.4g} (standard error {error:.2g})"
     if not point.is_binding:
         return f"{spent}, less than it may: the budget changes nothing."
+    learned = f"{point.price:.3g} by what was learned, and " if point.dearer is None else ""
     return (
-        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}. One "
-        f"more unit of budget brings {point.price:.3g} by what was learned, and "
+        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}."
+        f"{_steps_in_words(point)} One more unit of budget brings {learned}"
         f"{point.one_more:.3g} by how the curve rises there, for which there is no error bar."
+    )
+
+
+def _steps_in_words(point: BudgetPoint) -> str:
+    """What the next policy spends, where there is none between the two; else nothing."""
+    if point.dearer is None:
+        return ""
+    next_one = f" The next policy that was found spends {point.dearer:.4g}"
+    if not point.spending.value < point.budget < point.dearer:
+        return f"{next_one}."
+    share = (point.budget - point.spending.value) / (point.dearer - point.spending.value)
+    return (
+        f"{next_one}, which is too much; drawing lots between the two, {share:.0%} for that one, "
+        f"would spend just the budget and gain {point.at_budget.value:+.4g}."
     )
 
 
