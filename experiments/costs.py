@@ -230,8 +230,8 @@ ANSWERS = {
     "ShareSecrets": Message(61, "12·m·C"),
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
-    "ValuePrices": Message(70, "6·(64 + d) + 3"),
-    "ValueTrees": Message(70, "6·(16 + d) + 3"),
+    "ValuePrices": Message(70, "6·(65 + d) + 3"),
+    "ValueTrees": Message(70, "6·(17 + d) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -201,7 +201,7 @@ AXES = {
     Axis.TWO: "2",
     Axis.PRICES: "64",
     Axis.PATH_TREES: "16 + d",
-    Axis.CURVE_POINTS: "64 + d",
+    Axis.CURVE_POINTS: "65 + d",
     Axis.CANDIDATES: "v + 2",
     Axis.PARTIES: "C",
     Axis.SESSION_KEYS: "1 + m",
@@ -221,7 +221,7 @@ OWN_AXES = {
     NoisedValues: {Axis.CANDIDATES: "4"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
-    ValueTrees: {Axis.CURVE_POINTS: "16 + d"},
+    ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
 

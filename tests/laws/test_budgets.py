@@ -118,12 +118,39 @@ def test_the_policy_of_the_run_is_the_one_within_its_budget(run):
     assert run.recommendation.policy in ("learned", "logging policy")
     said = str(run)
     assert "Within the budget, at most 0.3 euros per decision" in said
-    assert "'new' or 'both', and what clients learn alone, do not keep to the budget" in said
+    assert "everybody 'new' or 'both' does not keep to the budget, and what clients" in said
     page = render(run)
     assert "What the budget buys" in page
     assert "drawn by lot" in page
     with pytest.raises(OptionError, match="run the study with it"):
         run.resolve("uniform")
+
+
+def _generous(seed, n_rows=700):
+    """Most people got what helps all of them, and costs more than is allowed from now on."""
+    rng = np.random.default_rng(seed)
+    x, arm = rng.normal(size=(n_rows, 1)), (rng.random(n_rows) < 0.8).astype(int)
+    y = arm * (1.0 + 0.5 * x[:, 0]) + 0.5 * rng.normal(size=n_rows)
+    chances = np.tile([0.2, 0.8], (n_rows, 1))
+    return fedopl.LoggedData(x, arm, y, chances, action_names=ACTIONS[:2], feature_names=("age",))
+
+
+def test_nobody_is_told_to_go_on_with_what_the_budget_does_not_afford():
+    clients = {name: _generous(seed) for seed, name in enumerate(("north", "south"))}
+    run = fedopl.learn(clients, budget=Budget(shares={"new": 0.2}), **PLAN)
+    past, spent = run.curve.done()
+    assert spent.value == pytest.approx(0.8, abs=0.05)
+    assert past.value == pytest.approx(0.8, abs=0.2)
+    advice = run.recommendation
+    assert advice.policy == "learned"
+    assert advice.sentence.startswith("Use the learned policy: compared with giving everybody")
+    assert "What was done so far comes to 0.7" in advice.detail
+    assert "is worse, expected to lose" in advice.detail
+    assert "What was done is beyond the budget: it spends 0.7" in str(run)
+    assert "What was done so far, more than the budget" in render(run)
+    allowed = fedopl.learn(clients, budget=Budget(shares={"new": 0.9}), **PLAN)
+    assert allowed.curve.done()[1].value < 0.9
+    assert "beyond the budget" not in str(allowed)
 
 
 def test_where_a_client_tells_nothing_of_prices_spending_is_not_said_to_be_of_all():
@@ -189,9 +216,9 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         n_rows=100,
         of_rows=100,
         degrees_of_freedom=99,
-        gains=(1.0, 0.9, 0.8, 0.5, 0.0, 1.0),
-        costs=(1.0, 0.7, 0.8, 0.3, 0.0, 1.0),
-        variances=((0.01, 0.001, 0.001),) * 6,
+        gains=(1.0, 0.9, 0.8, 0.5, 0.0, 1.0, 0.5),
+        costs=(1.0, 0.7, 0.8, 0.3, 0.0, 1.0, 0.5),
+        variances=((0.01, 0.001, 0.001),) * 7,
     )
     curve = BudgetCurve(
         prices=(0.0, 0.1, 0.2, 0.4),

@@ -77,7 +77,7 @@ class Axis(enum.Enum):
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     PATH_TREES = "trees of a path"  # at prices, then a leaf for each action
     PRICES = "prices"  # of a unit that is spent
-    CURVE_POINTS = "curve points"  # the prices, then every action for everybody
+    CURVE_POINTS = "curve points"  # at prices, every action for everybody, what was done
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"
     KEY_WORDS = "key words"  # of 64 bits

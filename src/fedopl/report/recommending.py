@@ -26,6 +26,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.report.words.split_words import each_split
 from fedopl.results.record import Record
+from fedopl.results.spending.budget_words import budget_in_words
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
@@ -50,10 +51,14 @@ def recommend(record: Record) -> Recommendation:
     choice = choice_of(record)
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
+    if choice.keeps and choice.past_is_too_dear:
+        return _nothing_within(record)
     if choice.keeps and not record.guardrails.keeps_all(LOGGING):
         return _nothing_keeps(record)
     if choice.keeps:
         return _keep(record, choice)
+    if choice.past_is_too_dear and _over_past(choice, choice.policy).low <= 0:
+        return _within(record, choice)
     done = _done(record, choice.policy)
     change = _change(record, _over_past(choice, choice.policy))
     return Recommendation(
@@ -98,6 +103,40 @@ def _nothing_keeps(record: Record) -> Recommendation:
     )
     detail = "Agree on other guardrails, or hold out more rows, so that bounds are narrower."
     return Recommendation("nothing", why, detail, None)
+
+
+def _nothing_within(record: Record) -> Recommendation:
+    why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
+    detail = (
+        "Too few rows speak for what the budget affords, or it is not shown to keep every "
+        "guardrail. Hold out more rows, or allow more."
+    )
+    return Recommendation("nothing", _with_guardrails(record, why), detail, None)
+
+
+def _too_dear(record: Record) -> str:
+    """That what was done spends more than the budget."""
+    assert record.curve is not None  # noqa: S101
+    spent = Span.of(record.curve.done()[1])
+    return f"{SO_FAR} comes to {spent.number}, and the budget is {budget_in_words(record)}"
+
+
+def _within(record: Record, choice: Choice) -> Recommendation:
+    """The best within the budget, where what was done is beyond it and nothing beats that."""
+    assert record.curve is not None  # noqa: S101
+    cheapest = arm_name(record.curve.against)
+    gain = gain_over(record, cheapest)
+    why = "nothing that the budget affords is demonstrably better"
+    if choice.policy != cheapest and gain is not None:
+        given = arm_given(record.study, record.curve.against)
+        why = f"compared with {given}, that is expected to {_change(record, gain)}"
+    past = _verb(record, _over_past(choice, choice.policy))
+    return Recommendation(
+        "change",
+        _with_guardrails(record, f"{opened(_done(record, choice.policy))}: {why}."),
+        f"{opened(_too_dear(record))}. Compared with that, {_who(record, choice.policy)} {past}.",
+        choice.policy,
+    )
 
 
 def _keep(record: Record, choice: Choice) -> Recommendation:

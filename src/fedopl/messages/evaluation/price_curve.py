@@ -26,8 +26,8 @@ N_TREES = 16
 
 
 def n_points(study: Study) -> int:
-    """What is told of: the policy at every price, then everybody getting each of the actions."""
-    return (N_TREES if study.policy.on_grid else N_PRICES) + study.n_actions
+    """What is told of: policies at prices, everybody getting each of the actions, what was done."""
+    return (N_TREES if study.policy.on_grid else N_PRICES) + study.n_actions + 1
 
 
 def most_on_path(study: Study) -> float:
@@ -39,7 +39,7 @@ def most_on_path(study: Study) -> float:
 class PriceCurve(Message, code=109):
     """Means of what is gained over one action for all and of what is spent, and their covariances.
 
-    At every price, then for every action given to everybody.
+    At every price, then for every action given to everybody, then of what was done.
     """
 
     n_rows: Annotated[int, PerClient]  # that have scores for what is decided

@@ -161,12 +161,18 @@ class BudgetCurve:
         end = min(cost, budget)
         return [(cheapest, 0.0), (end, rate * (end - cheapest))]
 
-    def affordable(self, budget: float) -> list[str]:
-        """The actions that everybody could be given."""
-        arms = self._of(GLOBAL).arms
-        return [
-            action for action, (_, cost) in zip(self.actions, arms, strict=True) if cost <= budget
-        ]
+    def affordable(self, plan: Budget) -> list[str]:
+        """The actions that everybody could be given, at each client if that is the budget."""
+        found = list(self.actions)
+        for name in sorted(self.clients) if plan.is_per_client else [GLOBAL]:
+            arms = dict(zip(self.actions, self._of(name).arms, strict=True))
+            found = [action for action in found if arms[action][1] <= plan.limit]
+        return found
+
+    def done(self, client: str = GLOBAL) -> tuple[Estimate, Estimate]:
+        """What was done: its gain over the same action for everybody, and what it spent."""
+        curve, place = self._of(client), len(self.prices) + len(self.actions)
+        return curve.estimate_at(place, (1.0, 0.0)), curve.estimate_at(place, (0.0, 1.0))
 
     def _of(self, client: str) -> WeighedCurve:
         if client == GLOBAL:

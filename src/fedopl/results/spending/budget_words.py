@@ -16,7 +16,8 @@ def budget_in_words(record: "Record") -> str:
         return ""
     where = " at each client" if study.budget.is_per_client else ""
     if study.budget.most is None:
-        return f"at most {study.budget.limit:.4g} {study.budget.unit(study)}{where}"
+        (action,) = study.budget.shares
+        return f"'{action}' for at most {100 * study.budget.limit:.4g} % of people{where}"
     return f"at most {study.budget.limit:.4g} {study.budget.unit(study)} per decision{where}"
 
 
@@ -110,12 +111,17 @@ def budget_notes(record: "Record") -> list[str]:
             f"The study has a budget, {budget_in_words(record)}; what these policies spend was not "
             "asked."
         ]
-    dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget.limit)]
-    others = f"giving everybody {' or '.join(dear)}, and " if dear else ""
-    notes = [
-        f"Of what is below, {others}what clients learn alone, do not keep to the budget: they are "
-        "no alternatives to it."
-    ]
+    dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget)]
+    others = (
+        f"giving everybody {' or '.join(dear)} does not keep to the budget, and " if dear else ""
+    )
+    notes = [f"Of what is below, {others}what clients learn alone knows of no budget."]
+    spent = curve.done()[1]
+    if spent.value > budget.limit:
+        notes.append(
+            f"What was done is beyond the budget: it spends {spent.value:.4g} (standard error "
+            f"{spent.standard_error:.2g})."
+        )
     if budget.is_per_client:
         own = [record.within_budget(name) for name in sorted(curve.clients)]
         notes.append(

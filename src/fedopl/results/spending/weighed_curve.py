@@ -25,7 +25,7 @@ _HALVINGS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCurve:
-    """What one client told: the policy at every price, then every action for everybody."""
+    """What one client told: policies at prices, every action for everybody, what was done."""
 
     n_rows: int
     of_rows: int
@@ -57,7 +57,7 @@ class WeighedCurve:
     @property
     def arms(self) -> list[tuple[float, float]]:
         """Gain and cost of every action for everybody."""
-        rest = slice(self._n_prices, None)
+        rest = slice(self._n_prices, -1)
         return list(zip(self.gains[rest].tolist(), self.spending[rest].tolist(), strict=True))
 
     def price_for(self, budget: float, plan: Budget) -> float | None:

@@ -95,8 +95,9 @@ def _prices(policy: LinearPolicy, setting: Setting, costs: FloatArray) -> FloatA
 
 
 def _told(answer: PriceCurve, n_prices: int, n_actions: int) -> ClientCurve:
-    """Of as many prices as there are, and of every action."""
-    wanted = np.r_[:n_prices, len(answer.means) - n_actions : len(answer.means)]
+    """Of as many prices as there are, of every action, and of what was done."""
+    n_told = len(answer.means)
+    wanted = np.r_[:n_prices, n_told - n_actions - 1 : n_told]
     means, covariances = answer.means[wanted], answer.covariances[wanted]
     each = (covariances[:, 0, 0], covariances[:, 0, 1], covariances[:, 1, 1])
     return ClientCurve(

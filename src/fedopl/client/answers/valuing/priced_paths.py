@@ -10,7 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.scoring.net_scores import costs_in
+from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.price_curve import ValuePrices
@@ -29,9 +29,9 @@ class Path(ABC):
         study = space.study
         if study.budget is None:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self._against = against
+        self._against, self._study = against, study
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
-        # An action without scores is given to nobody, and nothing is said of giving it to all.
+        # An action without scores is given to nobody; of giving it to all only the cost is said.
         self._hidden = space.scored.hidden
         if self._hidden[against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
@@ -49,11 +49,12 @@ class Path(ABC):
         return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
 
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
-        """At every price, then for everybody alike."""
+        """At every price, then for everybody alike, then as it was done."""
         costs = self.costs(chunk, rows)
         yield from self.along(chunk.data.contexts[rows], costs)
         for action in range(self._n_actions):
-            yield np.full(len(costs), self._against if self._hidden[action] else action)
+            yield np.full(len(costs), action)
+        yield np.asarray(chunk.data.actions[rows])
 
     def columns(
         self, chunk: ScoredChunk, rows: slice, decided: list[IntArray]
@@ -61,8 +62,11 @@ class Path(ABC):
         """What is gained over the same action for all, and what is spent."""
         scores, costs = chunk.scores[rows], self.costs(chunk, rows)
         row, without = np.arange(len(costs)), scores[:, self._against]
-        for own in decided:
-            yield np.column_stack([scores[row, own] - without, costs[row, own]])
+        for own in decided[:-1]:
+            gain = np.where(self._hidden[own], 0.0, scores[row, own] - without)
+            yield np.column_stack([gain, costs[row, own]])
+        rewards = net_rewards(chunk.data, rows, self._study)
+        yield np.column_stack([rewards - without, costs[row, decided[-1]]])
 
     def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
         """With what propensities say that gains vary by, and rows at hand do not show."""
