@@ -1,6 +1,7 @@
 """Which policy the held-out rows speak for: one that demonstrably beats what was done, or none."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
@@ -28,6 +29,7 @@ class Choice:
     policy: str  # or LOGGING: to keep what is done
     improvements: dict[str, ImprovementRow]  # by policy: the chosen one, and constant arms
     thin: dict[str, tuple[str, ...]]  # by policy: actions it gives that too few rows speak for
+    untried: Mapping[str, str]  # by policy: what it gives to whom hardly anybody gave it, in words
     past_is_too_dear: bool = False  # so that it cannot go on, whether or not anything is better
 
     @property
@@ -36,8 +38,8 @@ class Choice:
         return self.policy == LOGGING
 
 
-def choice_of(record: Record) -> Choice | None:
-    """The policy to recommend; None where there are no values.
+def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
+    """The policy to recommend, none of those untried; None where there are no values.
 
     Among those that demonstrably beat what was done, and are shown to keep every guardrail, an arm
     for everybody comes before a policy that is harder to follow, unless that one demonstrably beats
@@ -55,12 +57,20 @@ def choice_of(record: Record) -> Choice | None:
     better = {
         name: row.estimate.value
         for name, row in found.items()
-        if row.interval[0] > 0 and name not in thin and record.guardrails.keeps_all(name)
+        if row.interval[0] > 0
+        and name not in (*thin, *untried)
+        and record.guardrails.keeps_all(name)
     }
     policy, too_dear = _preferred(record, better, arms), past_overspends(record)
     if too_dear and policy == LOGGING:
-        policy = _within_budget(record, [name for name in found if name not in thin])
-    return Choice(policy=policy, improvements=found, thin=thin, past_is_too_dear=too_dear)
+        policy = _within_budget(record, [name for name in found if name not in (*thin, *untried)])
+    return Choice(
+        policy=policy,
+        improvements=found,
+        thin=thin,
+        untried=untried,
+        past_is_too_dear=too_dear,
+    )
 
 
 def past_overspends(record: Record) -> bool:

@@ -11,6 +11,7 @@ from fedopl.analysis.recommended import (
 )
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.report.explain.hardly_tried import untried_by
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
 from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
@@ -48,7 +49,7 @@ def recommend(record: Record) -> Recommendation:
         return _nothing("no rows were held out")
     if record.in_doubt:
         return _nothing(f"{record.in_doubt} (see what to know first)")
-    choice = choice_of(record)
+    choice = choice_of(record, untried_by(record))
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
     if choice.keeps and choice.past_is_too_dear:
@@ -109,7 +110,7 @@ def _nothing_within(record: Record) -> Recommendation:
     why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
     detail = (
         "Too few rows speak for what the budget affords, or it is not shown to keep every "
-        "guardrail. Hold out more rows, or allow more."
+        "guardrail, or, with caution, it was hardly tried. Hold out more rows, or allow more."
     )
     return Recommendation("nothing", _with_guardrails(record, why), detail, None)
 
@@ -159,6 +160,12 @@ def _against_past(record: Record, choice: Choice, policy: str) -> str:
     gain = _over_past(choice, policy)
     if verdict(gain) == "better" and not record.guardrails.keeps_all(policy):
         return f"is expected to {_change(record, gain)}, but is not shown to keep every guardrail"
+    if verdict(gain) == "better" and policy in choice.untried:
+        return (
+            f"seems better, expected to {_change(record, gain)}, but gives "
+            f"{choice.untried[policy]}, where nobody, or next to nobody, got it: in a study with "
+            "caution that is not recommended"
+        )
     if verdict(gain) == "better":
         few = listed([f"'{action}'" for action in choice.thin[policy]])
         return (
@@ -239,7 +246,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
         ("Rows learned from", count(sum(record.rows.values())), ""),
     )
-    choice = choice_of(record)
+    choice = choice_of(record, untried_by(record))
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used
