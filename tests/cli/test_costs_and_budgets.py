@@ -48,6 +48,8 @@ def test_a_run_keeps_to_its_budget_and_another_asks_nobody(tiny):
     found = done.json()["budget"]
     assert found["spending"]["value"] <= 0.2001
     assert found["against"] == "usual"
+    assert 0.2 < found["what_was_done_spends"] < 0.8
+    assert found["dearer"] is None
     assert "Within the budget, at most 0.2 euros per decision" in done.json()["verdict"]
     other = tiny.folder / "other.json"
     asked = ("budget", tiny.out, "--most", "0.4", "--save", other)

@@ -142,6 +142,6 @@ def point_as_json(point: BudgetPoint) -> dict[str, object]:
         name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}
         for name in ("spending", "gain", "at_budget")
     }
-    others = {"one_more": point.one_more, "chance_over": point.chance_over}
+    others = {name: getattr(point, name) for name in ("one_more", "chance_over", "dearer")}
     client = None if point.client == GLOBAL else point.client
     return {"client": client, **numbers, **estimates, **others}
