@@ -190,9 +190,10 @@ QUERIES = {
     "ShareSecrets": Message(48, "0"),
     "Unmask": Message(62, "7·C + 1"),
     "ValueOutcome": Message(101, "W + 1"),
-    "ValuePrices": Message(57, "d·(p + 1) + 2"),
     "MeasureNumbers": Message(48, "0"),
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
+    "ValuePrices": Message(62, "d·(p + 1) + 65"),
+    "ValueTrees": Message(61, "508·(16 + d) + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -231,9 +232,10 @@ ANSWERS = {
     "ShareSecrets": Message(61, "12·m·C"),
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
-    "ValuePrices": Message(70, "6·(64 + d) + 3"),
     "MeasureNumbers": Message(58, "2·p"),
     "TakeRanges": Message(48, "1"),
+    "ValuePrices": Message(70, "6·(65 + d) + 3"),
+    "ValueTrees": Message(70, "6·(17 + d) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -36,6 +36,7 @@ from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
@@ -198,7 +199,9 @@ AXES = {
     Axis.FOUND_THRESHOLDS: "y",
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
-    Axis.CURVE_POINTS: "64 + d",
+    Axis.PRICES: "64",
+    Axis.PATH_TREES: "16 + d",
+    Axis.CURVE_POINTS: "65 + d",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
@@ -219,13 +222,14 @@ OWN_AXES = {
     NoisedValues: {Axis.CANDIDATES: "4"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
+    ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
 
 
-def encoded(message, letters):
-    """A message of zeros, as large as these letters make it."""
-    axes, values = {**AXES, **OWN_AXES.get(message, {})}, {}
+def encoded(message, letters, query=None):
+    """A message of zeros, as large as these letters make it; an answer as its query's."""
+    axes, values = {**AXES, **OWN_AXES.get(query, {}), **OWN_AXES.get(message, {})}, {}
     for name, content in codec.FIELDS[message]:
         if isinstance(content, tuple):
             values[name] = np.zeros([int(value_of(axes[axis], letters)) for axis in content])
@@ -245,7 +249,7 @@ def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_cli
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
     )
     for message, table in ((query, QUERIES), (query.answer, ANSWERS)):
-        assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters))
+        assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters, query))
 
 
 def test_a_refusal_has_the_bytes_that_its_formula_says():

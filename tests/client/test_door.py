@@ -33,7 +33,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, ValuePrices
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -53,6 +53,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
@@ -70,7 +71,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValueOutcome, ValuePrices, ValueLeaves, TellFit),
+    *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, TellFit),
     *(SumByFold, ValueAcrossFolds),
 )
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
@@ -99,7 +100,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves):
+    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees):
         options["policy"] = "tree"
     if kind is TrainNetwork:
         options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
@@ -115,7 +116,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["evaluation"] = "cross-fitted"
     if kind is ValueOutcome:
         options["guardrails"] = {"harm": HARM}
-    if kind is ValuePrices:
+    if kind in (ValuePrices, ValueTrees):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     return Study(**{**options, **changes})
 
@@ -143,6 +144,7 @@ def with_harm(data):
 def query_of(kind, agreed, exchange=1, **changes):
     """A query of this kind that a client of the study has no reason to refuse."""
     shape = (agreed.n_actions, agreed.n_features + 1)
+    n_trees = N_TREES + agreed.n_actions
     made = {
         SumScores: models_for(agreed),
         ImprovePolicy: {
@@ -162,7 +164,12 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
         ValueOutcome: {**packed([], agreed), "outcome": 0},
-        ValuePrices: {"top": 1.0, "against": 0, "parameters": np.zeros(shape)},
+        ValuePrices: {
+            "prices": np.linspace(0, 1, N_PRICES),
+            "against": 0,
+            "parameters": np.zeros(shape),
+        },
+        ValueTrees: {"against": 0, "trees": np.array([as_array(Leaf(0))] * n_trees)},
         ValueAcrossFolds: {
             **packed([], agreed),
             "linear": np.zeros((5 * agreed.evaluation.is_cross_fitted, *shape)),

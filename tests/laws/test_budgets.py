@@ -9,11 +9,11 @@ from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.price_curve import price_grid
 from fedopl.messages.message import RowSplit
 from fedopl.report.page import render
-from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
+from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.budget_words import point_in_words
+from fedopl.results.spending.weighed_curve import ClientCurve
 
 ACTIONS = ("usual", "new", "both")
 EUROS = Costs(by_action={"new": 1.0, "both": "price"}, unit="euros")
@@ -58,12 +58,12 @@ def _spent(x):
 
 
 def test_the_curve_from_clients_is_the_one_of_all_rows(run):
-    policy, top = run.statistics.solve(run.mixture), run.curve.prices[-1]
+    policy = run.statistics.solve(run.mixture)
     index = policy.parameters
     for name, told in run.curve.clients.items():
         x, scores = _held_out(run, name)
         row, costs = np.arange(len(x)), _spent(x)
-        for place, price in enumerate(price_grid(top)):
+        for place, price in enumerate(run.curve.prices):
             wanted = x @ index[:, :-1].T + index[:, -1] - price * costs
             decided = wanted.argmax(axis=1)
             gain = scores[row, decided] - scores[:, 0]
@@ -118,12 +118,39 @@ def test_the_policy_of_the_run_is_the_one_within_its_budget(run):
     assert run.recommendation.policy in ("learned", "logging policy")
     said = str(run)
     assert "Within the budget, at most 0.3 euros per decision" in said
-    assert "'new' or 'both', and what clients learn alone, do not keep to the budget" in said
+    assert "everybody 'new' or 'both' does not keep to the budget, and what clients" in said
     page = render(run)
     assert "What the budget buys" in page
     assert "drawn by lot" in page
     with pytest.raises(OptionError, match="run the study with it"):
         run.resolve("uniform")
+
+
+def _generous(seed, n_rows=700):
+    """Most people got what helps all of them, and costs more than is allowed from now on."""
+    rng = np.random.default_rng(seed)
+    x, arm = rng.normal(size=(n_rows, 1)), (rng.random(n_rows) < 0.8).astype(int)
+    y = arm * (1.0 + 0.5 * x[:, 0]) + 0.5 * rng.normal(size=n_rows)
+    chances = np.tile([0.2, 0.8], (n_rows, 1))
+    return fedopl.LoggedData(x, arm, y, chances, action_names=ACTIONS[:2], feature_names=("age",))
+
+
+def test_nobody_is_told_to_go_on_with_what_the_budget_does_not_afford():
+    clients = {name: _generous(seed) for seed, name in enumerate(("north", "south"))}
+    run = fedopl.learn(clients, budget=Budget(shares={"new": 0.2}), **PLAN)
+    past, spent = run.curve.done()
+    assert spent.value == pytest.approx(0.8, abs=0.05)
+    assert past.value == pytest.approx(0.8, abs=0.2)
+    advice = run.recommendation
+    assert advice.policy == "learned"
+    assert advice.sentence.startswith("Use the learned policy: compared with giving everybody")
+    assert "What was done so far comes to 0.7" in advice.detail
+    assert "is worse, expected to lose" in advice.detail
+    assert "What was done is beyond the budget: it spends 0.7" in str(run)
+    assert "What was done so far, more than the budget" in render(run)
+    allowed = fedopl.learn(clients, budget=Budget(shares={"new": 0.9}), **PLAN)
+    assert allowed.curve.done()[1].value < 0.9
+    assert "beyond the budget" not in str(allowed)
 
 
 def test_where_a_client_tells_nothing_of_prices_spending_is_not_said_to_be_of_all():
@@ -189,9 +216,9 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         n_rows=100,
         of_rows=100,
         degrees_of_freedom=99,
-        gains=(1.0, 0.9, 0.8, 0.5, 0.0, 1.0),
-        costs=(1.0, 0.7, 0.8, 0.3, 0.0, 1.0),
-        variances=((0.01, 0.001, 0.001),) * 6,
+        gains=(1.0, 0.9, 0.8, 0.5, 0.0, 1.0, 0.5),
+        costs=(1.0, 0.7, 0.8, 0.3, 0.0, 1.0, 0.5),
+        variances=((0.01, 0.001, 0.001),) * 7,
     )
     curve = BudgetCurve(
         prices=(0.0, 0.1, 0.2, 0.4),
@@ -207,6 +234,34 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         curve.at(0.1)
 
 
+def test_where_rows_are_alike_no_price_divides_them_and_the_cheaper_policy_is_taken():
+    """A quarter of the people each are alike: nothing between them can be spent."""
+    clients = {name: _of_flags(seed) for seed, name in enumerate(("north", "south"))}
+    euros = Costs(by_action={"new": 1.0}, unit="euros")
+    run = fedopl.learn(clients, costs=euros, budget=0.4, **PLAN)
+    x = _of_flags(9, 20_000).contexts
+    for budget in (0.1, 0.4, 0.6, 0.9):
+        point = run.at_budget(budget)
+        spent = (point.policy.decide(x) == 1).mean()
+        assert abs(point.spending.value - spent) < 0.01 + 3 * point.spending.standard_error
+        assert point.spending.value < budget < point.dearer
+    assert "drawing lots between the two, " in run.verdict
+    low, high = run.at_budget(0.1), run.at_budget(0.3)
+    half = high.spending.value / 2
+    assert run.at_budget(half).at_budget.value == pytest.approx(
+        (low.gain.value + high.gain.value) / 2, abs=1e-6
+    )
+
+
+def _of_flags(seed, n_rows=900):
+    rng = np.random.default_rng(seed)
+    x, arm = rng.integers(0, 2, (n_rows, 2)).astype(float), rng.integers(0, 2, n_rows)
+    y = arm * (0.2 + x @ [1.0, 0.5]) + 0.5 * rng.normal(size=n_rows)
+    return fedopl.LoggedData(
+        x, arm, y, 0.5, action_names=ACTIONS[:2], feature_names=("old", "severe")
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -215,7 +270,7 @@ def test_noise_cannot_make_spending_rise_with_the_price():
         ({"costs": {"new": 1.0}}, "say in which unit costs are"),
         ({"budget": None}, "no budget says how much may be spent"),
         ({"budget": Budget(shares={"old": 0.2}), "costs": None}, "'old' is not an action"),
-        ({"policy": "tree", "basis": None}, "only a linear policy by csoaa-exact"),
+        ({"policy": "finite", "basis": None}, "only a linear policy by csoaa-exact"),
         (
             {"policy": fedopl.Linear(caution=0.5), "nuisances": "federated"},
             "a cautious policy has no prices",

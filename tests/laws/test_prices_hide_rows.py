@@ -9,10 +9,11 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.price_curve import N_PRICES, ValuePrices, price_grid
+from fedopl.messages.evaluation.price_curve import N_PRICES, ValuePrices
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 
+PRICES = np.linspace(0, 1, N_PRICES)
 BUDGET = {"budget": fedopl.Budget(shares={"pill": 0.2}), "evaluation": 0.5}
 
 
@@ -25,8 +26,7 @@ def _switching_at(person, direction, place):
 
     Its index is steep along a direction, and the person's alone lies between two prices.
     """
-    prices = price_grid(1.0)
-    between = (prices[place] + prices[place + 1]) / 2
+    between = (PRICES[place] + PRICES[place + 1]) / 2
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
     parameters[2, -1] = -1e9
     steep = 1e9 * direction
@@ -39,7 +39,7 @@ def _found(server, person, rng):
     place = N_PRICES // 2
     direction = rng.standard_normal(N_FEATURES)
     parameters = _switching_at(person, direction, place)
-    told = server.ask(ValuePrices, top=1.0, against=0, parameters=parameters)
+    told = server.ask(ValuePrices, prices=PRICES, against=0, parameters=parameters)
     assert not isinstance(told, Refusal)
     below, above = slice(0, place + 1), slice(place + 1, N_PRICES)
     apart = told.means[below].mean(axis=0) - told.means[above].mean(axis=0)
@@ -88,32 +88,42 @@ def test_noise_alone_would_be_averaged_out_over_prices():
 def test_a_second_path_of_prices_is_not_answered():
     server = _server(rows(600))
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    first = server.ask(ValuePrices, top=1.0, against=0, parameters=parameters)
+    first = server.ask(ValuePrices, prices=PRICES, against=0, parameters=parameters)
     assert not isinstance(first, Refusal)
-    second = server.ask(ValuePrices, top=1.0 + 1e-9, against=0, parameters=parameters)
+    second = server.ask(ValuePrices, prices=PRICES * (1 + 1e-9), against=0, parameters=parameters)
     assert second.reason.name == "BUDGET_SPENT"
     spent = [entry.amount for entry in server.door.ledger.entries()]
     assert spent[1] == N_PRICES + len(ACTIONS)
 
 
 @pytest.mark.parametrize(
-    "fields", [{"top": 0.0}, {"top": 1e16}, {"top": np.nan}, {"against": 3}, {"against": -1}]
+    "fields",
+    [
+        {"prices": np.zeros(N_PRICES)},
+        {"prices": PRICES[::-1]},
+        {"prices": PRICES + 1},
+        {"prices": 1e16 * PRICES},
+        {"prices": np.nan * PRICES},
+        {"prices": PRICES[:-1]},
+        {"against": 3},
+        {"against": -1},
+    ],
 )
 def test_prices_that_no_honest_server_has_are_malformed(fields):
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    asked = {"top": 1.0, "against": 0, "parameters": parameters, **fields}
+    asked = {"prices": PRICES, "against": 0, "parameters": parameters, **fields}
     assert _server(rows(600)).ask(ValuePrices, **asked).reason.name == "MALFORMED"
 
 
 def test_only_a_study_with_a_budget_is_told_of_prices():
     server = LyingServer(rows(600)).score()
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    told = server.ask(ValuePrices, top=1.0, against=0, parameters=parameters)
+    told = server.ask(ValuePrices, prices=PRICES, against=0, parameters=parameters)
     assert told.reason.name == "NOT_IN_STUDY"
 
 
 def test_few_held_out_rows_are_not_told_of():
     server = _server(rows(200))  # 100 of them, of which so many numbers could be solved
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    told = server.ask(ValuePrices, top=1.0, against=0, parameters=parameters)
+    told = server.ask(ValuePrices, prices=PRICES, against=0, parameters=parameters)
     assert told.reason.name in ("TOO_MANY_PARAMETERS", "WITHHELD")

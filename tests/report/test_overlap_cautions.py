@@ -91,3 +91,28 @@ def test_without_a_declared_range_there_are_no_bounds_and_it_says_how_to_have_th
         assert found.at_least == pytest.approx(found.at_most) == pytest.approx(0.5, abs=0.05)
     (caution,) = [one for one in cautions(run) if one.title == "Not identified for some rows"]
     assert "declared.reward" in caution.advice
+
+
+def test_with_caution_nothing_is_recommended_where_hardly_anybody_got_it():
+    """The new drug is good everywhere, and hardly anybody above 0.5 got it."""
+    clients = {name: _good_and_rare(seed) for seed, name in enumerate("abc")}
+    plain = fedopl.learn(clients, basis="linear")
+    assert plain.recommendation.policy in ("learned", "everybody gets new")
+    careful = fedopl.learn(clients, policy=fedopl.Linear(caution=0.1), basis="linear")
+    decided = careful.policy.decide(np.array([[2.0, 0.0]]))
+    assert decided == [1]  # what it looks like is better by more than the doubt
+    assert careful.recommendation.policy == "logging policy"
+    said = careful.recommendation.sentence
+    assert "but gives 'new' where x0 is above 0.5" in said
+    assert "in a study with caution that is not recommended" in said
+    assert "so it is not recommended" in html.unescape(render(careful))
+
+
+def _good_and_rare(seed, n_rows=1_200):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n_rows, 2))
+    chances = np.where(x[:, 0] > 0.5, 0.007, 0.5)
+    actions = (rng.random(n_rows) < chances).astype(int)
+    rewards = 3 * actions + 0.3 * rng.standard_normal(n_rows)
+    known = np.column_stack([1 - chances, chances])
+    return fedopl.LoggedData(x, actions, rewards, known, action_names=["usual", "new"])

@@ -1,6 +1,7 @@
 """Which policy the held-out rows speak for: one that demonstrably beats what was done, or none."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
@@ -28,6 +29,8 @@ class Choice:
     policy: str  # or LOGGING: to keep what is done
     improvements: dict[str, ImprovementRow]  # by policy: the chosen one, and constant arms
     thin: dict[str, tuple[str, ...]]  # by policy: actions it gives that too few rows speak for
+    untried: Mapping[str, str]  # by policy: what it gives to whom hardly anybody gave it, in words
+    past_is_too_dear: bool = False  # so that it cannot go on, whether or not anything is better
 
     @property
     def keeps(self) -> bool:
@@ -35,8 +38,8 @@ class Choice:
         return self.policy == LOGGING
 
 
-def choice_of(record: Record) -> Choice | None:
-    """The policy to recommend; None where there are no values.
+def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
+    """The policy to recommend, none of those untried; None where there are no values.
 
     Among those that demonstrably beat what was done, and are shown to keep every guardrail, an arm
     for everybody comes before a policy that is harder to follow, unless that one demonstrably beats
@@ -54,9 +57,40 @@ def choice_of(record: Record) -> Choice | None:
     better = {
         name: row.estimate.value
         for name, row in found.items()
-        if row.interval[0] > 0 and name not in thin and record.guardrails.keeps_all(name)
+        if row.interval[0] > 0
+        and name not in (*thin, *untried)
+        and record.guardrails.keeps_all(name)
     }
-    return Choice(policy=_preferred(record, better, arms), improvements=found, thin=thin)
+    policy, too_dear = _preferred(record, better, arms), past_overspends(record)
+    if too_dear and policy == LOGGING:
+        policy = _within_budget(record, [name for name in found if name not in (*thin, *untried)])
+    return Choice(
+        policy=policy,
+        improvements=found,
+        thin=thin,
+        untried=untried,
+        past_is_too_dear=too_dear,
+    )
+
+
+def past_overspends(record: Record) -> bool:
+    """Whether what was done costs more than the budget allows, by what clients told."""
+    budget, curve = record.study.budget, record.curve
+    if budget is None or curve is None:
+        return False
+    where = sorted(curve.clients) if budget.is_per_client else [GLOBAL]
+    return any(curve.done(name)[1].value > budget.limit for name in where)
+
+
+def _within_budget(record: Record, policies: list[str]) -> str:
+    """What to do instead of what was done: the learned policy, if it beats the cheapest action."""
+    assert record.curve is not None  # noqa: S101
+    cheapest = arm_name(record.curve.against)
+    possible = [name for name in policies if record.guardrails.keeps_all(name)]
+    gains = {row.against: row.estimate for row in record.gains.rows if row.client == GLOBAL}
+    beats = cheapest in gains and gains[cheapest].interval()[0] > 0
+    wanted = [record.chosen] if beats else []
+    return next((name for name in [*wanted, cheapest] if name in possible), LOGGING)
 
 
 def affordable_actions(record: Record) -> list[str]:
@@ -64,7 +98,7 @@ def affordable_actions(record: Record) -> list[str]:
     budget = record.study.budget
     if budget is None or record.curve is None:
         return list(record.study.actions)
-    return record.curve.affordable(budget.limit)
+    return record.curve.affordable(budget)
 
 
 def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str:

@@ -5,15 +5,18 @@ from dataclasses import replace
 import numpy as np
 
 from fedopl.base.errors import PolicyError
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.record import Record
 
 
-def scored_policy(record: Record) -> Policy:
+def scored_policy(record: Record, *, priced: bool = True) -> Policy:
     """A policy whose scores are in the unit of the outcome: a tree's are its leaves' values.
 
     These are of held-out rows, of all clients together, and NaN where too few rows had a score.
+    Within a budget, scores of a linear policy are less the price of what actions cost, as it
+    decides by them, unless they are not to be priced.
     """
     policy, plan = record.policy, record.study.policy
     if policy is None:
@@ -29,7 +32,8 @@ def scored_policy(record: Record) -> Policy:
             "much; learn one with loss = regression to rank by"
         )
     if not isinstance(policy, TreePolicy) or not record.leaves:
-        return policy
+        is_priced = record.curve is not None and isinstance(policy, LinearPolicy)
+        return policy if priced or not is_priced else record.at_price(0.0)
     values = np.full((len(policy.leaves()), len(policy.action_names)), np.nan)
     for row in record.leaves:
         if row.estimate:

@@ -137,16 +137,26 @@ def decide(
     fill: Annotated[
         bool, typer.Option("--fill", help="fill every place, even where it is worse for a row")
     ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="what a decision may cost on average in this table, by the costs of the run's "
+            "study, for who gains most for it"
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add the action to take to every row of a table, however long it is."""
-    from fedopl.cli.saved_policy import ranking_of
+    from fedopl.cli.saved_policy import affordable_by, ranking_of
     from fedopl.client.apply_policy import decide_table
 
     ranking = None
-    if with_scores or over is not None or places or fill:
-        ranking = ranking_of(over, places or [], fill=fill)
-    found, settings = policy_here(policy, client, scored=ranking is not None)
+    affordable = None if budget is None else affordable_by(policy, budget)
+    if with_scores or over is not None or places or fill or affordable:
+        ranking = ranking_of(over, places or [], fill=fill, affordable=affordable)
+    found, settings = policy_here(
+        policy, client, scored=ranking is not None, priced=affordable is None
+    )
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     decided_path = out or table.with_name(f"{stem}-decided{table.name[len(stem) :]}")
     decided = decide_table(
@@ -165,10 +175,13 @@ def decide(
         progress=_tell_rows,
     )
     if as_json:
-        say_json({**vars(decided), "out": str(decided_path)})
+        told = {name: one for name, one in vars(decided).items() if one is not None}
+        say_json({**told, "out": str(decided_path)})
         return
     for action, n_rows in decided.counts.items():
         typer.echo(f"{action}: {n_rows:,} of {decided.n_rows:,} rows")
+    if decided.spending is not None:
+        typer.echo(f"a decision costs {decided.spending:.6g} on average")
     if decided.n_undecided:
         typer.echo(f"left blank: {decided.n_undecided:,} rows")
     typer.echo(str(decided_path))

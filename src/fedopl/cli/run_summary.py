@@ -154,7 +154,9 @@ def _budget(finished: "Record") -> dict[str, Any] | None:
 
     if finished.curve is None or finished.in_doubt:
         return None
-    return point_as_json(finished.within_budget()) | {"against": finished.curve.against}
+    done = finished.curve.done()[1].value
+    about = {"against": finished.curve.against, "what_was_done_spends": done}
+    return point_as_json(finished.within_budget()) | about
 
 
 def _splits(finished: "Record") -> dict[str, Any]:

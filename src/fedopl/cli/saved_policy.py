@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fedopl.client.client_file import ClientFile
-    from fedopl.client.ranked_rows import Ranking
+    from fedopl.client.ranked_rows import Affordable, Ranking
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
 
@@ -25,8 +25,10 @@ def policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
     return run.policy, run
 
 
-def ranking_of(over: str | None, places: list[str], *, fill: bool) -> "Ranking":
-    """What to rank by, and places such as A=200."""
+def ranking_of(
+    over: str | None, places: list[str], *, fill: bool, affordable: "Affordable | None" = None
+) -> "Ranking":
+    """What to rank by, and places such as A=200, or what may be spent."""
     from fedopl.base.errors import OptionError
     from fedopl.client.ranked_rows import Ranking
 
@@ -38,15 +40,35 @@ def ranking_of(over: str | None, places: list[str], *, fill: bool) -> "Ranking":
         if action in found:
             raise OptionError(f"--places: '{action}' is named more than once")
         found[action] = int(number)
-    return Ranking(over=over, places=found, fill=fill)
+    return Ranking(over=over, places=found, fill=fill, affordable=affordable)
+
+
+def affordable_by(path: Path, most: float) -> "Affordable":
+    """So much on average, by what the study of a run says that actions cost."""
+    from fedopl.base.errors import OptionError
+    from fedopl.client.ranked_rows import Affordable
+
+    _, run = policy_and_run(path)
+    if run is None:
+        raise OptionError(
+            f"--budget: {path} is a policy alone; name the folder of its run, whose study says "
+            "what actions cost"
+        )
+    if run.study.costs is None:
+        raise OptionError(
+            f"--budget: the study of {path} says of no action what it costs; --places A=200 says "
+            "how many there are"
+        )
+    return Affordable(most=most, costs=run.study.costs.parameters(run.study))
 
 
 def policy_here(
-    path: Path, client: Path | None, *, scored: bool = False
+    path: Path, client: Path | None, *, scored: bool = False, priced: bool = True
 ) -> "tuple[Policy, ClientFile | None]":
     """A policy as it decides at a client, and the client's settings, if its folder is named.
 
-    With scores, it is one whose scores are what actions are worth.
+    With scores, it is one whose scores are what actions are worth; less what they cost at the
+    price of the study's budget, if there is one, unless they are not to be priced.
     """
     from fedopl.analysis.scored_policy import scored_policy
     from fedopl.base.errors import OptionError
@@ -54,7 +76,7 @@ def policy_here(
 
     policy, run = policy_and_run(path)
     if scored and run:
-        policy = scored_policy(run)
+        policy = scored_policy(run, priced=priced)
     if client is not None and client.exists():
         found = read_client(client)
         return policy.at(found.name), found.settings

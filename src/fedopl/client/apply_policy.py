@@ -40,6 +40,7 @@ class Decided:
     n_rows: int
     counts: dict[str, int]  # by action, in the policy's order
     n_undecided: int
+    spending: float | None = None  # the mean cost of a decision, where there is a budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,8 @@ def decide_table(
             puts an apostrophe before it, "keep" leaves it as it is.
         client: where decisions are made, if clients have actions of their own.
         ranking: adds each action's score, the margin of what is decided and the rank by it, and
-            fills places. The table is read twice, and scores of all rows are in memory.
+            fills places or spends a budget. The table is read twice, and scores of all rows are in
+            memory.
         progress: called after each batch with how many rows are done.
 
     """
@@ -145,7 +147,10 @@ def decide_table(
                     progress(int(tally.sum()))
     *counts, n_undecided = tally.tolist()
     by_action = dict(zip(policy.action_names, counts, strict=True))
-    return Decided(n_rows=int(tally.sum()), counts=by_action, n_undecided=n_undecided)
+    spending = float(np.nanmean(ranked.cost)) if ranked and len(ranked.cost) else None
+    return Decided(
+        n_rows=int(tally.sum()), counts=by_action, n_undecided=n_undecided, spending=spending
+    )
 
 
 # --- before anything is written --------------------------------------------------------------

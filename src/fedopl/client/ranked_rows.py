@@ -1,4 +1,4 @@
-"""Scores beside decisions: margins, ranks, and who gets an action that there are few of."""
+"""Scores beside decisions: margins, ranks, and who gets what there is little of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,43 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.base.errors import OptionError, PolicyError
+from fedopl.base.errors import DataError, OptionError, PolicyError
 from fedopl.base.labels import quoted
+from fedopl.client.scoring.net_scores import costs_in
 from fedopl.policies.policy import Policy
+from fedopl.solvers.affordable import decide_within
 from fedopl.solvers.places import fill_places, gain_over_others
 
-MARGIN, RANK = "margin", "rank"
+MARGIN, RANK, COST = "margin", "rank", "cost"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Affordable:
+    """What a decision may cost on average over the rows of a table, and what actions cost."""
+
+    most: float
+    costs: FloatArray  # (n_actions, n_features + 1), linear in features
+
+    def check(self, n_actions: int, n_features: int) -> None:
+        """Raise an error, unless something may be spent and costs are of these actions."""
+        if not (np.isfinite(self.most) and self.most > 0):
+            raise OptionError(f"budget: expected a number above 0, came {self.most:g}")
+        if self.costs.shape != (n_actions, n_features + 1):
+            raise OptionError("budget: costs are of other actions or features than the policy's")
+
+    def of(self, contexts: FloatArray, features: tuple[str, ...]) -> FloatArray:
+        """What each action would cost each row, (n_rows, n_actions)."""
+        for place in np.flatnonzero(self.costs[:, :-1].any(axis=0)):
+            name = features[place]
+            gap = f"{name} is missing"
+            marked = contexts[:, features.index(gap)] if gap in features else 0.0
+            wrong = np.count_nonzero((contexts[:, place] < 0) | (marked != 0))
+            if wrong:
+                raise DataError(
+                    f"column '{name}' says what an action costs, and has no value of 0 or more in "
+                    f"{wrong:,} rows; complete it"
+                )
+        return costs_in(contexts, self.costs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +52,7 @@ class Ranking:
     over: str | None = None  # what margins are over; the best other action if not said
     places: Mapping[str, int] = field(default_factory=dict)  # by action
     fill: bool = False  # every place, even by rows that are better off without
+    affordable: Affordable | None = None  # or what all rows together may cost
 
     def check(self, actions: tuple[str, ...]) -> None:
         """Raise an error, unless all that is named is there."""
@@ -33,15 +65,24 @@ class Ranking:
                 raise OptionError(f"places: '{action}' cannot have {n_places}; 0 or more")
         if self.fill and not self.places:
             raise OptionError("fill: there are no places to fill; say places= (--places)")
+        if self.affordable and self.places:
+            raise OptionError("budget: say either what may be spent, or how many places there are")
 
 
 class RankedRows:
-    """The scores of all rows, 8 bytes for each row and action; and what follows from them."""
+    """The scores of all rows, 8 bytes for each row and action; and what follows from them.
+
+    Where there is a budget, costs are kept as well.
+    """
 
     def __init__(self, policy: Policy, ranking: Ranking) -> None:
         ranking.check(policy.action_names)
         self._policy, self._ranking, self._actions = policy, ranking, policy.action_names
         policy.worth(np.empty((0, len(policy.feature_names))))  # an error if it has no scores
+        if ranking.affordable:
+            ranking.affordable.check(len(self._actions), len(policy.feature_names))
+        self._costs: list[FloatArray] = []
+        self.cost: FloatArray = np.empty(0)  # of what is decided, where there is a budget
         self._parts: list[tuple[FloatArray, IntArray]] = []
         self.codes: IntArray = np.empty(0, np.int64)
         self._scores = self._margins = np.empty(0)
@@ -50,7 +91,8 @@ class RankedRows:
     @property
     def names(self) -> list[str]:
         """What the columns of scores, and the margin and rank, are called."""
-        return [*(f"score: {action}" for action in self._actions), MARGIN, RANK]
+        cost = [COST] if self._ranking.affordable else []
+        return [*(f"score: {action}" for action in self._actions), *cost, MARGIN, RANK]
 
     def see(self, contexts: FloatArray, codes: IntArray, kept: BoolArray | slice) -> None:
         """Take note of a batch: of the rows kept, these are the contexts; others are undecided."""
@@ -58,6 +100,10 @@ class RankedRows:
         worth = self._policy.worth(contexts)
         scores[kept] = np.where(self._policy.forbidden(contexts), np.nan, worth)
         self._parts.append((scores, codes.astype(np.int16)))
+        if self._ranking.affordable:
+            costs = np.zeros_like(scores)
+            costs[kept] = self._ranking.affordable.of(contexts, self._policy.feature_names)
+            self._costs.append(costs)
 
     def finish(self) -> None:
         """Give places away, and rank."""
@@ -65,7 +111,7 @@ class RankedRows:
         self._parts.clear()
         self._scores, self.codes = scores, codes.astype(np.int64)
         decided = self.codes < len(self._actions)
-        if self._ranking.places:
+        if self._ranking.places or self._ranking.affordable:
             self._fill(decided)
         self._margins = self._margin(decided)
         order = np.argsort(-self._margins, kind="stable")  # what has no margin comes last
@@ -77,9 +123,16 @@ class RankedRows:
         n_unknown = np.count_nonzero(np.isneginf(usable).all(axis=1))
         if n_unknown:
             raise PolicyError(
-                f"places: {n_unknown:,} rows have no score of anything they may get, so nobody "
-                "knows what they would gain"
+                f"{n_unknown:,} rows have no score of anything they may get, so nobody knows what "
+                "they would gain"
             )
+        if self._ranking.affordable:
+            costs, rows = np.concatenate(self._costs), np.flatnonzero(decided)
+            self._costs.clear()
+            self.codes[rows] = decide_within(usable, costs[rows], self._ranking.affordable.most)
+            self.cost = np.full(len(costs), np.nan)
+            self.cost[rows] = costs[rows, self.codes[rows]]
+            return
         places = {self._actions.index(name): n for name, n in self._ranking.places.items()}
         self.codes[decided] = fill_places(usable, places, fill=self._ranking.fill)
 
@@ -106,4 +159,5 @@ class RankedRows:
         """The columns of these rows, in the order of `names`; NaN and 0 where there is nothing."""
         margins = self._margins[rows]
         ranks = np.where(np.isnan(margins), 0, self._ranks[rows])
-        return [*self._scores[rows].T, margins, ranks]
+        cost = [self.cost[rows]] if self._ranking.affordable else []
+        return [*self._scores[rows].T, *cost, margins, ranks]

@@ -11,7 +11,7 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
-from fedopl.messages.evaluation.price_curve import n_points
+from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.secure.sum_numbers import holding_in, n_secrets, n_session_keys
@@ -63,6 +63,8 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.FOLDS: folds,
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
+        Axis.PRICES: N_PRICES,
+        Axis.PATH_TREES: N_TREES + n_actions,
         Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,

@@ -75,8 +75,10 @@ class Axis(enum.Enum):
     FOUND_THRESHOLDS = "found thresholds"
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
-    CURVE_POINTS = "curve points"  # the public prices, then every action for everybody
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names
+    PATH_TREES = "trees of a path"  # at prices, then a leaf for each action
+    PRICES = "prices"  # of a unit that is spent
+    CURVE_POINTS = "curve points"  # at prices, every action for everybody, what was done
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"
     KEY_WORDS = "key words"  # of 64 bits

@@ -93,7 +93,8 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
         "it has too few rows for as many numbers as were asked for",
-        "Use fewer features, or let the client raise its own limit 'parameter_share'.",
+        "Use fewer features, hold out more rows if prices of a budget were asked for, or let the "
+        "client raise its own limit 'parameter_share'.",
     ),
     RefusalCode.VALUES_FORBIDDEN: Refused(
         "it does not report what policies are worth",

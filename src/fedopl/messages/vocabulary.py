@@ -42,6 +42,7 @@ from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.study.study import Study
 
 # In the order of their codes; a new one comes last.
@@ -83,6 +84,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     Unmask,
     ValueOutcome,
     ValuePrices,
+    ValueTrees,
     MeasureNumbers,
     TakeRanges,
 )

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from fedopl.base.labels import GLOBAL
 from fedopl.report.explain.hardly_tried import (
-    NOTICED,
     NotIdentified,
-    hardly_tried,
     not_identified,
+    noticed,
     where_hardly,
 )
 from fedopl.report.parts import Caution
@@ -19,7 +18,8 @@ _MOST_NAMED = 3
 # By whether the policy is cautious already.
 _REMEDIES = {
     False: "Try it with a few first; policy.caution makes such an action prove more.",
-    True: "Caution has not kept the policy from it: try it with a few first.",
+    True: "Caution has not kept the policy from it, so it is not recommended: try it with a few "
+    "first.",
 }
 _LEAST_SHOWN = 0.01  # of the rows: fewer are not worth a caution
 
@@ -28,7 +28,7 @@ def overlap_cautions(record: Record) -> Iterator[Caution]:
     """Whose value is no more than a guess, then for which groups."""
     yield from not_identified_cautions(record)
     caution = record.study.caution
-    decided = [one for one in hardly_tried(record) if one.decided >= NOTICED * one.rows]
+    decided = noticed(record)
     if decided:
         where = [
             f"{where_hardly(one)} (the policy gives it to about {count(one.decided)} of "

@@ -11,6 +11,7 @@ from fedopl.analysis.recommended import (
 )
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.report.explain.hardly_tried import untried_by
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
 from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
@@ -26,6 +27,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.report.words.split_words import each_split
 from fedopl.results.record import Record
+from fedopl.results.spending.budget_words import budget_in_words
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
@@ -47,13 +49,17 @@ def recommend(record: Record) -> Recommendation:
         return _nothing("no rows were held out")
     if record.in_doubt:
         return _nothing(f"{record.in_doubt} (see what to know first)")
-    choice = choice_of(record)
+    choice = choice_of(record, untried_by(record))
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
+    if choice.keeps and choice.past_is_too_dear:
+        return _nothing_within(record)
     if choice.keeps and not record.guardrails.keeps_all(LOGGING):
         return _nothing_keeps(record)
     if choice.keeps:
         return _keep(record, choice)
+    if choice.past_is_too_dear and _over_past(choice, choice.policy).low <= 0:
+        return _within(record, choice)
     done = _done(record, choice.policy)
     change = _change(record, _over_past(choice, choice.policy))
     return Recommendation(
@@ -100,6 +106,40 @@ def _nothing_keeps(record: Record) -> Recommendation:
     return Recommendation("nothing", why, detail, None)
 
 
+def _nothing_within(record: Record) -> Recommendation:
+    why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
+    detail = (
+        "Too few rows speak for what the budget affords, or it is not shown to keep every "
+        "guardrail, or, with caution, it was hardly tried. Hold out more rows, or allow more."
+    )
+    return Recommendation("nothing", _with_guardrails(record, why), detail, None)
+
+
+def _too_dear(record: Record) -> str:
+    """That what was done spends more than the budget."""
+    assert record.curve is not None  # noqa: S101
+    spent = Span.of(record.curve.done()[1])
+    return f"{SO_FAR} comes to {spent.number}, and the budget is {budget_in_words(record)}"
+
+
+def _within(record: Record, choice: Choice) -> Recommendation:
+    """The best within the budget, where what was done is beyond it and nothing beats that."""
+    assert record.curve is not None  # noqa: S101
+    cheapest = arm_name(record.curve.against)
+    gain = gain_over(record, cheapest)
+    why = "nothing that the budget affords is demonstrably better"
+    if choice.policy != cheapest and gain is not None:
+        given = arm_given(record.study, record.curve.against)
+        why = f"compared with {given}, that is expected to {_change(record, gain)}"
+    past = _verb(record, _over_past(choice, choice.policy))
+    return Recommendation(
+        "change",
+        _with_guardrails(record, f"{opened(_done(record, choice.policy))}: {why}."),
+        f"{opened(_too_dear(record))}. Compared with that, {_who(record, choice.policy)} {past}.",
+        choice.policy,
+    )
+
+
 def _keep(record: Record, choice: Choice) -> Recommendation:
     """Nothing demonstrably beats what was done: the learned policy, then the best arm, say why."""
     who, how = _who(record, record.chosen), _against_past(record, choice, record.chosen)
@@ -120,6 +160,12 @@ def _against_past(record: Record, choice: Choice, policy: str) -> str:
     gain = _over_past(choice, policy)
     if verdict(gain) == "better" and not record.guardrails.keeps_all(policy):
         return f"is expected to {_change(record, gain)}, but is not shown to keep every guardrail"
+    if verdict(gain) == "better" and policy in choice.untried:
+        return (
+            f"seems better, expected to {_change(record, gain)}, but gives "
+            f"{choice.untried[policy]}, where nobody, or next to nobody, got it: in a study with "
+            "caution that is not recommended"
+        )
     if verdict(gain) == "better":
         few = listed([f"'{action}'" for action in choice.thin[policy]])
         return (
@@ -200,7 +246,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
         ("Rows learned from", count(sum(record.rows.values())), ""),
     )
-    choice = choice_of(record)
+    choice = choice_of(record, untried_by(record))
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used

@@ -3,11 +3,20 @@
 from fedopl.report.figures.budget_figure import CURVE_KEYS, Spent, budget_chart
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, decimal, percent
-from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, opened
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
 from fedopl.study.spending.budget_plan import Budget
+
+_LINES = (
+    "whatever price that takes. Between the 64 prices that clients were asked about, lines are "
+    "drawn."
+)
+_STEPS = (
+    "by drawing lots between two trees that were found, whose spending lies to either side of it. "
+    "The tree of this run is the best of those that spend no more."
+)
 
 
 def within_budget(record: Record) -> Section | None:
@@ -37,9 +46,9 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         _table(record, curve, point),
         *(_by_client(record, curve) if budget.is_per_client else ()),
         Text(
-            "The intervals of the curve are for a budget that is just spent, whatever price that "
-            "takes. Between the 64 prices that clients were asked about, lines are drawn. For "
-            "another budget: fedopl budget RUN --most 0.5; nobody is asked.",
+            "The intervals of the curve are for a budget that is just spent, "
+            f"{_STEPS if curve.in_steps else _LINES} For another budget: fedopl budget RUN --most "
+            "0.5; nobody is asked.",
             quiet=True,
         ),
     )
@@ -65,14 +74,16 @@ def _picture(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Picture:
 
 def _table(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Table:
     others = curve.alternatives(point.budget)
-    gains = alike([Span.of(gain) for gain in (point.gain, *(one.gain for one in others))])
-    costs = (point.spending, *(one.spending for one in others))
+    past, done = curve.done()
+    gains = alike([Span.of(gain) for gain in (point.gain, *(one.gain for one in others), past)])
+    costs = (point.spending, *(one.spending for one in others), done)
     spent = alike([Span.of(cost) for cost in costs])
-    names = ["The learned policy", *map(_in_words, others)]
+    too_dear = ", more than the budget" if done.value > point.budget else ""
+    names = ["The learned policy", *map(_in_words, others), f"{opened(SO_FAR)}{too_dear}"]
     rows = zip(names, gains, spent, strict=True)
     unit = OutcomeWords.of(record.study).name
     return Table(
-        caption=f"Within the budget: gain in {unit} per decision over giving everybody "
+        caption=f"What decisions spend, and gain in {unit} per decision over giving everybody "
         f"'{curve.against}'",
         headers=("What", "Gain", "95 % interval", "Spends"),
         rows=tuple((name, gain.number, gain.interval, cost.number) for name, gain, cost in rows),

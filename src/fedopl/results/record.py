@@ -20,6 +20,7 @@ from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
+from fedopl.results.spending.tree_path import tree_at
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
@@ -34,7 +35,6 @@ from fedopl.results.value_tables import (
 )
 from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
 from fedopl.study.private.added_up import most_lacking
-from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
@@ -166,7 +166,8 @@ class Record:
         if not 0.5 <= sure < 1:
             raise OptionError(f"confidence: expected 0.5 to below 1, came {sure:g}")
         plan = budget.model_copy(update={"confidence": sure})
-        return self._priced(curve.at(most, client, plan=plan), budget)
+        point = curve.at(most, client, plan=plan)
+        return replace(point, policy=self.at_price(point.price))
 
     def within_budget(self, client: str = GLOBAL) -> BudgetPoint:
         """What the run's policy gains and spends; at a client, what it would at its own price."""
@@ -177,14 +178,20 @@ class Record:
         # The policy was valued itself, and not just at prices to either side of its own.
         valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
         point = replace(point, gain=valued.get((against, GLOBAL), point.gain))
-        return self._priced(point, budget)
+        return replace(point, policy=self.at_price(point.price))
 
-    def _priced(self, point: BudgetPoint, budget: Budget) -> BudgetPoint:
-        solved = self.statistics.solve(self.mixture)
-        policy = at_price(solved, point.price, budget.spent(self.study))
-        if self.study.table:
-            policy = LinearPolicy.from_numbers(policy.numbers(), self.study)
-        return replace(point, policy=policy)
+    def at_price(self, price: float) -> Policy:
+        """The policy with this price on a unit that is spent, by what the budget counts."""
+        budget = self.study.budget
+        if budget is None:
+            raise OptionError("price: the study has no budget, so nothing is counted as spent")
+        spent = budget.spent(self.study)
+        if self.tree:
+            return tree_at(self.tree, self.mixture, price, spent[:, -1])
+        policy = at_price(self.statistics.solve(self.mixture), price, spent)
+        return (
+            LinearPolicy.from_numbers(policy.numbers(), self.study) if self.study.table else policy
+        )
 
     @property
     def in_doubt(self) -> str | None:

@@ -10,13 +10,14 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.spending.budget_curve import BudgetCurve, at_price
+from fedopl.results.spending.tree_path import tree_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
-from fedopl.server.aggregate.price_curves import ask_for_curve
+from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.minimax import (
@@ -69,13 +70,21 @@ def learn_policy(task: Task) -> Learned:
 
 def _within_budget(learned: Learned, task: Task) -> Learned:
     """The same at the lowest price at which it keeps to the budget, if there is one."""
-    study, policy = task.setting.study, learned.policy
-    if study.budget is None or not isinstance(policy, LinearPolicy):
+    study, policy, setting = task.setting.study, learned.policy, learned.setting
+    if study.budget is None:
         return learned
-    curve = ask_for_curve(policy, learned.setting, task.conversation)
-    price = curve.price_for(study.budget)
-    policy = at_price(policy, price, study.budget.spent(study))
-    return replace(learned, policy=policy, curve=curve, price=price)
+    spent = study.budget.spent(study)
+    if learned.tree:
+        curve = ask_for_tree_curve(learned.tree, setting, task.conversation)
+        price = curve.price_for(study.budget)
+        priced: Policy = tree_at(learned.tree, setting.weights, price, spent[:, -1])
+    elif isinstance(policy, LinearPolicy):
+        curve = ask_for_curve(policy, setting, task.conversation)
+        price = curve.price_for(study.budget)
+        priced = at_price(policy, price, spent)
+    else:
+        return learned
+    return replace(learned, policy=priced, curve=curve, price=price)
 
 
 def _linear(task: Task) -> Learned:

@@ -17,9 +17,9 @@ from fedopl.client.answers import (
 from fedopl.client.answers.valuing import (
     cross_fitting,
     estimate_values,
+    spending_path,
     value_leaves,
     value_outcome,
-    value_prices,
 )
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -55,7 +55,8 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.take_found,
     screen_terms.screen_jumps,
     value_outcome.answer,
-    value_prices.answer,
+    spending_path.value_prices,
+    spending_path.value_trees,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

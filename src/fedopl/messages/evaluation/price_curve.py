@@ -21,25 +21,25 @@ from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, fault_in_moments
 from fedopl.study.study import Study
 
 N_PRICES = 64
-# The lowest price above zero, of the highest.
-LOWEST_PRICE = 1e-3
-
-
-def price_grid(top: float) -> FloatArray:  # (N_PRICES,)
-    """Zero, and prices up to this one, each a little more than the one before in proportion."""
-    return np.concatenate([[0.0], top * np.geomspace(LOWEST_PRICE, 1.0, N_PRICES - 1)])
+# Trees along a path of prices: a few questions have few answers, so few trees are any different.
+N_TREES = 16
 
 
 def n_points(study: Study) -> int:
-    """What is told of: the policy at every price, then everybody getting each of the actions."""
-    return N_PRICES + study.n_actions
+    """What is told of: policies at prices, everybody getting each of the actions, what was done."""
+    return (N_TREES if study.policy.on_grid else N_PRICES) + study.n_actions + 1
+
+
+def most_on_path(study: Study) -> float:
+    """How many policies may be asked about in all where there is a path."""
+    return n_points(study) + EstimateValues.most_amount(study)
 
 
 @message
 class PriceCurve(Message, code=109):
     """Means of what is gained over one action for all and of what is spent, and their covariances.
 
-    At every price, then for every action given to everybody.
+    At every price, then for every action given to everybody, then of what was done.
     """
 
     n_rows: Annotated[int, PerClient]  # that have scores for what is decided
@@ -58,7 +58,7 @@ class ValuePrices(
     lifetime="value_policies",
     permission="values",
 ):
-    """Ask what this policy gains over one action for all, and spends, at prices on a public grid.
+    """Ask what this policy gains over one action for all, and spends, at each of these prices.
 
     At a price μ it decides by argmax_a θ_aᵀφ(x) − μ·c_a(x), with the study's costs c.
     """
@@ -66,14 +66,14 @@ class ValuePrices(
     title = "What a policy gains and spends at prices"
     content = "means of gains and of costs at 64 prices, and how precise they are"
 
-    top: float  # the highest price
+    prices: Annotated[Array, (Axis.PRICES,)]  # rising from zero
     against: int  # the action that gains are over
     parameters: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where there is a budget."""
-        return study.budget is not None
+        """Where a linear policy has a budget."""
+        return study.budget is not None and not study.policy.on_grid
 
     @classmethod
     def most(cls, _study: Study) -> int:
@@ -88,23 +88,30 @@ class ValuePrices(
     @classmethod
     def most_amount(cls, study: Study) -> float:
         """One path, beside all policies that are valued otherwise: noise is for all of them."""
-        return n_points(study) + EstimateValues.most_amount(study)
+        return most_on_path(study)
 
     def arrays(self) -> list[FloatArray]:
         """None: whatever a policy's numbers are, they come to actions and no more."""
         return []
 
     def is_plausible(self, study: Study) -> bool:
-        """A price, and an action that there is."""
-        return 0 < self.top <= LARGEST_ASKED and 0 <= self.against < study.n_actions
+        """Prices that rise from zero, and an action that there is."""
+        rise = self.prices[0] == 0 and bool((np.diff(self.prices) > 0).all())
+        are_prices = rise and self.prices[-1] <= LARGEST_ASKED
+        return are_prices and 0 <= self.against < study.n_actions
 
     def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
         """A path of all prices, on rows that are there."""
-        if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
-            return f"told of {len(answer.means)} prices and actions of {n_points(study)}"
-        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, RowSplit.EVALUATION, n_rows):
-            return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
-        if not 0 <= answer.degrees_of_freedom < answer.n_rows:
-            return "more degrees of freedom than rows"
-        tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
-        return fault_in_moments(answer.covariances, tolerance)
+        return fault_in_curve(answer, study, n_rows)
+
+
+def fault_in_curve(answer: PriceCurve, study: Study, n_rows: int) -> str | None:
+    """What cannot be true of a path of policies and of every action for everybody."""
+    if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
+        return f"told of {len(answer.means)} policies and actions of {n_points(study)}"
+    if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, RowSplit.EVALUATION, n_rows):
+        return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
+    if not 0 <= answer.degrees_of_freedom < answer.n_rows:
+        return "more degrees of freedom than rows"
+    tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
+    return fault_in_moments(answer.covariances, tolerance)

@@ -38,8 +38,12 @@ class SumNearThresholds(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is searched for on a grid whose thresholds may move."""
-        return study.policy.on_grid and bool(study.tree.refined(study.columns))
+        """Where a tree is searched for on a grid whose thresholds may move.
+
+        Trees within a budget are many, and have the grid's.
+        """
+        may_move = study.policy.on_grid and bool(study.tree.refined(study.columns))
+        return may_move and study.budget is None
 
     def fault_in(self, answer: ThresholdGains, _study: Study, _n_rows: int) -> str | None:
         """Only thresholds that may move gain anything."""

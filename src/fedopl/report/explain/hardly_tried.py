@@ -9,6 +9,7 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.report.explain.groups import RowGroup, groups_of, overall, shares_of
 from fedopl.report.words.numbers import listed
 from fedopl.results.record import Record
+from fedopl.results.value_tables import arm_name
 from fedopl.study.mixture import renormalised
 
 # Of the rows of a group: fewer are next to nobody, and as many decided on are worth a word.
@@ -19,6 +20,7 @@ _BY_NOISE = 2.0
 _EXPECTED = 20.0
 # Nothing is known of an action where it was less likely than that.
 FLOOR = CHANCE_CUTS[0]
+_MOST_NAMED = 3
 
 
 class HardlyTried(NamedTuple):
@@ -51,6 +53,23 @@ def hardly_tried(record: Record) -> list[HardlyTried]:
         if is_rare(group, action)
     ]
     return sorted(found, key=lambda one: -one.decided)
+
+
+def noticed(record: Record) -> list[HardlyTried]:
+    """Those groups in which the policy gives the action to more than a few."""
+    return [one for one in hardly_tried(record) if one.decided >= NOTICED * one.rows]
+
+
+def untried_by(record: Record) -> dict[str, str]:
+    """By policy, what it gives where hardly anybody got it, in words, in a study with caution.
+
+    An action for everybody is given in every group, the learned policy's decisions are counted.
+    """
+    if not record.study.caution:
+        return {}
+    found = {arm_name(one.action): where_hardly(one) for one in reversed(hardly_tried(record))}
+    given = listed([where_hardly(one) for one in noticed(record)], _MOST_NAMED)
+    return found | ({record.chosen: given} if given else {})
 
 
 class NotIdentified(NamedTuple):

@@ -25,7 +25,7 @@ _AXES = {
     Axis.BINS: "bins",
     Axis.CHANCE_BINS: "bins of propensity",
     Axis.CANDIDATES: "policies compared",
-    Axis.CURVE_POINTS: "(prices + actions)",
+    Axis.CURVE_POINTS: "(prices + actions + 1)",
     Axis.TWO: "gain and cost",
     Axis.CUT_COLUMNS: "columns of numbers",
     Axis.FINE_BINS: "fine bins",

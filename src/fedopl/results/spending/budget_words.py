@@ -16,7 +16,8 @@ def budget_in_words(record: "Record") -> str:
         return ""
     where = " at each client" if study.budget.is_per_client else ""
     if study.budget.most is None:
-        return f"at most {study.budget.limit:.4g} {study.budget.unit(study)}{where}"
+        (action,) = study.budget.shares
+        return f"'{action}' for at most {100 * study.budget.limit:.4g} % of people{where}"
     return f"at most {study.budget.limit:.4g} {study.budget.unit(study)} per decision{where}"
 
 
@@ -40,10 +41,25 @@ def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
     spent = f"{who} spends {point.spending.value:.4g} (standard error {error:.2g})"
     if not point.is_binding:
         return f"{spent}, less than it may: the budget changes nothing."
+    learned = f"{point.price:.3g} by what was learned, and " if point.dearer is None else ""
     return (
-        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}. One "
-        f"more unit of budget brings {point.price:.3g} by what was learned, and "
+        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}."
+        f"{_steps_in_words(point)} One more unit of budget brings {learned}"
         f"{point.one_more:.3g} by how the curve rises there, for which there is no error bar."
+    )
+
+
+def _steps_in_words(point: BudgetPoint) -> str:
+    """What the next policy spends, where there is none between the two; else nothing."""
+    if point.dearer is None:
+        return ""
+    next_one = f" The next policy that was found spends {point.dearer:.4g}"
+    if not point.spending.value < point.budget < point.dearer:
+        return f"{next_one}."
+    share = (point.budget - point.spending.value) / (point.dearer - point.spending.value)
+    return (
+        f"{next_one}, which is too much; drawing lots between the two, {share:.0%} for that one, "
+        f"would spend just the budget and gain {point.at_budget.value:+.4g}."
     )
 
 
@@ -95,12 +111,17 @@ def budget_notes(record: "Record") -> list[str]:
             f"The study has a budget, {budget_in_words(record)}; what these policies spend was not "
             "asked."
         ]
-    dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget.limit)]
-    others = f"giving everybody {' or '.join(dear)}, and " if dear else ""
-    notes = [
-        f"Of what is below, {others}what clients learn alone, do not keep to the budget: they are "
-        "no alternatives to it."
-    ]
+    dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget)]
+    others = (
+        f"giving everybody {' or '.join(dear)} does not keep to the budget, and " if dear else ""
+    )
+    notes = [f"Of what is below, {others}what clients learn alone knows of no budget."]
+    spent = curve.done()[1]
+    if spent.value > budget.limit:
+        notes.append(
+            f"What was done is beyond the budget: it spends {spent.value:.4g} (standard error "
+            f"{spent.standard_error:.2g})."
+        )
     if budget.is_per_client:
         own = [record.within_budget(name) for name in sorted(curve.clients)]
         notes.append(
@@ -121,6 +142,6 @@ def point_as_json(point: BudgetPoint) -> dict[str, object]:
         name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}
         for name in ("spending", "gain", "at_budget")
     }
-    others = {"one_more": point.one_more, "chance_over": point.chance_over}
+    others = {name: getattr(point, name) for name in ("one_more", "chance_over", "dearer")}
     client = None if point.client == GLOBAL else point.client
     return {"client": client, **numbers, **estimates, **others}

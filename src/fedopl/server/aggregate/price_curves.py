@@ -1,37 +1,72 @@
 """A policy within a budget: clients are asked once what it gains and spends at prices."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.price_curve import PriceCurve, ValuePrices, price_grid
+from fedopl.messages.evaluation.price_curve import N_TREES, PriceCurve, ValuePrices
+from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Leaf
+from fedopl.results.spending.budget_curve import BudgetCurve
+from fedopl.results.spending.tree_path import tree_path
+from fedopl.results.spending.weighed_curve import ClientCurve
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.server.aggregate.placed_prices import placed_prices
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import renormalised
-
-# At the highest price nearly nobody gets what costs more: effects so many times their root mean
-# square are rare.
-HIGHEST_EFFECTS = 8.0
+from fedopl.study.study import Study
 
 
 def ask_for_curve(
     policy: LinearPolicy, setting: Setting, conversation: Conversation
 ) -> BudgetCurve:
     """What the policy gains and spends at every price, at each client, on held-out rows."""
-    study = setting.study
-    assert study.budget is not None  # noqa: S101
-    spent = study.budget.spent(study)
-    costs = _mean_costs(setting, spent)
+    costs = _mean_costs(setting, _spent(setting.study))
     against = _cheapest(setting, costs)
-    top = _highest_price(policy, setting, costs, against)
-    query = ValuePrices(top=top, against=against, parameters=policy.numbers())
+    prices = _prices(policy, setting, costs)
+    query = ValuePrices(prices=prices, against=against, parameters=policy.numbers())
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
+    return _curve(setting, prices.tolist(), against, answers)
+
+
+def ask_for_tree_curve(
+    statistics: TreeStatistics, setting: Setting, conversation: Conversation
+) -> BudgetCurve:
+    """What every tree that is best at some price gains and spends, on held-out rows."""
+    study, costs = setting.study, _spent(setting.study)[:, -1]
+    against = _cheapest(setting, costs)
+    path = tree_path(statistics, setting.weights, costs, N_TREES)
+    # Always as many: the last one again, where there are fewer.
+    trees = [one.tree for one in path] + [path[-1].tree] * (N_TREES - len(path))
+    trees += [TreePolicy.of(Leaf(action), study) for action in range(study.n_actions)]
+    query = ValueTrees(against=against, trees=np.array([one.numbers() for one in trees]))
+    answers = conversation.require_quorum(conversation.each(query, setting.weights))
+    curve = _curve(setting, [one.price for one in path], against, answers)
+    return replace(curve, in_steps=True)
+
+
+def _spent(study: Study) -> FloatArray:  # (n_actions, n_features + 1)
+    assert study.budget is not None  # noqa: S101
+    return study.budget.spent(study)
+
+
+def _curve(
+    setting: Setting, prices: list[float], against: int, answers: Mapping[str, PriceCurve]
+) -> BudgetCurve:
+    actions = setting.study.actions
     return BudgetCurve(
-        prices=tuple(price_grid(top).tolist()),
-        actions=study.actions,
-        against=study.actions[against],
-        clients={name: _told(answer) for name, answer in sorted(answers.items())},
+        prices=tuple(prices),
+        actions=actions,
+        against=actions[against],
+        clients={
+            name: _told(answer, len(prices), len(actions))
+            for name, answer in sorted(answers.items())
+        },
         mixture=renormalised(setting.weights, answers.keys()),
     )
 
@@ -50,29 +85,26 @@ def _cheapest(setting: Setting, costs: FloatArray) -> int:
     return int(np.argmax(np.where(least, values, -np.inf)))
 
 
-def _highest_price(
-    policy: LinearPolicy, setting: Setting, costs: FloatArray, against: int
-) -> float:
-    """A price at which nearly nobody gets what costs more than the cheapest action."""
+def _prices(policy: LinearPolicy, setting: Setting, costs: FloatArray) -> FloatArray:
+    """Where the index of the policy is expected to decide anew, by the sums it is made of."""
     means, covariances = setting.statistics.term_moments(setting.weights)
     known = np.isfinite(setting.statistics.arm_values(setting.weights))
-    apart = policy.parameters - policy.parameters[against]
-    level = apart[:, :-1] @ means + apart[:, -1]
-    spread = np.einsum("aj,jk,ak->a", apart[:, :-1], covariances, apart[:, :-1])
-    sizes = np.sqrt(level**2 + np.maximum(spread, 0.0))
-    dearer = known & (costs > costs[against])
-    prices = HIGHEST_EFFECTS * sizes[dearer] / (costs[dearer] - costs[against])
-    return float(prices.max(initial=0.0)) or 1.0
+    weights = policy.parameters[:, :-1]
+    level = weights @ means + policy.parameters[:, -1]
+    return placed_prices(level, weights @ covariances @ weights.T, costs, known)
 
 
-def _told(answer: PriceCurve) -> ClientCurve:
-    covariances = answer.covariances
+def _told(answer: PriceCurve, n_prices: int, n_actions: int) -> ClientCurve:
+    """Of as many prices as there are, of every action, and of what was done."""
+    n_told = len(answer.means)
+    wanted = np.r_[:n_prices, n_told - n_actions - 1 : n_told]
+    means, covariances = answer.means[wanted], answer.covariances[wanted]
     each = (covariances[:, 0, 0], covariances[:, 0, 1], covariances[:, 1, 1])
     return ClientCurve(
         n_rows=answer.n_rows,
         of_rows=answer.of_rows,
         degrees_of_freedom=answer.degrees_of_freedom,
-        gains=tuple(answer.means[:, 0].tolist()),
-        costs=tuple(answer.means[:, 1].tolist()),
+        gains=tuple(means[:, 0].tolist()),
+        costs=tuple(means[:, 1].tolist()),
         variances=tuple(zip(*(column.tolist() for column in each), strict=True)),
     )

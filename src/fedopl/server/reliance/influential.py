@@ -11,13 +11,15 @@ from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.budget_curve import at_price
-from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.sums.any_mixture import Solved, Statistics
+from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.server.learn_policy import Learned
 from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import Weights, renormalised
 
 # Clients that are left out in turn, and those that are looked at closely to find them.
 MOST_LEFT_OUT = 3
@@ -85,13 +87,16 @@ def without_each(learned: Learned) -> dict[str, Solved]:
         others = [name for name in statistics.clients if name != client]
         if any(setting.weights.get(name, 0.0) > 0 for name in others):
             weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
-            found[client] = _at_its_price(statistics.restricted(others).solve(weights), learned)
+            found[client] = _at_its_price(statistics.restricted(others), weights, learned)
     return found
 
 
-def _at_its_price(policy: Solved, learned: Learned) -> Solved:
+def _at_its_price(statistics: Statistics, weights: Weights, learned: Learned) -> Solved:
     """What others learn, with the price that the learned policy has on what it spends."""
     study = learned.setting.study
+    if study.budget and isinstance(statistics, TreeStatistics):
+        return tree_at(statistics, weights, learned.price, study.budget.spent(study)[:, -1])
+    policy = statistics.solve(weights)
     if study.budget is None or not isinstance(policy, LinearPolicy):
         return policy
     return at_price(policy, learned.price, study.budget.spent(study))

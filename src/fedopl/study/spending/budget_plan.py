@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from fedopl.base.arrays import FloatArray
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
@@ -86,8 +87,12 @@ class Budget(Checked):
         """A PlacedError, unless the study can keep to it."""
         self._check_costs(study)
         refused = {
-            "only a linear policy by csoaa-exact, on shared features, has prices for what it "
-            "spends": study.policy.kind != "linear" or not study.linear.can_bend,
+            "only a linear policy by csoaa-exact, on shared features, and a tree of depth 1 or 2 "
+            "on a grid have prices for what they spend": not _has_prices(study),
+            "what a tree spends follows from sums over its grid, which have none of a column of "
+            "costs; name numbers, or learn a linear policy": (
+                study.policy.on_grid and study.costs is not None and bool(study.costs.columns)
+            ),
             "spending is measured on held-out rows; hold some out ([evaluation] share)": (
                 study.evaluation.share == 0
             ),
@@ -131,3 +136,10 @@ class Budget(Checked):
         if len(numbers) == len(constant) and min(numbers) > self.most:
             message = f"even the cheapest action costs {min(numbers):g}, more than {self.most:g}"
             raise PlacedError("budget", message, ("budget", "most"))
+
+
+def _has_prices(study: "Study") -> bool:
+    """Whether policies at prices follow from sums at hand."""
+    if study.policy.on_grid:
+        return study.tree.depth <= LOOK_AHEAD
+    return study.policy.kind == "linear" and study.linear.can_bend

@@ -1,38 +1,47 @@
-"""What a linear policy gains and spends at each price, on the client's held-out rows."""
-
-from collections.abc import Iterator
-from dataclasses import replace
+"""What policies along a path of prices gain and spend, on the client's held-out rows."""
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, check_not_selected
+from fedopl.client.answers.valuing.priced_paths import AtPrices, Path, TreePath
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
-from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.scoring.net_scores import costs_in, net_rewards
+from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.price_curve import (
     PriceCurve,
     ValuePrices,
+    most_on_path,
     n_points,
-    price_grid,
 )
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.linear import LinearPolicy
+from fedopl.messages.trees.tree_path import ValueTrees
 
 _HELD_OUT = RowSplit.EVALUATION
 
 
-def answer(space: Workspace, query: ValuePrices) -> PriceCurve:
+def value_prices(space: Workspace, query: ValuePrices) -> PriceCurve:
+    """What a linear policy comes to at each price."""
+    asked = ("prices", query.parameters, query.prices, np.array([float(query.against)]))
+    return _told(space, AtPrices(space, query), asked)
+
+
+def value_trees(space: Workspace, query: ValueTrees) -> PriceCurve:
+    """What each of these trees comes to."""
+    asked = ("tree path", query.trees, np.array([float(query.against)]))
+    return _told(space, TreePath(space, query), asked)
+
+
+def _told(space: Workspace, path: Path, asked: tuple[object, ...]) -> PriceCurve:
     """Means and covariances of gains and costs, each with noise as values of policies have it."""
     n_rows, n_told = space.n_rows(_HELD_OUT), n_points(space.study)
     if n_rows < max(space.limits.minimum_cell, 1):
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     space.limits.check_parameters(n_told, n_rows)
-    path, apart = _Path(space, query), np.zeros((n_told, n_told))
+    apart = np.zeros((n_told, n_told))
     sums, costs = [JointSums() for _ in range(n_told)], _CostSpread()
     spread = ScoreSpread(space.least_spread)
     for chunk in space.chunks():
@@ -50,7 +59,7 @@ def answer(space: Workspace, query: ValuePrices) -> PriceCurve:
         found = path.with_excess(found, space)
     if len(found) < n_told:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    return _released(space, query, (found, apart), (spread, costs.usual))
+    return _released(space, asked, (found, apart), (spread, costs.usual))
 
 
 def _rows_apart(decided: list[IntArray]) -> FloatArray:  # (n_told, n_told)
@@ -72,66 +81,6 @@ def _told_as(apart: FloatArray, minimum_cell: int) -> list[int]:
     return own
 
 
-class _Path:
-    """What is decided at every price, and what that gains and costs."""
-
-    def __init__(self, space: Workspace, query: ValuePrices) -> None:
-        study = space.study
-        try:
-            self._policy = LinearPolicy.from_numbers(query.parameters, study)
-        except ValueError:
-            raise RefusedError(RefusalCode.MALFORMED) from None
-        if study.budget is None:
-            raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self._prices, self._against = price_grid(query.top), query.against
-        self._spent, self._n_actions = study.budget.spent(study), study.n_actions
-        # An action without scores is given to nobody, and nothing is said of giving it to all.
-        self._hidden = space.scored.hidden
-        if self._hidden[query.against]:
-            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-
-    def costs(self, chunk: ScoredChunk, rows: slice) -> FloatArray:  # (n_rows, n_actions)
-        """What each action would cost in each row."""
-        return costs_in(chunk.data.contexts[rows], self._spent)
-
-    def known(self, chunk: ScoredChunk, rows: slice) -> BoolArray:  # (n_rows,)
-        """Rows with scores for every action that any has a score for."""
-        return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
-
-    def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
-        """At every price, then for everybody alike."""
-        indices, costs = self._policy.linear(chunk.data.contexts[rows]), self.costs(chunk, rows)
-        indices = np.where(self._hidden, -np.inf, indices)
-        for price in self._prices:
-            yield np.argmax(indices - price * costs, axis=1)
-        for action in range(self._n_actions):
-            yield np.full(len(costs), self._against if self._hidden[action] else action)
-
-    def columns(
-        self, chunk: ScoredChunk, rows: slice, decided: list[IntArray]
-    ) -> Iterator[FloatArray]:  # (n_rows, 2) each
-        """What is gained over the same action for all, and what is spent."""
-        scores, costs = chunk.scores[rows], self.costs(chunk, rows)
-        row, without = np.arange(len(costs)), scores[:, self._against]
-        for own in decided:
-            yield np.column_stack([scores[row, own] - without, costs[row, own]])
-
-    def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
-        """With what propensities say that gains vary by, and rows at hand do not show."""
-        whole, excess = space.whole, space.scored.excess
-        rows = whole.rows(_HELD_OUT)
-        weight = space.data.weights_of(rows)
-        row, wider = np.arange(len(excess)), []
-        for one, decided in zip(found, self.decided(whole, rows), strict=True):
-            own = np.where(
-                decided == self._against, 0.0, excess[row, decided] + excess[:, self._against]
-            )
-            covariances = np.array(one.covariances)
-            covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
-            wider.append(replace(one, covariances=covariances))
-        return wider
-
-
 class _CostSpread:
     """How far a usual row's costs lie apart, so what it can change spending by."""
 
@@ -151,12 +100,11 @@ class _CostSpread:
 
 def _released(
     space: Workspace,
-    query: ValuePrices,
+    asked: tuple[object, ...],
     valued: tuple[list[JointEstimate], FloatArray],
     spreads: tuple[ScoreSpread, float],
 ) -> PriceCurve:
     n_rows, (found, apart), (spread, usual_cost) = space.n_rows(_HELD_OUT), valued, spreads
-    asked = ("prices", query.parameters, np.array([query.top, query.against]))
     n_used = found[0].n_rows
     if n_used < n_rows:
         noisy = space.noisy(np.array([float(n_used)]), *asked)
@@ -175,7 +123,7 @@ def _released(
             found[place].covariances / both,
             influence,
             draws,
-            query.most_amount(space.study),
+            most_on_path(space.study),
         )
         told[place] = mean * scales, covariance * both
     return PriceCurve(

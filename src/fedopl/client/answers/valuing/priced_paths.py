@@ -1,0 +1,120 @@
+"""Paths of policies that spend less and less, and what each decides, gains and costs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.answers.asked_policies import deciders
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.net_scores import costs_in, net_rewards
+from fedopl.client.scoring.values import JointEstimate
+from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.trees.tree_path import ValueTrees
+from fedopl.policies.linear import LinearPolicy
+
+_HELD_OUT = RowSplit.EVALUATION
+
+
+class Path(ABC):
+    """What is decided at every price, and what that gains and costs."""
+
+    def __init__(self, space: Workspace, against: int) -> None:
+        study = space.study
+        if study.budget is None:
+            raise RefusedError(RefusalCode.NOT_IN_STUDY)
+        self._against, self._study = against, study
+        self._spent, self._n_actions = study.budget.spent(study), study.n_actions
+        # An action without scores is given to nobody; of giving it to all only the cost is said.
+        self._hidden = space.scored.hidden
+        if self._hidden[against]:
+            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+
+    @abstractmethod
+    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
+        """What is decided, (n_rows,) each, at every price."""
+
+    def costs(self, chunk: ScoredChunk, rows: slice) -> FloatArray:  # (n_rows, n_actions)
+        """What each action would cost in each row."""
+        return costs_in(chunk.data.contexts[rows], self._spent)
+
+    def known(self, chunk: ScoredChunk, rows: slice) -> BoolArray:  # (n_rows,)
+        """Rows with scores for every action that any has a score for."""
+        return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
+
+    def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
+        """At every price, then for everybody alike, then as it was done."""
+        costs = self.costs(chunk, rows)
+        yield from self.along(chunk.data.contexts[rows], costs)
+        for action in range(self._n_actions):
+            yield np.full(len(costs), action)
+        yield np.asarray(chunk.data.actions[rows])
+
+    def columns(
+        self, chunk: ScoredChunk, rows: slice, decided: list[IntArray]
+    ) -> Iterator[FloatArray]:  # (n_rows, 2) each
+        """What is gained over the same action for all, and what is spent."""
+        scores, costs = chunk.scores[rows], self.costs(chunk, rows)
+        row, without = np.arange(len(costs)), scores[:, self._against]
+        for own in decided[:-1]:
+            gain = np.where(self._hidden[own], 0.0, scores[row, own] - without)
+            yield np.column_stack([gain, costs[row, own]])
+        rewards = net_rewards(chunk.data, rows, self._study)
+        yield np.column_stack([rewards - without, costs[row, decided[-1]]])
+
+    def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
+        """With what propensities say that gains vary by, and rows at hand do not show."""
+        whole, excess = space.whole, space.scored.excess
+        rows = whole.rows(_HELD_OUT)
+        weight = space.data.weights_of(rows)
+        row, wider = np.arange(len(excess)), []
+        for one, decided in zip(found, self.decided(whole, rows), strict=True):
+            own = np.where(
+                decided == self._against, 0.0, excess[row, decided] + excess[:, self._against]
+            )
+            covariances = np.array(one.covariances)
+            covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
+            wider.append(replace(one, covariances=covariances))
+        return wider
+
+
+class AtPrices(Path):
+    """A linear policy, argmax_a θ_aᵀφ(x) − μ·c_a(x)."""
+
+    def __init__(self, space: Workspace, query: ValuePrices) -> None:
+        super().__init__(space, query.against)
+        try:
+            self._policy = LinearPolicy.from_numbers(query.parameters, space.study)
+        except ValueError:
+            raise RefusedError(RefusalCode.MALFORMED) from None
+        self._prices = query.prices
+
+    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
+        """With the largest index that is left at a price."""
+        indices = np.where(self._hidden, -np.inf, self._policy.linear(contexts))
+        for price in self._prices:
+            yield np.argmax(indices - price * costs, axis=1)
+
+
+class TreePath(Path):
+    """Trees that were found at prices."""
+
+    def __init__(self, space: Workspace, query: ValueTrees) -> None:
+        super().__init__(space, query.against)
+        n_trees = len(query.trees) - space.study.n_actions
+        self._decide = deciders(space, [{"trees": one} for one in query.trees[:n_trees]])
+
+    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
+        """As each tree says; refused where it gives what there are no scores of."""
+        del costs  # they were part of the search
+        for decide in self._decide:
+            codes = decide(contexts)
+            if self._hidden[codes].any():
+                raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+            yield codes

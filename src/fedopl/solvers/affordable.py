@@ -1,0 +1,68 @@
+"""What rows get within a budget: those first who gain most for what it costs.
+
+Every row begins with what costs least, and every dearer action is a step that gains something for
+its cost. Steps are taken by what they gain for a unit of cost, along each row's upper hull of costs
+and scores, until the next one is not affordable. That is the best there is for what is spent
+(Sinha & Zoltners, 1979), so less than one step of the budget is left.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.errors import OptionError
+
+
+def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArray:  # (n_rows,)
+    """What each row gets, if a decision may cost so much on average.
+
+    Scores and costs are (n_rows, n_actions); scores are −∞ where an action may not be given. Of
+    rows that are alike the first come first. Nobody gets what costs more and is worth no more.
+    """
+    n_rows = len(scores)
+    codes = _cheapest(scores, costs)
+    least = costs[np.arange(n_rows), codes].sum()
+    allowed = most * n_rows
+    if least > allowed * (1 + 1e-12):
+        raise OptionError(
+            f"budget: even what costs least comes to {least / n_rows:.6g} per row, more than "
+            f"{most:g}; allow more"
+        )
+    rows, then, rates, spent = _steps(scores, costs, codes)
+    order = np.argsort(-rates, kind="stable")
+    total = least + np.cumsum(spent[order])
+    # A row's steps come one after the other, as the later ones gain less for what they cost.
+    n_taken = int(np.searchsorted(total, allowed * (1 + 1e-12), side="right"))
+    taken = order[:n_taken]
+    codes[rows[taken]] = then[taken]
+    return codes
+
+
+def _cheapest(scores: FloatArray, costs: FloatArray) -> IntArray:  # (n_rows,)
+    """Of what costs a row least, the best."""
+    possible = np.where(np.isneginf(scores), np.inf, costs)
+    least = possible.min(axis=1, keepdims=True)
+    codes: IntArray = np.where(possible == least, scores, -np.inf).argmax(axis=1)
+    return codes
+
+
+def _steps(
+    scores: FloatArray, costs: FloatArray, codes: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """Whose step it is, to which action, what it gains for a unit of cost, and what it costs."""
+    now, everybody = codes.copy(), np.arange(len(codes))
+    found: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
+    while True:
+        dearer = costs - costs[everybody, now][:, None]
+        more = scores - scores[everybody, now][:, None]
+        rates = np.where(dearer > 0, more / np.where(dearer > 0, dearer, 1.0), -np.inf)
+        then = rates.argmax(axis=1)
+        best = rates[everybody, then]
+        rows = np.flatnonzero(best > 0)
+        if not len(rows):
+            break
+        found.append((rows, then[rows], best[rows], dearer[rows, then[rows]]))
+        now[rows] = then[rows]
+    empty = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    parts = zip(*(found or [empty]), strict=True)
+    rows, then, rates, spent = (np.concatenate(part) for part in parts)
+    return rows, then, rates, spent
