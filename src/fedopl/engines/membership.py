@@ -16,10 +16,10 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
-from fedopl.engines.run import check_folder, open_clients
+from fedopl.engines.run import open_clients
 from fedopl.engines.runs import Run, load_run
 from fedopl.results.record import Record
-from fedopl.results.run_folder import writing
+from fedopl.results.run_folder import LOCK, writing
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.membership.join_run import join_run
 from fedopl.server.membership.leave_run import leave_run
@@ -63,7 +63,7 @@ def join_folder(
     found, newcomer = load_run(run), read_client(client)
     shares = {} if share is None else {newcomer.name: share}
     study = _study_for(found, [newcomer.name], shares)
-    folder = _folder_for(run, f"+{newcomer.name}", out, study)
+    folder = _folder_for(run, f"+{newcomer.name}", out)
     _, doors = open_clients(study.before_screening, {newcomer.name: newcomer})
     joined = _joined(found, study, doors, shares)
     _save(joined, folder, Path(run))
@@ -76,7 +76,7 @@ def leave_folder(
     """Take a client out of the run in a folder; the result has a folder of its own."""
     found = load_run(run)
     left = leave_in_memory(found, client)
-    folder = _folder_for(run, f"-{client}", out, left.study)
+    folder = _folder_for(run, f"-{client}", out)
     _save(left, folder, Path(run))
     return left, folder
 
@@ -128,23 +128,28 @@ def _as_run(record: Record, before: Run, ledgers: Mapping[str, Ledger] | None = 
     return Run.with_ledger(plain, ledger)
 
 
-def _folder_for(run: str | Path, ending: str, out: str | Path | None, study: Study) -> Path:
+def _folder_for(run: str | Path, ending: str, out: str | Path | None) -> Path:
     """Where the result goes, which has to be empty: the run that was joined is not touched."""
-    beside = Path(run).resolve()
+    beside = Path(run) if Path(run).name else Path(run).resolve()
     plain = re.sub(r"[^\w.+-]+", "-", ending)
     folder = Path(out) if out else beside.with_name(f"{beside.name}{plain}")
-    if folder.resolve() == beside:
+    if folder.resolve() == beside.resolve():
         raise StorageError(
             f"{folder}: is the run itself, which stays as it is; choose another --out"
         )
-    check_folder(folder, study, resume=False)
+    _check_empty(folder)
     return folder
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(p.name != LOCK for p in folder.iterdir())):
+        raise StorageError(f"{folder}: is there already; name another folder with --out")
 
 
 def _save(run: Run, folder: Path, before: Path) -> None:
     """Write the run, with the file that a person wrote where it says the same study."""
     with writing(folder):
-        check_folder(folder, run.study, resume=False)  # somebody may have written since
+        _check_empty(folder)  # somebody may have written since
         for kept in (before / _TOML, before / "before" / _TOML):
             if kept.is_file():
                 text = kept.read_bytes()

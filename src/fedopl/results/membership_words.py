@@ -34,7 +34,7 @@ def known_of_it(record: "Record", membership: Membership) -> str:
         f"; {quoted(others)} were not asked, so nothing is claimed of it there, nor for all "
         "together"
         if others
-        else "; no value was told for all together"
+        else "; all who are in have valued it, each for itself"
     )
     against = arm_name(record.best_arm)
     return f"{since}. Gain over the best constant arm, {against}: {'; '.join(said)}{unknown}."
@@ -54,15 +54,12 @@ def _gain(client: str, gains: dict[str, GainRow], in_doubt: tuple[str, ...]) -> 
 def since_then(record: "Record", membership: Membership) -> list[str]:
     """What is as it was, and what the run said before."""
     notes = []
-    if record.study.nuisances.kind == "federated" and membership.joined:
+    if record.study.nuisances.kind == "federated":
         notes.append(
-            f"Scores of the other clients are as they were: the outcome models behind them were "
-            f"made without {quoted(membership.joined)}."
+            "Scores are as each client made them when it came, by outcome models from those who "
+            "were in then: only a run with everybody makes them anew."
         )
-    if record.study.nuisances.kind == "federated" and membership.left:
-        notes.append(
-            f"Scores are as they were: the outcome models behind them were made with "
-            f"{quoted(membership.left)}, and only a new run is without."
-        )
+        if membership.left:
+            notes.append(f"These models keep what {quoted(membership.left)} added to them.")
     notes.append(f"Of the policy before, the run says: {membership.before.verdict}")
     return notes

@@ -92,6 +92,8 @@ def _how(record: Record) -> str:
     if record.tree is None:
         return _TREES["observed"]
     found = "refined" if record.tree.closer else "exact"
+    if record.membership and not record.tree.is_looked_at_twice(record.mixture):
+        found = "exact"
     return _TREES[found if record.tree.is_exact else "ahead"]
 
 

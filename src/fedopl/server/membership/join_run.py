@@ -121,10 +121,9 @@ def _with_second_look(record: Record, conversation: Conversation) -> Record:
     tree = record.tree
     if tree is None or tree.closer is None:
         return record
-    look = tree.closer.look
-    on_grid = replace(tree, closer=None).solve(setting_of(record).weights)
-    if on_grid.root != look.root:
+    if not tree.is_looked_at_twice(setting_of(record).weights):
         return record
+    look = tree.closer.look
     n_cuts, cuts = thresholds_of(look.grid)
     query = SumNearThresholds(tree=as_array(look.root), n_cuts=n_cuts, cuts=cuts, near=look.near)
     answers = conversation.each(query, conversation.transport.clients)
