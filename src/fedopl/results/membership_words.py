@@ -31,7 +31,7 @@ def known_of_it(record: "Record", membership: Membership) -> str:
     gains = {row.client: row for row in known.gains if row.against == arm_name(record.best_arm)}
     said = [_gain(name, gains, known.in_doubt) for name in told]
     unknown = (
-        f"; {quoted(others)} were not asked, so nothing is claimed of it there, nor for all "
+        f"; {quoted(others)} were not asked about it, so nothing is claimed there, nor for all "
         "together"
         if others
         else "; all who are in have valued it, each for itself"
