@@ -2,30 +2,22 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import fedopl
 from fedopl.base.errors import FederationError, FedoplError, OptionError, StorageError, StudyError
-from fedopl.engines.membership import join_folder, leave_folder
+from fedopl.engines.join_and_leave import join_folder, leave_folder
 from fedopl.engines.run import run as run_folders
 from fedopl.report.page import render
 from fedopl.study.joining_later import why_fixed, why_no_newcomer
+from later_clients import linear_rows
 from tiny_study import everything_in, write_tiny
-
-WORLD = {"n_features": 2, "n_actions": 2}
 
 
 @pytest.fixture(scope="module")
 def rows():
     """Five clients' rows."""
-    import conftest
-
-    def drawn(seed):
-        world = conftest.linear_world(np.random.default_rng(seed), 100, **WORLD)
-        return fedopl.LoggedData(*world, action_names=["a0", "a1"])
-
-    return {name: drawn(seed) for seed, name in enumerate("abcde")}
+    return {name: linear_rows(seed, 100, 2, 2) for seed, name in enumerate("abcde")}
 
 
 def some(rows, names):
@@ -120,7 +112,7 @@ def test_whom_a_mixture_leans_toward_cannot_leave(rows):
 
 
 def other_actions(data):
-    return fedopl.LoggedData(data.contexts, data.actions, data.rewards, action_names=["a0", "new"])
+    return fedopl.LoggedData(data.contexts, data.actions, data.rewards, action_names=["a", "new"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +122,7 @@ def other_actions(data):
         (lambda rows: {}, "came none"),
         (lambda rows: {"global": rows["d"]}, "stands for all clients together"),
         (lambda rows: {"d": "a table"}, "expected LoggedData by name, came str for 'd'"),
-        (lambda rows: {"d": other_actions(rows["d"])}, "the run's actions 'a0', 'a1', came"),
+        (lambda rows: {"d": other_actions(rows["d"])}, "the run's actions 'a', 'b', came"),
     ],
 )
 def test_who_cannot_join_is_told_why(run, rows, clients, found):

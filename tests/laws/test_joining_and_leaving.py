@@ -8,9 +8,10 @@ import pytest
 
 import fedopl
 from fedopl.base.errors import FederationError, StudyError
-from fedopl.engines.membership import join_folder, leave_folder
+from fedopl.engines.join_and_leave import join_folder, leave_folder
 from fedopl.engines.run import run as run_folders
 from fedopl.policies.policy import policy_json
+from later_clients import linear_rows, true_value
 from tiny_study import everything_in, write_tiny
 
 NAMES = ("x0", "x1", "x2")
@@ -37,14 +38,7 @@ def saved(run, folder):
 @pytest.fixture(scope="module")
 def rows():
     """Four clients' rows, of which the first comes late."""
-    import conftest
-
-    def drawn(n_rows, seed):
-        world = conftest.linear_world(np.random.default_rng(seed), n_rows, n_features=3)
-        contexts, actions, rewards, chances = world
-        return fedopl.LoggedData(contexts, actions, rewards, chances, action_names=list("abc"))
-
-    return {name: drawn(120 + 30 * place, place) for place, name in enumerate("wxyz")}
+    return {name: linear_rows(place, 120 + 30 * place) for place, name in enumerate("wxyz")}
 
 
 def without(rows, *names):
@@ -194,22 +188,13 @@ def test_a_policy_that_stays_the_same_stays_as_valued_as_it_was(rows):
 
 
 def test_intervals_at_newcomers_cover_what_is_true(rows):
-    """A newcomer's own policy value, on rows that nothing was learned from."""
-    import conftest
-
     run = fedopl.learn(without(rows, "w"), basis="linear")
-    slopes = np.random.default_rng(7).standard_normal((3, 3))
-    contexts = np.random.default_rng(99).standard_normal((20_000, 3))
-    means = np.arange(3) + contexts @ slopes.T
     covered = []
     for seed in range(20):
-        world = conftest.linear_world(np.random.default_rng(1000 + seed), 120, n_features=3)
-        data = fedopl.LoggedData(*world, action_names=list("abc"))
-        joined = run.join({"new": data})
-        true = means[np.arange(len(means)), joined.policy.decide(contexts)].mean()
+        joined = run.join({"new": linear_rows(1000 + seed, 120)})
         known = joined.membership.of_policy(joined.policy)
         (row,) = (one for one in known.values if one.policy == "learned")
-        covered.append(row.interval[0] < true < row.interval[1])
+        covered.append(row.interval[0] < true_value(joined.policy) < row.interval[1])
     assert sum(covered) >= 16  # of 20 at 95 %: fewer in three of a thousand tries
 
 

@@ -25,7 +25,7 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Add a client to a finished run; it alone is asked, and the policy is solved again."""
-    from fedopl.engines.membership import join_folder
+    from fedopl.engines.join_and_leave import join_folder
     from fedopl.report.page import write_report
 
     joined, folder = join_folder(run, client, share=share, out=out)
@@ -40,7 +40,7 @@ def leave(
     as_json: AsJson = False,
 ) -> None:
     """Take a client out of a finished run; nobody is asked, and the policy is solved again."""
-    from fedopl.engines.membership import leave_folder
+    from fedopl.engines.join_and_leave import leave_folder
     from fedopl.report.page import write_report
 
     left, folder = leave_folder(run, client, out=out)

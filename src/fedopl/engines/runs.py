@@ -65,13 +65,13 @@ class Run(Record):
             limits: "open", "guarded" or `Limits`; what newcomers are willing to release.
 
         """
-        from fedopl.engines.membership import join_rows  # which imports this file
+        from fedopl.engines.join_and_leave import join_rows  # which imports this file
 
         return join_rows(self, clients, shares=shares, limits=limits)
 
     def leave(self, client: str) -> "Run":
         """The run without this client, solved again from the others' sums; nobody is asked."""
-        from fedopl.engines.membership import leave_in_memory
+        from fedopl.engines.join_and_leave import leave_in_memory
 
         return leave_in_memory(self, client)
 

@@ -192,7 +192,7 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
-    enrolled = enrol(conversation)
+    enrolled = enrol_clients(conversation)
     counted = enrolled.counted
     statistics, by_fold, cells = score(conversation, enrolled)
     weights, statistics = weighed(statistics, counted, by_fold or {})
@@ -275,7 +275,7 @@ class Enrolled(NamedTuple):
     total: OutcomeSums | None = None  # of these and of those who were there before
 
 
-def enrol(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
+def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
     """What clients count by, which nobody can change from here on, and how to score their rows.
 
     Beside it, which actions a client has no rows of, or too few to tell. Those who were there

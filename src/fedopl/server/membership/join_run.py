@@ -22,7 +22,7 @@ from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.federation import enrol, score
+from fedopl.server.federation import enrol_clients, score
 from fedopl.server.membership.newcomers_values import valued_by
 from fedopl.server.membership.solve_again import (
     changed,
@@ -37,7 +37,7 @@ from fedopl.server.oracles.tree_search import asking_for_cells
 from fedopl.study.joining_later import why_no_newcomer
 from fedopl.study.study import Study
 
-Kept = TypeVar("Kept")
+OfClient = TypeVar("OfClient")
 
 
 def join_run(record: Record, conversation: Conversation, shares: Mapping[str, float]) -> Record:
@@ -65,7 +65,7 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
 def _with_sums(record: Record, conversation: Conversation) -> Record:
     """The record with the newcomers' sums beside those that are there."""
     before = record.for_newcomers
-    enrolled = enrol(conversation, before)
+    enrolled = enrol_clients(conversation, before)
     _require_all(conversation, enrolled.counted.rows)
     told, by_fold, cells = score(conversation, enrolled)
     _require_all(conversation, told.sums)
@@ -169,5 +169,5 @@ def _change(name: str, record: Record, rounds: Sequence[Round], share: float | N
     )
 
 
-def _sorted(by_client: Mapping[str, Kept]) -> dict[str, Kept]:
+def _sorted(by_client: Mapping[str, OfClient]) -> dict[str, OfClient]:
     return dict(sorted(by_client.items()))
