@@ -7,6 +7,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError, FedoplError, OptionError, StorageError, StudyError
 from fedopl.engines.join_and_leave import join_folder, leave_folder
+from fedopl.engines.join_remotely import study_to_agree_to
 from fedopl.engines.run import run as run_folders
 from fedopl.report.page import render
 from fedopl.study.joining_later import why_fixed, why_no_newcomer
@@ -327,3 +328,17 @@ def test_the_report_of_a_run_that_is_as_before_says_so(run, rows):
     assert again.verdict == run.verdict
     left = render(run.leave("a"))
     assert "nobody has valued it since" in left
+
+
+# --- over a network -------------------------------------------------------------------------------
+
+
+def test_shares_in_a_file_may_be_written_as_people_write_them(given):
+    shares = {"a": 0.4, "b": 0.24, "c": 0.16, "d": 0.2}
+    file = given.study.model_copy(update={"mixture": fedopl.mixture.given(shares)})
+    study, own = study_to_agree_to(given, file, ["d"])
+    assert (study, own) == (file, {"d": 0.2})
+    for wrong in ({"a": 0.4, "b": 0.2, "c": 0.2, "d": 0.2}, {"a": 0.8, "d": 0.2}):
+        file = given.study.model_copy(update={"mixture": fedopl.mixture.given(wrong)})
+        with pytest.raises(StudyError, match="shrink the others' in proportion"):
+            study_to_agree_to(given, file, ["d"])

@@ -1,7 +1,7 @@
 """Clients join finished runs and leave them, in this process: with rows in memory or in folders."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -81,10 +81,8 @@ def leave_folder(
     return left, folder
 
 
-def _study_for(
-    run: Run, names: Mapping[str, object] | list[str], shares: Mapping[str, float]
-) -> Study:
-    """The study that newcomers of these names agree to; an error if they cannot join."""
+def check_newcomers(run: Record, names: Collection[str]) -> None:
+    """An error, in words, unless clients of these names can join this run."""
     require_open(run, why_no_newcomer(run.study))
     if not names:
         raise OptionError("clients: expected rows by client name, as in {'west': data}; came none")
@@ -95,6 +93,11 @@ def _study_for(
             f"clients: {quoted(known)} is in this run already; it can leave it first, and a client "
             "of the same name needs another one (name in client.toml)"
         )
+
+
+def _study_for(run: Run, names: Collection[str], shares: Mapping[str, float]) -> Study:
+    """The study that newcomers of these names agree to; an error if they cannot join."""
+    check_newcomers(run, names)
     return study_with(run.study, list(names), shares, run.rows)
 
 
