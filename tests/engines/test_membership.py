@@ -9,6 +9,7 @@ from fedopl.base.errors import FederationError, FedoplError, OptionError, Storag
 from fedopl.engines.join_and_leave import join_folder, leave_folder
 from fedopl.engines.join_remotely import study_to_agree_to
 from fedopl.engines.run import run as run_folders
+from fedopl.policies.trees.nodes import branches_of
 from fedopl.report.page import render
 from fedopl.study.joining_later import why_fixed, why_no_newcomer
 from later_clients import linear_rows
@@ -328,6 +329,21 @@ def test_the_report_of_a_run_that_is_as_before_says_so(run, rows):
     assert again.verdict == run.verdict
     left = render(run.leave("a"))
     assert "nobody has valued it since" in left
+
+
+def test_a_tree_with_other_questions_stays_on_the_grid_and_says_so(rows):
+    plan = fedopl.Tree(depth=1, bins=8)
+    run = learned(some(rows, "abc"), policy=plan)
+    joined = run.join({"d": rows["d"]})
+    assert run.second_look
+    assert joined.second_look is None  # another threshold of the grid than clients were asked of
+    (branch,) = branches_of(joined.policy.root)
+    assert branch.cut in joined.tree.grid.cuts[branch.column]
+    page = render(joined)
+    assert "and this one has other questions" in page
+    assert "became" not in page
+    assert "Not so d, who joined later" in page
+    assert joined.leave("d").second_look
 
 
 # --- over a network -------------------------------------------------------------------------------

@@ -62,8 +62,7 @@ def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
         "the sums that it was learned from say nothing that holds on other rows.",
         *since_then(record, membership)[:-1],
     ]
-    tree = record.tree
-    if tree and tree.closer and not tree.is_looked_at_twice(record.mixture):
+    if record.tree and record.tree.closer and record.second_look is None:
         unknown.append(
             "Where thresholds close to those of the grid would lie: clients were asked about those "
             "of the tree before, and this one has other questions."

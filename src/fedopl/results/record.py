@@ -25,7 +25,7 @@ from fedopl.results.spending.budget_words import budget_notes, verdict_within
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.results.value_tables import (
     LEARNED,
     GainTable,
@@ -128,6 +128,14 @@ class Record:
     def counted(self) -> Counted:
         """What mixtures of these clients can count."""
         return Counted(rows=self.rows, weights=self.row_weights)
+
+    @property
+    def second_look(self) -> ThresholdsMoved | None:
+        """What clients told of thresholds close to the tree's; None if of none, or of another's."""
+        tree = self.tree
+        if tree and self.membership and not tree.is_looked_at_twice(self.mixture):
+            return None
+        return tree.closer if tree else None
 
     def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; no client is asked."""

@@ -91,9 +91,7 @@ def _how(record: Record) -> str:
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:
         return _TREES["observed"]
-    found = "refined" if record.tree.closer else "exact"
-    if record.membership and not record.tree.is_looked_at_twice(record.mixture):
-        found = "exact"
+    found = "refined" if record.second_look else "exact"
     return _TREES[found if record.tree.is_exact else "ahead"]
 
 
