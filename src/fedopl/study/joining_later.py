@@ -108,7 +108,7 @@ def study_with(
         raise OptionError(f"share: expected more than 0 and less than 1, came {share:g}")
     agreed = {**_shrunk(mixture.shares, 1 - share, set(clients) - {name}), name: share}
     changed: dict[str, Any] = mixture.model_dump() | {"shares": agreed}
-    return study.model_copy(update={"mixture": Given.model_validate(changed)})
+    return study.model_copy(update={"mixture": Given(**changed)})
 
 
 def _shrunk(shares: Mapping[str, float], room: float, clients: Collection[str]) -> Weights:
