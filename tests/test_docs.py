@@ -226,7 +226,7 @@ def test_every_option_of_the_training_plan_is_explained():
 
 WALKS = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("tutorial", "rand-hie", "trees", "joining", "deciding")
+    for name in ("tutorial", "rand-hie", "trees", "joining", "joining-later", "deciding")
 ]
 NEEDS = {"rand-hie.md": "statsmodels"}
 NUMBER = r"(\d[\d,]*\.?\d*)"

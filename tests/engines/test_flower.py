@@ -22,18 +22,20 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedopl
-from fedopl.base.errors import FederationError
+from fedopl.base.errors import FederationError, StudyError
 from fedopl.client.client_file import read_clients
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines import flower_apps
 from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
+from fedopl.engines.join_and_leave import join_folder
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.policies.policy import policy_json
 from fedopl.report.page import render
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
@@ -601,3 +603,31 @@ def test_a_node_answers_no_split_that_its_own_study_does_not_have(own, clock, tm
     first, *_, second = (r for r in fedopl.load_run(tmp_path).rounds if r.query == "Enrol")
     assert "west" in first.answered  # which is the study that it agreed to
     assert second.rejected == {"west": "answers for another study"}
+
+
+def test_a_client_joins_over_flower_as_it_does_without(own, clock, tmp_path):
+    later = tmp_path / "later"
+    later.mkdir()
+    (own.parent / "clients" / "west").rename(later / "west")
+    ran = tmp_path / "run"
+    fedopl.run(own, own.parent / "clients", out=ran)
+    shutil.copytree(later, tmp_path / "untouched")
+    (later / "west").rename(own.parent / "clients" / "west")
+    road = road_to(own, clock)
+    config = settings_for(tmp_path / "flower", clients="west", join=str(ran))
+    server_app(own)(road, context_of(run_config=config))
+    joined, plain = join_folder(ran, tmp_path / "untouched" / "west", out=tmp_path / "plain")
+    assert sorted(joined.rows) == ["north", "south", "west"]
+    for name in ("policy.json", "sums.npz", "newcomers.npz", "study.json", "before/values.csv"):
+        assert (tmp_path / "flower" / name).read_bytes() == (plain / name).read_bytes()
+    again = fedopl.load_run(tmp_path / "flower").leave("west")
+    assert policy_json(again.policy) == policy_json(fedopl.load_run(ran).policy)
+
+
+def test_a_node_cannot_join_a_run_of_another_study(own, clock, tmp_path):
+    fedopl.run(own, own.parent / "clients", out=tmp_path / "run")
+    own.write_text(own.read_text().replace("share = 0.3", "share = 0.2"))
+    config = settings_for(tmp_path / "flower", clients="east", join=str(tmp_path / "run"))
+    with pytest.raises(StudyError, match="is not that of the run that is joined"):
+        server_app(own)(road_to(own, clock), context_of(run_config=config))
+    assert "is not that of the run" in (tmp_path / "flower" / "failed.txt").read_text()

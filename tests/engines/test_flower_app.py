@@ -96,3 +96,17 @@ def test_a_key_is_made_only_for_a_name_that_a_node_can_have(tmp_path, name):
     with pytest.raises(OptionError, match="cannot be the name of a node"):
         make_client_key(tmp_path / "keys", name)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_app_for_newcomers_names_the_run_that_they_join(study, tmp_path):
+    fedopl.run(study, study.parent / "clients", out=tmp_path / "run")
+    wait = WaitSeconds()
+    made = {"out": tmp_path / "joined", "wait": wait, "join": tmp_path / "run"}
+    write_flower_app(tmp_path / "app", study, ["east"], **made)
+    content = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
+    assert content["tool"]["flwr"]["app"]["config"]["join"] == str(tmp_path / "run")
+    with pytest.raises(OptionError, match="'west' is in this run already"):
+        write_flower_app(tmp_path / "other", study, ["west"], **made)
+    with pytest.raises(StorageError, match="is the run itself"):
+        write_flower_app(tmp_path / "other", study, ["east"], **{**made, "out": tmp_path / "run"})
+    assert not (tmp_path / "other").exists()

@@ -14,6 +14,7 @@ from fedopl.cli import (
     export_verb,
     flower_verbs,
     init_verb,
+    membership_verbs,
     reproduce_verb,
     result_verbs,
     run_verbs,
@@ -30,7 +31,10 @@ app = typer.Typer(
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
     "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
-    "Learn": [run_verbs.run, run_verbs.evaluate],
+    "Learn": [
+        *(run_verbs.run, run_verbs.evaluate),
+        *(membership_verbs.join, membership_verbs.leave),
+    ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
         *(result_verbs.explain, result_verbs.decide, export_verb.export),

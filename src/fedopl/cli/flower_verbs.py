@@ -29,6 +29,9 @@ def write_app(
     study: StudyOption = Path("study.toml"),
     clients: Annotated[str, typer.Option(help="names of the clients, with commas between")],
     out: Annotated[Path, typer.Option(help="the run's folder, at the server")] = Path("run"),
+    join: Annotated[
+        Path | None, typer.Option(help="a finished run, at the server, that these clients join")
+    ] = None,
     arrival: Arrival = 120.0,
     deadline: Deadline = 120.0,
     as_json: AsJson = False,
@@ -38,7 +41,8 @@ def write_app(
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
-    say_paths(write_flower_app(folder, study, names, out=out, wait=wait), as_json=as_json)
+    written = write_flower_app(folder, study, names, out=out, wait=wait, join=join)
+    say_paths(written, as_json=as_json)
 
 
 @flower.command()

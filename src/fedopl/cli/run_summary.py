@@ -1,5 +1,6 @@
 """The summary of a finished run, for people or as JSON."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "improvements": _rows(finished.improvements, "policy", "level"),
         "guardrails": _guardrails(finished),
         "splits": _splits(finished),
+        **_membership(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
         "limited_for_learning": limited and limited._asdict(),
         "not_identified": unknown and unknown._asdict(),
@@ -120,6 +122,25 @@ def _as_json(finished: "Record") -> dict[str, Any]:
             {"exchange": exchange, "client": name, "why": why}
             for exchange, name, why in finished.refusals
         ],
+    }
+
+
+def _membership(finished: "Record") -> dict[str, Any]:
+    """Who joined or left since the run, and what clients say of the policy that came of it."""
+    from fedopl.results.value_tables import GainTable, ValueTable
+
+    membership = finished.membership
+    if membership is None:
+        return {}
+    known = membership.of_policy(finished.policy)
+    return {
+        "membership": {
+            "changes": [asdict(change) for change in membership.changes],
+            "values": _rows(ValueTable(known.values), "policy"),
+            "gains": _rows(GainTable(known.gains), "against"),
+            "in_doubt": list(known.in_doubt),
+            "before": membership.before.verdict,
+        }
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
+from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
 from fedopl.study.study_file import read_study
 
 PYPROJECT = """\
@@ -82,10 +83,24 @@ class WaitSeconds:
     deadline: float = 120.0  # for answers, on each trip
 
 
+JOIN = """\
+join = "{join}"  # the folder of a finished run, at the server, which these clients join
+"""
+
+
 def write_flower_app(
-    folder: Path, study: Path, clients: Sequence[str], *, out: Path, wait: WaitSeconds
+    folder: Path,
+    study: Path,
+    clients: Sequence[str],
+    *,
+    out: Path,
+    wait: WaitSeconds,
+    join: Path | None = None,
 ) -> list[Path]:
-    """Write the folder; nothing that is there is written over."""
+    """Write the folder; nothing that is there is written over.
+
+    With the folder of a finished run to `join`, its clients are those who come later.
+    """
     agreed, candidates = read_study(study)
     if candidates:
         raise OptionError(
@@ -99,8 +114,13 @@ def write_flower_app(
         raise StorageError(f"{folder}: is not empty; name another folder")
     settings = {"clients": ",".join(sorted(clients)), **asdict(wait)}
     place = out.resolve().as_posix()
+    joins = ""
+    if join is not None and clients:
+        study_to_agree_to(run_to_join(join, out), agreed, clients)
+        joins = JOIN.format(join=join.resolve().as_posix())
     files = {
-        "pyproject.toml": PYPROJECT.format(version=version("fedopl"), out=place, **settings),
+        "pyproject.toml": PYPROJECT.format(version=version("fedopl"), out=place, **settings)
+        + joins,
         "README.md": README.format(name=agreed.name, out=place),
         "study.toml": study.read_text(encoding="utf-8"),
         "fedopl_app/__init__.py": '"""A fedopl study as a Flower App."""\n',

@@ -20,6 +20,7 @@ from fedopl.base.errors import FedoplError, OptionError, StudyError, WireError
 from fedopl.base.files import write_atomically
 from fedopl.client.client_file import read_client
 from fedopl.client.door import Door
+from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
 from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
@@ -30,6 +31,7 @@ from fedopl.results.round import Round
 from fedopl.results.run_folder import FAILURE, save_record, writing
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
+from fedopl.server.membership.join_run import join_run
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -141,8 +143,10 @@ def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) ->
     (folder / FAILURE).unlink(missing_ok=True)
     agreed, candidates = read_study(study)
     names = tuple(sorted(str(config["clients"]).split(",")))
-    check_named(study, agreed, names)
     transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
+    if config.get("join"):
+        return _joined(Path(str(config["join"])), folder, agreed, transport, config)
+    check_named(study, agreed, names)
     transport.wait_for_all(float(config["arrival"]))
 
     def begin(one: Study, place: int) -> Begun:
@@ -150,6 +154,17 @@ def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) ->
         return Begun(Conversation(one, transport, journal, _log_round))
 
     return run_splits(agreed, begin, policies=candidates)
+
+
+def _joined(
+    run: Path, folder: Path, agreed: Study, transport: "FlowerTransport", config: Mapping[str, Any]
+) -> Record:
+    """The finished run in a folder of the server's, with the nodes that are there now."""
+    before = run_to_join(run, folder)
+    study, shares = study_to_agree_to(before, agreed, transport.clients)
+    transport.wait_for_all(float(config["arrival"]))
+    journal = Journal(folder / "exchanges")
+    return join_run(before, Conversation(study, transport, journal, _log_round), shares)
 
 
 def _log_round(latest: Round) -> None:

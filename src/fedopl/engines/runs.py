@@ -16,6 +16,7 @@ from fedopl.study.splits import split_studies
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedopl.client.table.logged_data import LoggedData
     from fedopl.report.recommending import Recommendation
 
 LEDGER = "ledger.jsonl"
@@ -39,7 +40,40 @@ class Run(Record):
             name: [entry for entry in ledger.entries() if entry.study in studies]
             for name, ledger in ledgers.items()
         }
-        return cls(**_as_tables(record), ledger=own)
+        return cls.with_ledger(record, own)
+
+    @classmethod
+    def with_ledger(cls, record: Record, ledger: dict[str, list[Entry]]) -> Self:
+        """The record with what clients wrote down."""
+        return cls(**_as_tables(record), ledger=ledger)
+
+    def join(
+        self,
+        clients: "Mapping[str, LoggedData]",
+        *,
+        shares: Mapping[str, float] | None = None,
+        limits: object = "open",
+    ) -> "Run":
+        """The run with clients that come later; they alone are asked, and this run stays as it is.
+
+        The policy is solved again from everybody's sums. What it is worth is known at newcomers
+        alone: `membership.of_policy(policy)` of the result says it.
+
+        Args:
+            clients: their data, by name.
+            shares: of the mixture, by name, where that gives every client a share.
+            limits: "open", "guarded" or `Limits`; what newcomers are willing to release.
+
+        """
+        from fedopl.engines.join_and_leave import join_rows  # which imports this file
+
+        return join_rows(self, clients, shares=shares, limits=limits)
+
+    def leave(self, client: str) -> "Run":
+        """The run without this client, solved again from the others' sums; nobody is asked."""
+        from fedopl.engines.join_and_leave import leave_in_memory
+
+        return leave_in_memory(self, client)
 
     @property
     def recommendation(self) -> "Recommendation":

@@ -29,6 +29,7 @@ class CautiousPolicy(LinearPolicy):
         """A linear policy with these doubts about its actions."""
         names = (policy.action_names, policy.feature_names)
         encoding, terms, permissions = policy.encoding, policy.terms, policy.permissions
+        doubts = doubts + 0.0  # zeros without a sign, as they are when read from a file again
         return cls(policy.parameters, *names, encoding, terms, permissions, doubts=doubts)
 
     @property

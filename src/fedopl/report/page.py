@@ -21,12 +21,14 @@ from fedopl.report.sections.privacy_promise import privacy_promise
 from fedopl.report.sections.resting_on_clients import resting_on_clients
 from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
+from fedopl.report.who_is_in import who_is_in
 from fedopl.report.within_budget import within_budget
 from fedopl.report.words.glossary import glossary
 from fedopl.report.words.printable_text import printable
 from fedopl.results.record import Record
 
 _SECTIONS = (
+    who_is_in,
     guardrails_kept,
     within_budget,
     held_out_values,
@@ -41,6 +43,8 @@ _SECTIONS = (
     privacy_promise,
     settings,
 )
+# What only those can tell who were asked about the policy: after clients joined or left, not all.
+_OF_ALL = (held_out_values, by_client, resting_on_clients, joining, action_overlap)
 
 
 def write_report(record: Record, path: str | Path) -> Path:
@@ -60,7 +64,10 @@ def render(record: Record) -> str:
         undefined=StrictUndefined,  # a misspelled name fails instead of leaving a gap
         finalize=_fit_to_show,
     )
-    found: tuple[Section | None, ...] = tuple(section(record) for section in _SECTIONS)
+    left_out = _OF_ALL if record.membership and not record.values.rows else ()
+    found: tuple[Section | None, ...] = tuple(
+        section(record) for section in _SECTIONS if section not in left_out
+    )
     sections = tuple(section for section in found if section is not None)
     return environment.get_template("page.html.jinja").render(
         title=record.study.name,

@@ -26,6 +26,8 @@ from fedopl.report.words.policy_labels import (
     verdict,
 )
 from fedopl.report.words.split_words import each_split
+from fedopl.results.membership import Membership
+from fedopl.results.membership_words import who_changed
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import budget_in_words
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name
@@ -50,6 +52,8 @@ def recommend(record: Record) -> Recommendation:
     if record.in_doubt:
         return _nothing(f"{record.in_doubt} (see what to know first)")
     choice = choice_of(record, untried_by(record))
+    if record.membership and not record.values.rows:
+        return _nothing(_since(record, record.membership))
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
     if choice.keeps and choice.past_is_too_dear:
@@ -80,6 +84,14 @@ def _nothing(why: str) -> Recommendation:
         "cannot be read from this run.",
         None,
     )
+
+
+def _since(record: Record, membership: Membership) -> str:
+    """Who did not value a policy that was solved again after clients joined or left."""
+    told = {row.client for row in membership.of_policy(record.policy).values}
+    others = [f"'{name}'" for name in sorted(record.rows.keys() - told)]
+    who = f"{listed(others)} did not value it" if others else "each valued it for itself alone"
+    return f"the policy was solved again after {who_changed(membership)}, and {who}"
 
 
 def _with_guardrails(record: Record, sentence: str) -> str:
@@ -242,11 +254,16 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     What is recommended comes first; every number says which policy it is of.
     """
     asked = len(record.rounds[0].asked) if record.rounds else len(record.rows)
+    of_whom = f"of {count(asked)} asked" if asked else ""
+    if record.membership:
+        of_whom = f"since {who_changed(record.membership)}"
     about = (
-        ("Clients", count(len(record.rows)), f"of {count(asked)} asked" if asked else ""),
+        ("Clients", count(len(record.rows)), of_whom),
         ("Rows learned from", count(sum(record.rows.values())), ""),
     )
     choice = choice_of(record, untried_by(record))
+    if choice is None and record.membership:
+        return about
     if choice is None:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used

@@ -14,6 +14,8 @@ from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
 from fedopl.results.guardrail_tables import GuardrailTable, OutcomeTable, not_kept
+from fedopl.results.membership import Membership, tables_of
+from fedopl.results.membership_words import known_of_it, since_then
 from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
@@ -21,9 +23,10 @@ from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
 from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.results.value_tables import (
     LEARNED,
     GainTable,
@@ -82,6 +85,8 @@ class Record:
     guardrails: GuardrailTable = field(default_factory=GuardrailTable)  # whether each is kept
     curve: BudgetCurve | None = None  # what the policy gains and spends, where there is a budget
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
+    for_newcomers: ForNewcomers | None = None  # None where nobody can join or leave
+    membership: Membership | None = None  # where clients joined or left since
 
     @property
     def own_rounds(self) -> tuple[Round, ...]:
@@ -123,6 +128,14 @@ class Record:
     def counted(self) -> Counted:
         """What mixtures of these clients can count."""
         return Counted(rows=self.rows, weights=self.row_weights)
+
+    @property
+    def second_look(self) -> ThresholdsMoved | None:
+        """What clients told of thresholds close to the tree's; None if of none, or of another's."""
+        tree = self.tree
+        if tree and self.membership and not tree.is_looked_at_twice(self.mixture):
+            return None
+        return tree.closer if tree else None
 
     def resolve(self, mixture: object) -> Policy:
         """The exact policy for another mixture, from the sums at hand; no client is asked."""
@@ -218,6 +231,8 @@ class Record:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
         if not self.study.evaluation.claims_values:
             return "No rows were held out, so nothing is claimed about the policy's value."
+        if self.membership and not self.gains.rows:
+            return known_of_it(self, self.membership)
         if not self.gains.rows:
             rows = self.study.evaluation.valued("rows")
             return f"No client reported values of {rows}, so nothing is claimed about them."
@@ -251,7 +266,7 @@ class Record:
     def _notes(self) -> list[str]:
         """What values are not: of the learned policy itself, or as certain as they look."""
         if not self.values.rows:
-            return []
+            return since_then(self, self.membership) if self.membership else []
         notes = {
             _WAY_OF_LEARNING: self.study.evaluation.is_cross_fitted,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
@@ -267,6 +282,9 @@ class Record:
 
     def _tables(self) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""
+        if not self.values.rows and self.membership:
+            known = tables_of(self.membership.of_policy(self.policy))
+            return [table for table in known[:2] if table.rows]
         if not self.values.rows:
             return []
         arms = {arm_name(action) for action in self.study.actions}

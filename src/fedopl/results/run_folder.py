@@ -15,6 +15,9 @@ diagnosis.json   where clients differ, and what joining is worth, if the study a
 budget.json      what the policy gains and spends at prices, where there is a budget
 reliance.json    what would come out without single clients, and who contradicts itself
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
+newcomers.npz    what a client that joins later is scored and added with, where one can join
+membership.json  who joined or left since, and who says what of the policy that came of it
+before/          then the run as it was before, without sums
 run.json         what was chosen, for whom, with which versions; written last
 exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
 failed.txt       over a network: why there is no result
@@ -36,6 +39,8 @@ from fedopl.base.file_lock import occupied
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
+from fedopl.results.membership_file import membership_json, membership_of
+from fedopl.results.newcomers_file import load_newcomers, newcomers_npz
 from fedopl.results.record import Record
 from fedopl.results.sums_file import load_sums, sums_npz
 from fedopl.results.table_files import TEXT_FILES
@@ -43,6 +48,7 @@ from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 2
 FAILURE, LOCK = "failed.txt", ".lock"
+_NEWCOMERS, _MEMBERSHIP, _BEFORE = "newcomers.npz", "membership.json", "before/run.json"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")
@@ -53,15 +59,34 @@ def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | Non
 
     `private` files are written with it, to be read by their owner alone, as are clients' sums.
     """
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    earlier = {}
+    if record.membership:
+        earlier[_BEFORE] = _write(record.membership.before, folder / "before", {}, {})
+    _write(record, folder, private or {}, earlier, finished=finished)
+
+
+def _write(
+    record: Record,
+    folder: Path,
+    private: Mapping[str, bytes],
+    earlier: Mapping[str, bytes],
+    **when: str,
+) -> bytes:
+    """Write all files of a record, and what `run.json` says, which is returned."""
     contents = {name: text.encode() for name, text in _texts(record).items()}
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    for_its_owner = {"sums.npz": sums_npz(record), **(private or {})}
+    for_its_owner = {"sums.npz": sums_npz(record), **private}
+    if record.for_newcomers:
+        for_its_owner[_NEWCOMERS] = newcomers_npz(record.for_newcomers)
     for name, content in for_its_owner.items():
         write_atomically(folder / name, content, mode=0o600)
-    contents |= for_its_owner
+    contents |= {**for_its_owner, **earlier}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    write_atomically(folder / "run.json", _summary(record, hashes).encode())
+    summary = _summary(record, hashes, when).encode()
+    write_atomically(folder / "run.json", summary)
+    return summary
 
 
 def writing(folder: Path) -> AbstractContextManager[None]:
@@ -93,6 +118,7 @@ def load_record(folder: Path) -> Record:
             rows=summary["rows"],
             row_weights=summary.get("row_weights"),
             **load_sums(folder / "sums.npz", study, summary),
+            **_who_may_change(folder, study, summary["files"]),
             **{
                 file.field: _read(folder / name, file.read)
                 for name, file in TEXT_FILES.items()
@@ -101,6 +127,17 @@ def load_record(folder: Path) -> Record:
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
+
+
+def _who_may_change(folder: Path, study: Study, files: Mapping[str, str]) -> dict[str, Any]:
+    """What newcomers need, and who joined or left since, where there is anything of it."""
+    found: dict[str, Any] = {}
+    if _NEWCOMERS in files:
+        found["for_newcomers"] = load_newcomers(folder / _NEWCOMERS, study)
+    if _MEMBERSHIP in files:
+        before = load_record(folder / "before")
+        found["membership"] = _read(folder / _MEMBERSHIP, lambda text: membership_of(text, before))
+    return found
 
 
 def is_finished(folder: Path) -> bool:
@@ -116,10 +153,12 @@ def _texts(record: Record) -> dict[str, str]:
             texts[name] = file.write(content)
     if record.policy:
         texts["policy.json"] = policy_json(record.policy)
+    if record.membership:
+        texts[_MEMBERSHIP] = membership_json(record.membership)
     return texts
 
 
-def _summary(record: Record, hashes: dict[str, str]) -> str:
+def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) -> str:
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -139,7 +178,7 @@ def _summary(record: Record, hashes: dict[str, str]) -> str:
         "lost": record.tree.lost if record.tree else None,
         "described": sorted(record.described.by_client) if record.described else None,
         "fitted": sorted(record.fitted),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        **when,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "files": hashes,

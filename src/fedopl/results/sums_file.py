@@ -32,7 +32,7 @@ _DESCRIPTIONS = "told"  # the prefix that files written by earlier versions have
 def sums_npz(record: Record) -> bytes:
     """Arrays by the client's place in sorted order: names may hold what an archive may not."""
     sums = record.statistics.sums
-    arrays = _arrays("sums", [sums[name] for name in sorted(sums)])
+    arrays = arrays_of("sums", [sums[name] for name in sorted(sums)])
     borrowed = record.statistics.borrowed
     places = {f"borrowed.{place}": name for place, name in enumerate(sorted(sums))}
     arrays |= {key: borrowed[name] for key, name in places.items() if name in borrowed}
@@ -40,11 +40,11 @@ def sums_npz(record: Record) -> bytes:
     if described := record.described:
         arrays["cuts"] = described.cuts
         by_client = described.by_client
-        arrays |= _arrays(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
+        arrays |= arrays_of(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
     if choice := record.statistics.choice:
         arrays |= {"terms.penalties": choice.penalties, "terms.used": np.array(choice.n_terms)}
         arrays["terms.losses"] = np.array(list(choice.losses.values()))
-    arrays |= _arrays("fit", [record.fitted[name] for name in sorted(record.fitted)])
+    arrays |= arrays_of("fit", [record.fitted[name] for name in sorted(record.fitted)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
@@ -62,7 +62,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
     found: dict[str, Any] = {"described": None}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            sums = _answers(arrays, "sums", ScoreSums, study, clients)
+            sums = answers_in(arrays, "sums", ScoreSums, study, clients)
             choice = _choice(arrays, study)
             # Where there are sums of all clients alone, they rest on everybody's rows.
             told = summary["rows"] if clients == [GLOBAL] else clients
@@ -78,11 +78,11 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
                 taken=_taken(arrays, study, clients),
             )
             if described is not None:
-                by_client = _answers(arrays, _DESCRIPTIONS, Description, study, described)
+                by_client = answers_in(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
             # Runs of earlier versions asked nobody.
             fitted = summary.get("fitted", ())
-            found["fitted"] = _answers(arrays, "fit", ModelFit, study, fitted)
+            found["fitted"] = answers_in(arrays, "fit", ModelFit, study, fitted)
             if searched is not None:
                 cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
                 grid = _grid(arrays)
@@ -164,7 +164,8 @@ def _closer(
     return ThresholdsMoved(SecondLook(root, grid, arrays["near.cuts"]), gains)
 
 
-def _arrays(part: str, answers: Sequence[Message]) -> dict[str, Any]:
+def arrays_of(part: str, answers: Sequence[Message]) -> dict[str, Any]:
+    """The numbers of these answers, by the name of the part, place and field."""
     return {
         f"{part}.{place}.{name}": getattr(answer, name)
         for place, answer in enumerate(answers)
@@ -172,13 +173,14 @@ def _arrays(part: str, answers: Sequence[Message]) -> dict[str, Any]:
     }
 
 
-def _answers(
+def answers_in(
     arrays: Mapping[str, Any],
     part: str,
     message: type[_Answer],
     study: Study,
     clients: Sequence[str],
 ) -> dict[str, _Answer]:
+    """The answers that were kept under this name, by client, in the order of their places."""
     return {
         client: message(
             study=study.digest,

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
@@ -21,11 +20,11 @@ from fedopl.policies.kinds import misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
+from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.noise_weights import Borrowed
-from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
-from fedopl.results.sums.term_choice import choose_terms
+from fedopl.results.sums.weighed_sums import weighed
 from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 from fedopl.server.aggregate.federated_outcomes import (
     solve_outcomes,
@@ -48,6 +47,7 @@ from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screening import go_on_for, screen_if_wanted
+from fedopl.study.joining_later import why_fixed
 from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
 
@@ -193,27 +193,30 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 
 def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
-    study = conversation.study
-    enrolled = _enrol(conversation)
+    enrolled = enrol_clients(conversation)
     counted = enrolled.counted
-    statistics, by_fold, cells = _score(conversation, counted.rows, enrolled.query)
-    statistics = replace(statistics, borrowed=enrolled.borrowed, taken=enrolled.taken)
-    weights = weights_for(study.mixture, statistics, counted)
-    if study.chooses_terms:
-        by_noise = statistics.noise_weights(weights)
-        choice = choose_terms(study, by_fold or {}, weights, by_noise=by_noise)
-        statistics = replace(statistics, choice=choice)
-    if np.isnan(statistics.arm_values(weights)).all():
-        raise FederationError("no client has a score for any action")
+    statistics, by_fold, cells = score(conversation, enrolled)
+    weights, statistics = weighed(statistics, counted, by_fold or {})
     return Setting(
-        study=study,
+        study=conversation.study,
         rows=counted.rows,
         row_weights=counted.weights,
         weights=weights,
         statistics=statistics,
         by_fold=by_fold,
         cells=cells,
+        for_newcomers=_for_newcomers(enrolled, by_fold, conversation.study),
     )
+
+
+def _for_newcomers(
+    enrolled: "Enrolled", by_fold: Answers[ScoreSumsByFold] | None, study: Study
+) -> ForNewcomers | None:
+    """What those are scored and added with who come later, where the study lets them."""
+    if why_fixed(study):
+        return None
+    names = tuple(sorted(enrolled.summed))
+    return ForNewcomers(counted=names, total=enrolled.total, by_fold=dict(by_fold or {}))
 
 
 def _finish(
@@ -251,6 +254,8 @@ def _finish(
         reliance=reliance,
         outcomes=evaluated.judged.outcomes,
         guardrails=evaluated.judged.guardrails,
+        # What was only valued follows from no sums.
+        for_newcomers=setting.for_newcomers if learned.statistics else None,
     )
     return record, evaluated.answers
 
@@ -260,19 +265,22 @@ def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, floa
     return None if told is None else {name: told[name] for name in clients}
 
 
-class _Enrolled(NamedTuple):
+class Enrolled(NamedTuple):
     """What clients count by, which actions some have no rows of, and how to score rows."""
 
     counted: Counted
     borrowed: Borrowed
     query: SumScores
     taken: TakenRows | None = None  # where the study is cautious
+    summed: Mapping[str, OutcomeSums] = MappingProxyType({})  # what outcome models were made from
+    total: OutcomeSums | None = None  # of these and of those who were there before
 
 
-def _enrol(conversation: Conversation) -> _Enrolled:
+def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
     """What clients count by, which nobody can change from here on, and how to score their rows.
 
-    Beside it, which actions a client has no rows of, or too few to tell.
+    Beside it, which actions a client has no rows of, or too few to tell. Those who were there
+    `before` are not asked; their sums add to outcome models.
 
     All is asked for on one trip: whoever does not enrol has its sums left out, and whoever's sums
     are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
@@ -295,20 +303,21 @@ def _enrol(conversation: Conversation) -> _Enrolled:
     borrowed = {name: enrolled[name].rows_per_action <= 0 for name in rows}
     borrowed = {name: own for name, own in borrowed.items() if own.any()}
     if sums is None:
-        return _Enrolled(counted, borrowed, without_models(study))
+        return Enrolled(counted, borrowed, without_models(study))
     usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
-    if not usable and study.is_cautious:
+    if not usable and study.is_cautious and before is None:
         raise FederationError(
             "caution: no client released the sums that standard errors are made of; set "
             "caution = 0 under [policy]"
         )
-    if not usable:
-        return _Enrolled(counted, borrowed, unsupported_models(study))
+    parts = before.adding(usable, {}).outcome_sums() if before else usable
+    if not parts:
+        return Enrolled(counted, borrowed, unsupported_models(study))
     taken = TakenRows.of_answers(usable) if study.is_cautious else None
-    query = solve_outcomes(study, combined(usable, weights={}))
-    return _Enrolled(counted, borrowed, query, taken)
+    total = combined(parts, weights={})
+    return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
 
 
 def _belied(
@@ -326,23 +335,29 @@ def _belied(
     return told[name].contradiction(own) if told and own and not fault else fault
 
 
-def _score(
-    conversation: Conversation, rows: dict[str, int], query: SumScores
+def score(
+    conversation: Conversation, enrolled: Enrolled
 ) -> tuple[ScoreStatistics, Answers[ScoreSumsByFold] | None, Answers[CellSums] | None]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
     a tree were agreed beforehand, sums over its grid do.
     """
-    study = conversation.study
+    study, rows = conversation.study, enrolled.counted.rows
     along: dict[str, Query[Any]] = {}
     if SumByFold.needed(study):
         along["by fold"] = SumByFold()
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
         along["cells"] = tree_search.asking_for_cells(grid)
-    answers, *others = conversation.together(rows, query, *along.values())
+    answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))
     sums = conversation.require_quorum(answers)
-    statistics = ScoreStatistics(study=study, sums=sums, rows={name: rows[name] for name in sums})
+    statistics = ScoreStatistics(
+        study=study,
+        sums=sums,
+        rows={name: rows[name] for name in sums},
+        borrowed=enrolled.borrowed,
+        taken=enrolled.taken,
+    )
     return statistics, found.get("by fold"), found.get("cells")

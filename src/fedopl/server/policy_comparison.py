@@ -1,6 +1,6 @@
 """Policies to be compared: asked about all at once, on the same rows."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,12 +114,18 @@ class Candidates:
         return conversation.require_quorum(conversation.each(self._query(split), setting.weights))
 
     def evaluate(
-        self, setting: Setting, conversation: Conversation, chosen: str, *, describe: bool
+        self,
+        setting: Setting,
+        conversation: Conversation,
+        chosen: str,
+        *,
+        describe: bool,
+        asked: Collection[str] | None = None,
     ) -> Evaluated:
         """Values on rows that nothing was learned from, and how decisions split, on one trip.
 
         No values are claimed where no rows were held out, unless each fold is valued by policies
-        that were learned without it.
+        that were learned without it. All clients of the setting are asked, unless it is said who.
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
@@ -139,7 +145,8 @@ class Candidates:
             queries["leaves"] = ValueLeaves(tree=tree.numbers())
         if not queries:
             return Evaluated()
-        found = conversation.together(setting.weights, *queries.values())
+        clients = setting.weights if asked is None else asked
+        found = conversation.together(clients, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         everything = replies.get("values")
         if everything and by_fold:  # the policies are no way of learning from others' rows

@@ -85,7 +85,7 @@ def how_good(record: Record) -> str:
 
 def moved_thresholds(record: Record) -> list[tuple[str, str]]:
     """The questions whose thresholds a second look moved: as they were on the grid, and as now."""
-    policy, closer = record.policy, record.tree.closer if record.tree else None
+    policy, closer = record.policy, record.second_look
     if closer is None or not isinstance(policy, TreePolicy):
         return []
     before, now = branches_of(closer.look.root), branches_of(policy.root)

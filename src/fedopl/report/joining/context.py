@@ -72,6 +72,12 @@ def nothing_to_say(record: Record) -> str | None:
             "Answers of clients were added up under masks, so nobody knows what a client would "
             "learn alone, or how clients differ: nothing is claimed about joining."
         )
+    if record.membership and not record.values.rows:
+        return (
+            "Clients joined or left since the run, and not all who are in valued the policy as it "
+            "is now: nothing is claimed about joining. The report of the run before says what it "
+            "was worth then."
+        )
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
         return f"There are no values of {rows}, so nothing is claimed about joining."

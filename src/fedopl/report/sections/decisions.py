@@ -35,6 +35,8 @@ def _splits(record: Record) -> tuple[Part, ...]:
     if record.described is None:
         asked = record.study.evaluation.describe and not record.study.privacy
         why = "none of them answered" if asked else "they were not asked"
+        if record.membership:
+            why = "not all of them were asked about the policy as it is now"
         return (Text(f"The clients did not say how decisions split: {why}."),)
     clients = sorted(record.described.by_client)
     note = Text(

@@ -11,6 +11,11 @@ from fedopl.study.study import Study
 
 _PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 
+_SINCE = (
+    "That is the run as it began, with the clients of that time. Who joined it or left it since, "
+    "one after the other, is said under Who is in: fedopl join and fedopl leave do the same again."
+)
+
 
 def settings(record: Record) -> Section:
     """The section."""
@@ -37,11 +42,14 @@ def settings(record: Record) -> Section:
 
 
 def _start(record: Record) -> tuple[Part, ...]:
+    since = (Text(_SINCE),) if record.membership else ()
     if record.study.table is None:
-        return (Text("The run was started from Python, by fedopl.learn with the settings below."),)
+        by_learn = "The run was started from Python, by fedopl.learn with the settings below."
+        return (Text(by_learn), *since)
     return (
         Text("With the study's file and a folder for each client, this starts it:"),
         Code(text="fedopl run study.toml --clients clients", label="The command"),
+        *since,
     )
 
 

@@ -91,7 +91,7 @@ def _how(record: Record) -> str:
         return _ORACLES.get(oracle, f"The policy was found by {oracle}.")
     if record.tree is None:
         return _TREES["observed"]
-    found = "refined" if record.tree.closer else "exact"
+    found = "refined" if record.second_look else "exact"
     return _TREES[found if record.tree.is_exact else "ahead"]
 
 

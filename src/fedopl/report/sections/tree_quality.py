@@ -17,7 +17,7 @@ def search_parts(record: Record) -> tuple[Part, ...]:
         return ()
     items, parts = [how_good(record), *_rules(record.study)], []
     if record.tree:
-        items.insert(1, _grid(record.study, record.tree))
+        items.insert(1, _grid(record.study, record.tree) + _not_asked(record))
     if moved := moved_thresholds(record):
         changes = listed([f"“{before}” became “{now}”" for before, now in moved])
         items.insert(
@@ -54,6 +54,12 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
             " Thresholds were agreed from counts in public bins, to which every client added noise."
         )
     return f"The grid has {listed(parts) or 'nothing to ask about'}.{agreed}"
+
+
+def _not_asked(record: Record) -> str:
+    """Who had no say in the grid."""
+    joined = record.membership.joined if record.membership else []
+    return f" Not so {listed(joined)}, who joined later." if joined else ""
 
 
 def _rules(study: Study) -> list[str]:

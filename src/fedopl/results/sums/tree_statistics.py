@@ -71,6 +71,14 @@ class TreeStatistics:
             return found
         return replace(found, root=self.closer.moved(weights, self.roomy(self.closer.look)))
 
+    def is_looked_at_twice(self, weights: Weights) -> bool:
+        """Whether clients were asked about thresholds close to those of the tree for these weights.
+
+        Another tree, for other weights or of other clients, stays on the grid.
+        """
+        on_grid = replace(self, closer=None).solve(weights)
+        return self.closer is not None and on_grid.root == self.closer.look.root
+
     def roomy(self, look: SecondLook) -> SecondLook:
         """The second look in which no threshold moves that could leave too few rows in a leaf."""
         least = self.study.tree.minimum_leaf

@@ -7,6 +7,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
+from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights
@@ -24,6 +25,7 @@ class Setting:
     row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
     by_fold: Answers[ScoreSumsByFold] | None = None  # where a study asks for them
     cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
+    for_newcomers: ForNewcomers | None = None  # where clients may join later
 
     @property
     def best_arm(self) -> str:

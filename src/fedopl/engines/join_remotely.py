@@ -1,0 +1,54 @@
+"""Clients join a finished run over a network: the coordinator has its folder, nodes their rows."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from fedopl.base.errors import StorageError, StudyError
+from fedopl.engines.join_and_leave import check_newcomers
+from fedopl.results.record import Record
+from fedopl.results.run_folder import load_record
+from fedopl.study.joining_later import study_with
+from fedopl.study.mixture import Given
+from fedopl.study.study import Study
+
+# Shares as people write them are hardly ever those that are computed.
+_AS_WRITTEN = 1e-6
+
+
+def run_to_join(folder: Path, out: Path) -> Record:
+    """The run in this folder, which the result may not be written to."""
+    if folder.resolve() == out.resolve():
+        raise StorageError(f"{out}: is the run itself, which stays as it is; choose another folder")
+    return load_record(folder)
+
+
+def study_to_agree_to(
+    run: Record, agreed: Study, newcomers: Collection[str]
+) -> tuple[Study, dict[str, float]]:
+    """The study that newcomers are asked about, and their shares, where its mixture gives some.
+
+    It has to be the run's own: `agreed` is the file that newcomers have. Where shares are given,
+    the file has those of newcomers, too.
+    """
+    check_newcomers(run, newcomers)
+    before = run.study.before_screening
+    given = agreed.mixture.shares if isinstance(agreed.mixture, Given) else {}
+    shares = {name: given[name] for name in newcomers if name in given}
+    expected = study_with(before, newcomers, shares, run.rows)
+    as_before = agreed.model_copy(update={"mixture": before.mixture})
+    if as_before != before or not _is_as_written(expected, agreed):
+        raise StudyError(
+            "study: it is not that of the run that is joined: take study.toml from the run's "
+            "folder; where its mixture gives shares, add the newcomer's and shrink the others' in "
+            "proportion"
+        )
+    return run.study.model_copy(update={"mixture": agreed.mixture}), shares
+
+
+def _is_as_written(expected: Study, agreed: Study) -> bool:
+    """Whether the mixture is the same, but for a little in shares that people wrote."""
+    first, second = expected.mixture, agreed.mixture
+    if not (isinstance(first, Given) and isinstance(second, Given)):
+        return first == second
+    apart = [first.shares.get(name, 2.0) - share for name, share in second.shares.items()]
+    return len(first.shares) == len(apart) and max(map(abs, apart)) <= _AS_WRITTEN

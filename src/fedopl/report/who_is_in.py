@@ -1,0 +1,109 @@
+"""Who joined a run after it was finished, who left it, and what is known of the policy since."""
+
+from fedopl.base.labels import quoted
+from fedopl.report.parts import Part, Points, Section, Table, Text
+from fedopl.report.words.numbers import Span, count, size
+from fedopl.report.words.policy_labels import OutcomeWords, label, opened
+from fedopl.results.membership import Change, Membership, Valuation
+from fedopl.results.membership_words import known_of_it, since_then, who_changed
+from fedopl.results.record import Record
+from fedopl.results.value_tables import LOCAL, LOGGING, GainRow, arm_name
+
+
+def who_is_in(record: Record) -> Section | None:
+    """The section; None where the clients are those of the run."""
+    membership = record.membership
+    if membership is None:
+        return None
+    parts: tuple[Part, ...] = (_changes(membership.changes),)
+    if record.values.rows:
+        parts = (_as_before(), *parts)
+    else:
+        intro = (
+            f"After the run, {who_changed(membership)}. The policy was solved again from the sums "
+            f"of those who are in: {quoted(sorted(record.rows))}. "
+            f"{'Nobody else' if membership.joined else 'Nobody'} was asked anything."
+        )
+        parts = (Text(intro), *parts, *_known(record, membership), *_before(membership))
+    return Section(name="members", title="Who is in", parts=parts)
+
+
+def _as_before() -> Text:
+    return Text(
+        "Clients joined and left after the run. Those who are in are again those of the run, and "
+        "their sums give the same policy: all that is said of it below is what they said then."
+    )
+
+
+def _changes(changes: tuple[Change, ...]) -> Table:
+    return Table(
+        caption="Who joined and who left, the first first (times are UTC)",
+        headers=("Client", "What", "When", "Rows learned from", "What it was asked"),
+        rows=tuple(
+            (one.client, one.kind, one.when.replace("T", " ")[:16], count(one.rows), _asked(one))
+            for one in changes
+        ),
+        text_columns=(1, 2),
+    )
+
+
+def _asked(change: Change) -> str:
+    if change.kind == "left":
+        return "nothing"
+    return f"{count(change.exchanges)} questions, {size(change.bytes_received)} of answers"
+
+
+def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
+    """What clients say of the policy as it is now, and what nobody knows."""
+    known = membership.of_policy(record.policy)
+    table = (_gains(record, known),) if known.gains else ()
+    unknown = [
+        "What the policy is worth for all together: whoever was not asked has not valued it, and "
+        "the sums that it was learned from say nothing that holds on other rows.",
+        *since_then(record, membership)[:-1],
+    ]
+    if record.tree and record.tree.closer and record.second_look is None:
+        unknown.append(
+            "Where thresholds close to those of the grid would lie: clients were asked about those "
+            "of the tree before, and this one has other questions."
+        )
+    return (
+        Text(known_of_it(record, membership)),
+        *table,
+        Text("What is not known, and what is as it was:"),
+        Points(tuple(unknown)),
+    )
+
+
+def _gains(record: Record, known: Valuation) -> Table:
+    against = {
+        name: f"Over {label(record.study, name)}"
+        for name in (LOGGING, arm_name(record.best_arm), LOCAL)
+    }
+    rows = {(row.against, row.client): row for row in known.gains}
+    clients = sorted({row.client for row in known.gains})
+    unit = OutcomeWords.of(record.study).name
+    return Table(
+        caption=f"Gain of the policy as it is now in {unit} per decision, at those who valued it, "
+        "with 95 % intervals (positive is better)",
+        headers=("Client", *against.values()),
+        rows=tuple(
+            (
+                client,
+                *(_cell(rows.get((name, client)), client in known.in_doubt) for name in against),
+            )
+            for client in clients
+        ),
+    )
+
+
+def _cell(row: GainRow | None, in_doubt: bool) -> str:
+    if row is None:
+        return "not told"
+    span = Span.of(row.estimate, row.level)
+    return f"{'in doubt' if in_doubt else span.number}\n({span.interval})"
+
+
+def _before(membership: Membership) -> tuple[Part, ...]:
+    """What the run said of the policy that it learned, which is not this one."""
+    return (Text(f"Of the policy before, the run says: {opened(membership.before.verdict)}"),)

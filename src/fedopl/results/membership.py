@@ -1,0 +1,121 @@
+"""Who joined a finished run and who left it, and what is known of the policy since.
+
+A policy is solved again from the sums at hand; its value is known where somebody valued it, and
+nowhere else. So every valuation says of which policy it is, and by whom.
+"""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+from fedopl.base.labels import GLOBAL
+from fedopl.policies.policy import Policy, policy_json
+from fedopl.results.model_doubts import clients_in_doubt
+from fedopl.results.value_tables import (
+    GainRow,
+    GainTable,
+    ImprovementRow,
+    ImprovementTable,
+    ValueRow,
+    ValueTable,
+)
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
+
+def policy_digest(policy: Policy | None) -> str:
+    """The hash by which a valuation says of which policy it is."""
+    return hashlib.sha256(policy_json(policy).encode()).hexdigest() if policy else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A client that joined, or that left."""
+
+    kind: Literal["joined", "left"]
+    client: str
+    when: str  # the day and time in UTC, ISO 8601
+    rows: int  # training rows that it brought, or took away
+    share: float | None = None  # of the mixture, where that gives every client one
+    # What the exchanges with it were, where it joined.
+    exchanges: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Valuation:
+    """What some clients say that one policy is worth to each of them, on rows held out."""
+
+    policy: str  # its digest
+    values: tuple[ValueRow, ...] = ()
+    gains: tuple[GainRow, ...] = ()
+    improvements: tuple[ImprovementRow, ...] = ()
+    in_doubt: tuple[str, ...] = ()  # clients whose own answers belie the models behind values
+
+    @classmethod
+    def of(cls, record: "Record") -> Self:
+        """What every client of a run in which all were asked says of its policy."""
+        names = {row.client for row in record.values.rows} - {GLOBAL}
+        return cls(
+            policy=policy_digest(record.policy),
+            values=record.values.rows,
+            gains=record.gains.rows,
+            improvements=record.improvements.rows,
+            in_doubt=tuple(sorted(clients_in_doubt(record))) if names else (),
+        ).by_clients(names)
+
+    def by_clients(self, names: Collection[str]) -> Self:
+        """What these clients say."""
+        return replace(
+            self,
+            values=tuple(row for row in self.values if row.client in names),
+            gains=tuple(row for row in self.gains if row.client in names),
+            improvements=tuple(row for row in self.improvements if row.client in names),
+            in_doubt=tuple(name for name in self.in_doubt if name in names),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Membership:
+    """How the clients of a finished run changed, and the run as it was before."""
+
+    changes: tuple[Change, ...]  # the first first
+    valuations: tuple[Valuation, ...]  # of every policy there was, by those who are in
+    before: "Record"  # the run in which everybody was asked, without sums
+
+    @property
+    def joined(self) -> list[str]:
+        """Who joined and is still in."""
+        return self._whose_last("joined")
+
+    @property
+    def left(self) -> list[str]:
+        """Who left and is not in again."""
+        return self._whose_last("left")
+
+    def _whose_last(self, kind: str) -> list[str]:
+        last = {change.client: change.kind for change in self.changes}
+        return sorted(name for name, did in last.items() if did == kind)
+
+    def of_policy(self, policy: Policy | None) -> Valuation:
+        """All that is known of what this policy is worth, by client."""
+        digest = policy_digest(policy)
+        own = [one for one in self.valuations if one.policy == digest]
+        return Valuation(
+            policy=digest,
+            values=tuple(row for one in own for row in one.values),
+            gains=tuple(row for one in own for row in one.gains),
+            improvements=tuple(row for one in own for row in one.improvements),
+            in_doubt=tuple(name for one in own for name in one.in_doubt),
+        )
+
+
+def tables_of(known: Valuation) -> tuple[ValueTable, GainTable, ImprovementTable]:
+    """What is known, as tables."""
+    return (
+        ValueTable(known.values),
+        GainTable(known.gains),
+        ImprovementTable(known.improvements),
+    )

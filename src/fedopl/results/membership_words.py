@@ -1,0 +1,65 @@
+"""What is known of a policy that was solved again after clients joined or left, in words."""
+
+from typing import TYPE_CHECKING
+
+from fedopl.base.labels import quoted
+from fedopl.results.membership import Membership
+from fedopl.results.value_tables import GainRow, arm_name
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
+
+def who_changed(membership: Membership) -> str:
+    """Who joined and who left, in a few words."""
+    did = [
+        f"{quoted(names)} {verb}"
+        for names, verb in ((membership.joined, "joined"), (membership.left, "left"))
+        if names
+    ]
+    return " and ".join(did) or "clients joined and left again"
+
+
+def known_of_it(record: "Record", membership: Membership) -> str:
+    """What the policy is known to be worth, and to whom, in one plain sentence or two."""
+    known = membership.of_policy(record.policy)
+    told = sorted({row.client for row in known.values})
+    others = sorted(set(record.rows) - set(told))
+    since = f"The policy was solved again after {who_changed(membership)}"
+    if not told:
+        return f"{since}, and nobody has valued it since: nothing is claimed of what it is worth."
+    gains = {row.client: row for row in known.gains if row.against == arm_name(record.best_arm)}
+    said = [_gain(name, gains, known.in_doubt) for name in told]
+    unknown = (
+        f"; {quoted(others)} were not asked about it, so nothing is claimed there, nor for all "
+        "together"
+        if others
+        else "; all who are in have valued it, each for itself"
+    )
+    against = arm_name(record.best_arm)
+    return f"{since}. Gain over the best constant arm, {against}: {'; '.join(said)}{unknown}."
+
+
+def _gain(client: str, gains: dict[str, GainRow], in_doubt: tuple[str, ...]) -> str:
+    row = gains.get(client)
+    if client in in_doubt:
+        return f"in doubt at '{client}', whose answers belie the models, so nothing is claimed"
+    if row is None:
+        return f"not told at '{client}'"
+    low, high = row.interval
+    found = f"{row.estimate.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+    return f"{found} at '{client}'"
+
+
+def since_then(record: "Record", membership: Membership) -> list[str]:
+    """What is as it was, and what the run said before."""
+    notes = []
+    if record.study.nuisances.kind == "federated":
+        notes.append(
+            "Scores are as each client made them when it came, by outcome models from those who "
+            "were in then: only a run with everybody makes them anew."
+        )
+        if membership.left:
+            notes.append(f"These models keep what {quoted(membership.left)} added to them.")
+    notes.append(f"Of the policy before, the run says: {membership.before.verdict}")
+    return notes

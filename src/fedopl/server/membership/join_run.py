@@ -1,0 +1,173 @@
+"""A client joins a finished run: it is asked what all were, its sums are added, no one else's.
+
+The newcomer's rows are scored by outcome models from everybody's sums, its own among them, as they
+would be in a run with all. The others' scores are as they were: nobody asks them again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from fedopl.base.errors import FederationError
+from fedopl.messages.refusal import in_words
+from fedopl.messages.trees.cell_sums import CellSums
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.policies.trees.grid_rules import thresholds_of
+from fedopl.policies.trees.nodes import as_array
+from fedopl.results.membership import Change
+from fedopl.results.record import Record
+from fedopl.results.round import Round
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.taken_rows import TakenRows
+from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
+from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.federation import enrol_clients, score
+from fedopl.server.membership.newcomers_values import valued_by
+from fedopl.server.membership.solve_again import (
+    changed,
+    history_of,
+    now,
+    policy_of,
+    require_open,
+    setting_of,
+    solved_again,
+)
+from fedopl.server.oracles.tree_search import asking_for_cells
+from fedopl.study.joining_later import why_no_newcomer
+from fedopl.study.study import Study
+
+OfClient = TypeVar("OfClient")
+
+
+def join_run(record: Record, conversation: Conversation, shares: Mapping[str, float]) -> Record:
+    """The run with all whom the conversation reaches, who alone are asked.
+
+    The conversation is about the study that they agree to, in which they have these `shares` if its
+    mixture gives some.
+    """
+    require_open(record, why_no_newcomer(record.study))
+    newcomers = conversation.transport.clients
+    both = _with_sums(replace(record, study=conversation.study), conversation)
+    both = _with_second_look(both, conversation)
+    setting = setting_of(both)
+    valued = valued_by(newcomers, policy_of(both, setting), setting, conversation)
+    rounds = _numbered_on(conversation.rounds, record.rounds)
+    history = changed(
+        history_of(record),
+        [_change(name, both, rounds, shares.get(name)) for name in newcomers],
+        valued=valued,
+        clients=both.rows,
+    )
+    return solved_again(replace(both, rounds=(*record.rounds, *rounds)), history)
+
+
+def _with_sums(record: Record, conversation: Conversation) -> Record:
+    """The record with the newcomers' sums beside those that are there."""
+    before = record.for_newcomers
+    enrolled = enrol_clients(conversation, before)
+    _require_all(conversation, enrolled.counted.rows)
+    told, by_fold, cells = score(conversation, enrolled)
+    _require_all(conversation, told.sums)
+    counted = enrolled.counted
+    return replace(
+        record,
+        rows=_sorted({**record.rows, **counted.rows}),
+        row_weights=_sorted({**(record.row_weights or {}), **(counted.weights or {})}) or None,
+        statistics=_both(record.statistics, told, record.study),
+        tree=record.tree and _with_cells(record.tree, cells, conversation),
+        for_newcomers=before and before.adding(enrolled.summed, by_fold or {}),
+    )
+
+
+def _both(before: ScoreStatistics, told: ScoreStatistics, study: Study) -> ScoreStatistics:
+    """The sums that are there and those of the newcomers."""
+    taken = before.taken
+    if taken and told.taken:
+        taken = TakenRows(
+            sums={**taken.sums, **told.taken.sums},
+            squared_weights={**taken.squared_weights, **told.taken.squared_weights},
+        )
+    return ScoreStatistics(
+        study=study,
+        sums=_sorted({**before.sums, **told.sums}),
+        rows=_sorted({**before.rows, **told.rows}),
+        borrowed=_sorted({**before.borrowed, **told.borrowed}),
+        taken=taken,
+    )
+
+
+def _with_cells(
+    tree: TreeStatistics, cells: Answers[CellSums] | None, conversation: Conversation
+) -> TreeStatistics:
+    """The sums over the run's grid, with the newcomers' own."""
+    if cells is None:
+        query = asking_for_cells(tree.grid)
+        cells = conversation.each(query, conversation.transport.clients)
+    _require_all(conversation, cells)
+    return replace(
+        tree,
+        study=conversation.study,
+        cells=_sorted({**tree.cells, **{name: own.cells[0] for name, own in cells.items()}}),
+        lost=_sorted({**tree.lost, **{name: float(o.lost.sum()) for name, o in cells.items()}}),
+    )
+
+
+def _with_second_look(record: Record, conversation: Conversation) -> Record:
+    """What newcomers say of thresholds close to the tree's, if it is the one others were asked of.
+
+    Another tree keeps the thresholds of the grid: nobody else is asked about those beside them.
+    """
+    tree = record.tree
+    if tree is None or tree.closer is None:
+        return record
+    if not tree.is_looked_at_twice(setting_of(record).weights):
+        return record
+    look = tree.closer.look
+    n_cuts, cuts = thresholds_of(look.grid)
+    query = SumNearThresholds(tree=as_array(look.root), n_cuts=n_cuts, cuts=cuts, near=look.near)
+    answers = conversation.each(query, conversation.transport.clients)
+    gains = _sorted({**tree.closer.gains, **{name: own.gains for name, own in answers.items()}})
+    return replace(record, tree=replace(tree, closer=ThresholdsMoved(look, gains)))
+
+
+def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
+    """An error that says why, if a newcomer gave no answer that can be used."""
+    lacking = sorted(set(conversation.transport.clients) - set(answered))
+    if not lacking:
+        return
+    found: dict[str, str] = {}
+    for one in conversation.rounds:
+        for name in lacking:
+            if code := one.refused.get(name):
+                found[name] = f"refused ({code}): {in_words(code).why}. {in_words(code).remedy}"
+            elif why := one.rejected.get(name):
+                found[name] = why
+    reasons = "; ".join(f"{name}: {found.get(name, 'no answer')}" for name in lacking)
+    raise FederationError(f"join: nobody joins without its sums. {reasons}")
+
+
+def _numbered_on(rounds: Sequence[Round], before: Sequence[Round]) -> tuple[Round, ...]:
+    """The exchanges, counted on from those of the run."""
+    if not before:
+        return tuple(rounds)
+    exchanges, trips = 1 + before[-1].exchange, 1 + before[-1].trip
+    return tuple(
+        replace(one, exchange=one.exchange + exchanges, trip=one.trip + trips) for one in rounds
+    )
+
+
+def _change(name: str, record: Record, rounds: Sequence[Round], share: float | None) -> Change:
+    return Change(
+        kind="joined",
+        client=name,
+        when=now(),
+        rows=record.rows[name],
+        share=share,
+        exchanges=len(rounds),
+        bytes_received=sum(one.received.get(name, 0) for one in rounds),
+    )
+
+
+def _sorted(by_client: Mapping[str, OfClient]) -> dict[str, OfClient]:
+    return dict(sorted(by_client.items()))

@@ -1,0 +1,98 @@
+"""A client leaves a finished run: the policy is solved again from the sums of those who stay."""
+
+from dataclasses import replace
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.results.membership import Change, Membership
+from fedopl.results.record import Record
+from fedopl.results.round import Round
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.taken_rows import TakenRows
+from fedopl.server.membership.solve_again import (
+    changed,
+    history_of,
+    now,
+    require_open,
+    solved_again,
+)
+from fedopl.study.joining_later import study_with, why_fixed
+from fedopl.study.study import Study
+
+# What is solved from one client's sums is that client's own policy, and tells of it alone.
+FEWEST_LEFT = 2
+
+
+def leave_run(record: Record, client: str) -> Record:
+    """The run without this client; nobody is asked."""
+    require_open(record, why_fixed(record.study))
+    _check_in(record, client)
+    staying = [name for name in record.rows if name != client]
+    history = history_of(record)
+    change = Change(kind="left", client=client, when=now(), rows=record.rows[client])
+    history = changed(history, [change], clients=staying)
+    fewer = _without(replace(record, study=_study_of(record.study, history)), client)
+    return solved_again(replace(fewer, rounds=_rounds_of(fewer, history)), history)
+
+
+def _check_in(record: Record, client: str) -> None:
+    if client not in record.rows:
+        raise OptionError(
+            f"leave: '{client}' is not in this run; those who are: {quoted(sorted(record.rows))}"
+        )
+    if len(record.rows) <= FEWEST_LEFT:
+        raise OptionError(
+            f"leave: {quoted(sorted(record.rows))} are in this run, and {FEWEST_LEFT} must stay: "
+            "what follows from one client's sums is that client's own policy"
+        )
+
+
+def _study_of(study: Study, history: Membership) -> Study:
+    """The study of the run before, with the shares of all who joined since and stay.
+
+    Shares of clients that were in it stay in its mixture, and count for nothing without them.
+    """
+    if study.mixture.kind != "given":
+        return study
+    found, last = history.before.study, {change.client: change for change in history.changes}
+    clients = [name for name in history.before.rows if name not in last]
+    for change in history.changes:
+        if change is last[change.client] and change.kind == "joined" and change.share is not None:
+            found = study_with(found, [change.client], {change.client: change.share}, clients)
+            clients.append(change.client)
+    return found
+
+
+def _without(record: Record, client: str) -> Record:
+    """The record without anything of this client's that policies are solved from."""
+    known = record.statistics
+    taken = known.taken and TakenRows(
+        sums={n: own for n, own in known.taken.sums.items() if n != client},
+        squared_weights={n: own for n, own in known.taken.squared_weights.items() if n != client},
+    )
+    statistics = ScoreStatistics(
+        study=record.study,
+        sums={name: own for name, own in known.sums.items() if name != client},
+        rows={name: own for name, own in known.rows.items() if name != client},
+        borrowed={name: own for name, own in known.borrowed.items() if name != client},
+        taken=taken,
+    )
+    tree = record.tree
+    if tree:
+        tree = replace(tree.restricted([n for n in tree.cells if n != client]), study=record.study)
+    weights = record.row_weights
+    return replace(
+        record,
+        rows={name: own for name, own in record.rows.items() if name != client},
+        row_weights=weights and {name: own for name, own in weights.items() if name != client},
+        statistics=statistics,
+        tree=tree,
+        for_newcomers=record.for_newcomers and record.for_newcomers.without([client]),
+    )
+
+
+def _rounds_of(record: Record, history: Membership) -> tuple[Round, ...]:
+    """The exchanges of the run, and those with clients that joined since and stay."""
+    first = len(history.before.rounds)
+    since = [one for one in record.rounds[first:] if set(one.asked) & record.rows.keys()]
+    return (*record.rounds[:first], *since)

@@ -1,0 +1,69 @@
+"""What newcomers say that the policy is worth to each of them, on rows that they held out."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from fedopl.base.labels import GLOBAL
+from fedopl.policies.policy import Policy
+from fedopl.results.membership import Valuation, policy_digest
+from fedopl.results.model_doubts import why_in_doubt
+from fedopl.results.record import Record
+from fedopl.results.value_tables import (
+    LEARNED,
+    AnyRow,
+    GainTable,
+    ImprovementTable,
+    ValueTable,
+)
+from fedopl.server.aggregate.setting import Setting
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.policy_comparison import Candidates, Evaluated
+
+
+def valued_by(
+    newcomers: Collection[str], policy: Policy, setting: Setting, conversation: Conversation
+) -> Valuation:
+    """The policy, the best arm and others beside it, valued by newcomers alone."""
+    study = setting.study
+    candidates = Candidates(study, {})
+    candidates.policies[LEARNED] = policy
+    candidates.add_arms(setting)
+    told = candidates.evaluate(
+        setting,
+        conversation,
+        LEARNED,
+        describe=study.evaluation.describe,
+        asked=newcomers,
+    )
+    return Valuation(
+        policy=policy_digest(policy),
+        values=told.values.rows,
+        gains=told.gains.rows,
+        improvements=told.improvements.rows,
+        in_doubt=tuple(name for name in sorted(newcomers) if _is_in_doubt(name, told, setting)),
+    ).by_clients(newcomers)
+
+
+def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
+    """Whether a client's own answers belie models, as they would if it were all there is."""
+    alone = Record(
+        study=setting.study,
+        policy=None,
+        chosen=LEARNED,
+        best_arm=setting.best_arm,
+        mixture={name: 1.0},
+        rows={name: setting.rows[name]},
+        values=ValueTable(_of_all(told.values.rows, name)),
+        gains=GainTable(_of_all(told.gains.rows, name)),
+        improvements=ImprovementTable(_of_all(told.improvements.rows, name)),
+        rounds=(),
+        statistics=setting.statistics,
+        described=told.described,
+        fitted={client: fit for client, fit in told.fitted.items() if client == name},
+    )
+    return why_in_doubt(alone) is not None
+
+
+def _of_all(rows: tuple[AnyRow, ...], name: str) -> tuple[AnyRow, ...]:
+    """The rows of this client, as if it were all clients together."""
+    return tuple(replace(row, client=GLOBAL) for row in rows if row.client == name)

@@ -1,0 +1,142 @@
+"""The policy of those who are in now, from their sums; and what is still known of its value."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from fedopl.base.errors import OptionError
+from fedopl.policies.policy import Policy
+from fedopl.results.membership import Change, Membership, Valuation, policy_digest
+from fedopl.results.record import Record
+from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.weighed_sums import weighed
+from fedopl.results.value_tables import LEARNED, GainTable, ImprovementTable, ValueTable
+from fedopl.server.aggregate.setting import Setting
+from fedopl.server.exchange.answers import Answers
+
+
+def require_open(record: Record, why_not: str | None) -> None:
+    """An error, in words, if the clients of this run are fixed, or it does not keep their sums."""
+    if why_not:
+        raise OptionError(f"clients: nobody can join or leave this run: {why_not}")
+    if record.for_newcomers is None or record.chosen != LEARNED or record.policy is None:
+        raise OptionError(
+            "clients: this run does not keep what a policy is solved from again; it was made by an "
+            "earlier version, or only values policies. Run the study again"
+        )
+
+
+def setting_of(record: Record) -> Setting:
+    """Weights, terms and best arm by the study's rules, for the sums that are in this record."""
+    by_fold = dict(record.for_newcomers.by_fold) if record.for_newcomers else {}
+    # Made anew, as others' statistics keep what follows from sums by the names of clients.
+    statistics = ScoreStatistics(
+        study=record.study,
+        sums=dict(sorted(record.statistics.sums.items())),
+        rows=record.statistics.rows,
+        borrowed=record.statistics.borrowed,
+        taken=record.statistics.taken,
+    )
+    weights, statistics = weighed(statistics, record.counted, by_fold)
+    return Setting(
+        study=record.study,
+        rows=record.rows,
+        row_weights=record.row_weights,
+        weights=weights,
+        statistics=statistics,
+        by_fold=Answers(0, by_fold),
+        for_newcomers=record.for_newcomers,
+    )
+
+
+def policy_of(record: Record, setting: Setting) -> Policy:
+    """The policy that these sums give; nobody is asked."""
+    study = record.study
+    tree = record.tree
+    solved = tree.solve(setting.weights) if tree else setting.statistics.solve(setting.weights)
+    if study.table or study.permissions:
+        # With the study's encoding and permissions.
+        return type(solved).from_numbers(solved.numbers(), study)
+    return solved
+
+
+def solved_again(record: Record, membership: Membership) -> Record:
+    """The record with the policy that its sums give, and only such values as are of that policy.
+
+    Where all are in who were asked in the run before, and nobody else, everything that was said of
+    its policy is true again.
+    """
+    setting = setting_of(record)
+    solved = replace(
+        record,
+        policy=policy_of(record, setting),
+        best_arm=setting.best_arm,
+        mixture=setting.weights,
+        statistics=setting.statistics,
+        membership=membership,
+    )
+    before = membership.before
+    same = policy_digest(solved.policy) == policy_digest(before.policy)
+    if same and solved.mixture == before.mixture and solved.rows == before.rows:
+        return _as_before(solved, before)
+    return replace(
+        solved,
+        values=ValueTable(),
+        gains=GainTable(),
+        improvements=ImprovementTable(),
+        described=None,
+        fitted={},
+        leaves=(),
+        diagnosis=None,
+        reliance=None,
+    )
+
+
+def _as_before(solved: Record, before: Record) -> Record:
+    """With all that clients said of the same policy when they were the same."""
+    return replace(
+        solved,
+        values=before.values,
+        gains=before.gains,
+        improvements=before.improvements,
+        described=before.described,
+        fitted=before.fitted,
+        leaves=before.leaves,
+        diagnosis=before.diagnosis,
+        reliance=before.reliance,
+    )
+
+
+def history_of(record: Record) -> Membership:
+    """Who joined or left so far; nobody, where the run is as everybody was asked in it."""
+    if record.membership:
+        return record.membership
+    without_sums = ScoreStatistics(
+        study=record.study, sums={}, rows={}, choice=record.statistics.choice
+    )
+    # A plain record: a run in one process has ledgers, too, which are not of its policy.
+    fields = {name: getattr(record, name) for name in Record.__dataclass_fields__}
+    fields |= {"statistics": without_sums, "tree": None, "for_newcomers": None}
+    return Membership(changes=(), valuations=(Valuation.of(record),), before=Record(**fields))
+
+
+def changed(
+    membership: Membership,
+    changes: Collection[Change],
+    *,
+    valued: Valuation | None = None,
+    clients: Collection[str],
+) -> Membership:
+    """With these changes, and with what those say who are in."""
+    valuations = (*membership.valuations, *([valued] if valued else []))
+    kept = (one.by_clients(clients) for one in valuations)
+    return replace(
+        membership,
+        changes=(*membership.changes, *changes),
+        valuations=tuple(one for one in kept if one.values),
+    )
+
+
+def now() -> str:
+    """When it happens."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,118 @@
+"""Clients that come after a run, or leave it: whether a study allows it, and as which it goes on.
+
+A study names no clients unless its mixture gives each a share, so with any other mixture the study
+that a newcomer agrees to is the very one of the run. With given shares it is the same with one
+share more.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD
+from fedopl.study.mixture import FOUND, Given, Weights, renormalised
+from fedopl.study.study import Study
+
+_ANEW = "run a study with everybody who is to be in"
+
+
+def why_fixed(study: Study) -> str | None:
+    """Why nobody can join a finished run of this study, or leave it; None if they can."""
+    return _why_private(study) or _why_not_solved(study) or _why_not_valued(study)
+
+
+def why_no_newcomer(study: Study) -> str | None:
+    """Why nobody can join a finished run of this study, though some may leave it."""
+    if study.nuisances.outcome == "plugged-in":
+        return (
+            "its outcome models are code that was plugged in, which no run keeps; learn with "
+            "everybody who is to be in"
+        )
+    return why_fixed(study)
+
+
+def _why_private(study: Study) -> str | None:
+    if study.privacy is None:
+        return None
+    if study.privacy.is_secure:
+        return (
+            "answers were added up under masks, so the run holds no client's own sums to leave "
+            "out, and the total with a newcomer less the total without it would be the newcomer's "
+            f"own sums, which masks are there to hide; {_ANEW}"
+        )
+    return (
+        "with differential privacy a policy is learned from sums with noise that was drawn, and "
+        f"accounted for, once and for one set of clients; {_ANEW}: it costs every one of them its "
+        "epsilon again"
+    )
+
+
+def _why_not_solved(study: Study) -> str | None:
+    """Where sums at hand do not give the policy again."""
+    plan = study.policy
+    if plan.has_leaves and not plan.on_grid:
+        return f"the thresholds of its tree are one party's own values; {_ANEW}, on the grid"
+    if plan.has_leaves and study.tree.depth > LOOK_AHEAD:
+        return (
+            f"a tree of depth {study.tree.depth} is grown by asking everybody level by level, and "
+            f"only up to depth {LOOK_AHEAD} do sums give it again; {_ANEW}"
+        )
+    if not plan.has_leaves and not plan.can_be_resolved:
+        how = study.linear.oracle if plan.kind == "linear" else f"kind = '{plan.kind}'"
+        return (
+            f"its policy was found by asking everybody ({how}), and only what csoaa-exact learned "
+            f"follows from sums, and trees on a grid; {_ANEW}"
+        )
+    if study.mixture.kind in FOUND:
+        return f"its mixture, '{study.mixture.kind}', was found by asking everybody; {_ANEW}"
+    return None
+
+
+def _why_not_valued(study: Study) -> str | None:
+    """Where what was promised of the policy is only known by asking everybody."""
+    if study.budget:
+        return f"what another policy spends is not known without asking everybody; {_ANEW}"
+    if study.guardrails:
+        return f"whether another policy keeps guardrails, only everybody's rows tell; {_ANEW}"
+    if study.evaluation.splits > 1:
+        return f"its values are medians over several splits of everybody's rows; {_ANEW}"
+    if study.is_cautious and study.evaluation.is_cross_fitted:
+        return f"standard errors by fold, which cross-fitted values need, are not kept; {_ANEW}"
+    return None
+
+
+def study_with(
+    study: Study, newcomers: Collection[str], shares: Mapping[str, float], clients: Collection[str]
+) -> Study:
+    """The study that these newcomers agree to, where these clients are in already.
+
+    Where its mixture gives every client a share, so must `shares`; others' shrink in proportion.
+    """
+    mixture = study.mixture
+    if not isinstance(mixture, Given):
+        if shares:
+            raise OptionError(
+                f"share: the mixture of this study is '{mixture.kind}', which says itself what a "
+                "newcomer counts for; leave the share out"
+            )
+        return study
+    if len(newcomers) != 1 or set(shares) != set(newcomers):
+        raise OptionError(
+            "share: the mixture of this study gives every client a share, so clients join one by "
+            f"one, each with its own, as in --share 0.2; came {len(newcomers)} clients and shares "
+            f"for {quoted(sorted(shares)) or 'none of them'}"
+        )
+    ((name, share),) = shares.items()
+    if not 0 < share < 1:
+        raise OptionError(f"share: expected more than 0 and less than 1, came {share:g}")
+    agreed = {**_shrunk(mixture.shares, 1 - share, set(clients) - {name}), name: share}
+    changed: dict[str, Any] = mixture.model_dump() | {"shares": agreed}
+    return study.model_copy(update={"mixture": Given(**changed)})
+
+
+def _shrunk(shares: Mapping[str, float], room: float, clients: Collection[str]) -> Weights:
+    """The shares of these clients, in proportion, so that they add up to what room there is."""
+    is_complete = set(shares) == set(clients)
+    own = dict(shares) if is_complete else renormalised(shares, clients)
+    return {name: share * room for name, share in own.items()}
