@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disk.personal_store import keep_personal, kept_personal
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
@@ -261,6 +262,15 @@ class Workspace:
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
+
+    def keep_personal(self, policy: Policy) -> None:
+        """Keep the client's personal policy, for its own use."""
+        keep_personal(self.store, self.study, self.client, policy)
+
+    @property
+    def personal_policy(self) -> Policy | None:
+        """The client's personal policy, once it was solved for."""
+        return kept_personal(self.store, self.study, self.client)
 
     @cached_property
     def history(self) -> ReleaseHistory:

@@ -76,6 +76,7 @@ class Axis(enum.Enum):
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     CURVE_POINTS = "curve points"  # the public prices, then every action for everybody
+    STRENGTHS = "strengths"  # the public ones by which a personal policy may follow its own rows
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"
     KEY_WORDS = "key words"  # of 64 bits

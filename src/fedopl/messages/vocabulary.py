@@ -11,8 +11,10 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -82,6 +84,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     Unmask,
     ValueOutcome,
     ValuePrices,
+    SumContrasts,
+    ValuePersonal,
 )
 # What a study asks before it is known which terms it has.
 FIRST_QUERIES = (Enrol, ScreenProducts, ScreenJumps)

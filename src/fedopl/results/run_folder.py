@@ -5,6 +5,7 @@ policy.json      the learned policy, unless it is a rule in code
 values.csv       values on held-out rows, by policy and client
 gains.csv        paired gains of the learned policy
 improvements.csv paired gains of every policy over what was done
+personal.csv     paired gains of clients' personal policies, where they have some
 outcomes.csv     what further outcomes come to, by policy and client, where there are guardrails
 guardrails.csv   whether each policy keeps to each guardrail
 splits.csv       the same three as each split of the rows said by itself, where there were several

@@ -9,6 +9,7 @@ import numpy as np
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
@@ -72,6 +73,7 @@ def run_study(
     alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
+    candidates.personal = study.personalises
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
@@ -195,7 +197,8 @@ def _prepare(conversation: Conversation) -> Setting:
     study = conversation.study
     enrolled = _enrol(conversation)
     counted = enrolled.counted
-    statistics, by_fold, cells = _score(conversation, counted.rows, enrolled.query)
+    statistics, along = _score(conversation, counted.rows, enrolled.query)
+    by_fold = along.by_fold
     statistics = replace(statistics, borrowed=enrolled.borrowed, taken=enrolled.taken)
     weights = weights_for(study.mixture, statistics, counted)
     if study.chooses_terms:
@@ -211,7 +214,8 @@ def _prepare(conversation: Conversation) -> Setting:
         weights=weights,
         statistics=statistics,
         by_fold=by_fold,
-        cells=cells,
+        cells=along.cells,
+        contrasts=along.contrasts,
     )
 
 
@@ -250,6 +254,7 @@ def _finish(
         reliance=reliance,
         outcomes=evaluated.judged.outcomes,
         guardrails=evaluated.judged.guardrails,
+        personal=evaluated.personal,
     )
     return record, evaluated.answers
 
@@ -325,13 +330,22 @@ def _belied(
     return told[name].contradiction(own) if told and own and not fault else fault
 
 
+class _Along(NamedTuple):
+    """What came along with the sums of scores, where the study asks for it."""
+
+    by_fold: Answers[ScoreSumsByFold] | None
+    cells: Answers[CellSums] | None
+    contrasts: Answers[ContrastSquares] | None
+
+
 def _score(
     conversation: Conversation, rows: dict[str, int], query: SumScores
-) -> tuple[ScoreStatistics, Answers[ScoreSumsByFold] | None, Answers[CellSums] | None]:
+) -> tuple[ScoreStatistics, _Along]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
-    a tree were agreed beforehand, sums over its grid do.
+    a tree were agreed beforehand, sums over its grid do; and where clients have policies of their
+    own, how far scores lie apart.
     """
     study = conversation.study
     along: dict[str, Query[Any]] = {}
@@ -340,8 +354,10 @@ def _score(
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
         along["cells"] = tree_search.asking_for_cells(grid)
+    if SumContrasts.needed(study):
+        along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, query, *along.values())
     found = dict(zip(along, others, strict=True))
     sums = conversation.require_quorum(answers)
     statistics = ScoreStatistics(study=study, sums=sums, rows={name: rows[name] for name in sums})
-    return statistics, found.get("by fold"), found.get("cells")
+    return statistics, _Along(found.get("by fold"), found.get("cells"), found.get("contrasts"))

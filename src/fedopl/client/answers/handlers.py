@@ -19,6 +19,7 @@ from fedopl.client.answers.valuing import (
     estimate_values,
     value_leaves,
     value_outcome,
+    value_personal,
     value_prices,
 )
 from fedopl.client.private import candidate_sums, private_answers, tree_sums
@@ -56,6 +57,8 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.screen_jumps,
     value_outcome.answer,
     value_prices.answer,
+    value_personal.sum_contrasts,
+    value_personal.answer,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,
