@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
-    from fedopl.client.client_file import ClientFile
+    from fedopl.client.client_file import Client, ClientFile
     from fedopl.client.ranked_rows import Ranking
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
@@ -42,10 +44,11 @@ def ranking_of(over: str | None, places: list[str], *, fill: bool) -> "Ranking":
 
 
 def policy_here(
-    path: Path, client: Path | None, *, scored: bool = False
+    path: Path, client: Path | None, *, scored: bool = False, shared: bool = False
 ) -> "tuple[Policy, ClientFile | None]":
     """A policy as it decides at a client, and the client's settings, if its folder is named.
 
+    Of a run in which the client has a personal policy, that one, unless the shared one is wanted.
     With scores, it is one whose scores are what actions are worth.
     """
     from fedopl.analysis.scored_policy import scored_policy
@@ -57,7 +60,8 @@ def policy_here(
         policy = scored_policy(run)
     if client is not None and client.exists():
         found = read_client(client)
-        return policy.at(found.name), found.settings
+        own = None if shared or run is None else _personal(run, found)
+        return (own or policy).at(found.name), found.settings
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
@@ -66,3 +70,28 @@ def policy_here(
         )
     name = None if client is None else str(client)
     return policy.at(rules.checked_client(name)) if rules else policy, None
+
+
+def _personal(run: "Run", client: "Client") -> "Policy | None":
+    """The client's personal policy of this run, if it has one; which policy it is, is said."""
+    from fedopl.client.disk.personal_store import kept_personal
+    from fedopl.client.disk.store import FolderStore
+
+    if not run.study.personalises:
+        return None
+    found = kept_personal(FolderStore(client.store_path), run.study, client.name)
+    if found is None:
+        typer.echo(
+            f"{client.name} has no personal policy of this run; the shared one is used", err=True
+        )
+        return None
+    typer.echo(f"By the personal policy of {client.name}; --shared uses the shared one", err=True)
+    rows = run.personal.by_cell()
+    over = rows.get((run.chosen, client.name))
+    if over and over.interval[1] < 0:
+        typer.echo(
+            f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared one "
+            f"(95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
+            err=True,
+        )
+    return found

@@ -250,6 +250,15 @@ class Workspace:
         masked = np.asarray(np.isnan(self.scores).all(axis=0))
         return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
 
+    def own_chunks(self) -> Iterator[ScoredChunk]:
+        """The rows with scores that rest on nobody else's, some at a time where they are on disk.
+
+        No score where the study has none.
+        """
+        hidden, few = self.scored.hidden, self.rows_per_action < max(self.limits.minimum_cell, 1)
+        masked = hidden | (few & (self.study.nuisances.unseen_rule == "mask"))
+        return (one.chunk for one in self._own_scorer(masked, few).scored(self.unscored_chunks()))
+
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
         return self._scorer(self.outcomes.own, masked, few_took)
 

@@ -193,9 +193,7 @@ def _curve_json(curve: BudgetCurve) -> str:
 TEXT_FILES = {
     "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
     "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
-    "personal.csv": TextFile(
-        "personal", _gains_csv, lambda t: PersonalTable(_rows(t, GainRow))
-    ),
+    "personal.csv": TextFile("personal", _gains_csv, lambda t: PersonalTable(_rows(t, GainRow))),
     "improvements.csv": TextFile(
         "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
     ),

@@ -256,7 +256,7 @@ class Candidates:
     def _personal_queries(self, setting: Setting) -> dict[str, ValuePersonal]:
         """For each client, what all others learned, to be moved toward its own rows at home."""
         asked = self._fields(self._checked_names(self.beside), self.beside)
-        own = fields_for_each(setting)
+        own: dict[str, dict[str, Any]] = fields_for_each(setting)
         return {name: ValuePersonal(**asked, **fields) for name, fields in own.items()}
 
     def _checked_names(self, beside: Mapping[str, Policy] | None) -> list[str]:

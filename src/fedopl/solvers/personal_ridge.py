@@ -77,21 +77,32 @@ class ShrunkPath:
         spanned = self.eigenvalues > _ROUNDING * self.eigenvalues.max(initial=0.0)
         return np.divide(1.0, self.eigenvalues, where=spanned, out=np.zeros_like(self.eigenvalues))
 
-    def log_likelihoods(
-        self, strengths: FloatArray = STRENGTHS
-    ) -> FloatArray:  # (n_strengths,)
+    def log_likelihoods(self, strengths: FloatArray = STRENGTHS) -> FloatArray:  # (n_strengths,)
         """Of each strength, less that of none: coefficients integrated out, σ² at its best."""
         if self.n_values <= 0 or self.squares <= 0:
             return np.zeros(len(strengths))
+        determinant = np.log(1 + strengths[:, None] * self.eigenvalues).sum(axis=1)
+        left = np.log(self.shares_left(strengths))
+        return np.asarray(-0.5 * (self.n_values * left + self.n_fits * determinant))
+
+    def shares_left(self, strengths: FloatArray) -> FloatArray:  # (n_strengths,)
+        """What each strength leaves of squares, with what it takes to move the coefficients."""
         grown = 1 + strengths[:, None] * self.eigenvalues
         taken = ((self.slopes**2).sum(axis=0) * strengths[:, None] / grown).sum(axis=1)
-        left = np.maximum(1 - taken / self.squares, _ROUNDING)
-        determinant = self.n_fits * np.log(grown).sum(axis=1)
-        return np.asarray(-0.5 * (self.n_values * np.log(left) + determinant))
+        return np.maximum(1 - taken / self.squares, _ROUNDING) if self.squares else 0 * strengths
+
+    def variance(self, strength: float) -> float:
+        """σ² at this strength."""
+        left = float(self.shares_left(np.array([strength]))[0])
+        return self.squares * left / self.n_values if self.n_values else 0.0
 
 
 def shrunk_path(
-    gram: FloatArray, products: FloatArray, squares: float, given: FloatArray, sizes: tuple[float, int]
+    gram: FloatArray,
+    products: FloatArray,
+    squares: float,
+    given: FloatArray,
+    sizes: tuple[float, int],
 ) -> ShrunkPath:
     """The path from sums Σ φφᵀ, Σ φ·Γ̂ and Σ Γ̂², with how many values and fits are independent."""
     eigenvalues, vectors = np.linalg.eigh(gram)

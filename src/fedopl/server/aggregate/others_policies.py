@@ -1,6 +1,7 @@
 """What each client is sent to solve for its personal policy: what all others learned."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from fedopl.study.mixture import Weights
 LEAST_LEFT_OUT = 0.01
 
 # The fields of a query for a personal policy.
-Fields = dict[str, FloatArray]
+Fields = dict[str, Any]
 
 
 def fields_for_each(setting: Setting) -> dict[str, Fields]:
@@ -82,9 +83,7 @@ def _likelihoods(
     return found
 
 
-def mean_of_others(
-    curves: Mapping[str, FloatArray], client: str
-) -> FloatArray:  # (n_strengths,)
+def mean_of_others(curves: Mapping[str, FloatArray], client: str) -> FloatArray:  # (n_strengths,)
     """The mean of all curves but the client's own; zero where there is none."""
     rest = [curve for name, curve in sorted(curves.items()) if name != client]
     return np.mean(rest, axis=0) if rest else np.zeros(len(STRENGTHS))
