@@ -10,7 +10,7 @@ from fedopl.solvers.personal_ridge import (
     OwnSums,
     PersonalPath,
     Scaling,
-    best_strength,
+    Strengths,
 )
 
 N_ROWS, N_ACTIONS = 60, 3
@@ -120,11 +120,24 @@ def test_terms_that_are_not_used_have_no_part():
 
 def test_own_rows_and_others_speak_together_for_a_strength():
     own, others = np.zeros(len(STRENGTHS)), np.zeros(len(STRENGTHS))
-    assert best_strength(own, others) == 0.0
+    both = Strengths(own=own, others=others)
+    assert both.best == 0.0
+    assert both.evidence == 0.0
     own[10], others[20] = 1.0, 2.0
-    assert best_strength(own, others) == STRENGTHS[20]
+    assert both.best == STRENGTHS[20]
     own[10] = 3.0
-    assert best_strength(own, others) == STRENGTHS[10]
+    assert both.best == STRENGTHS[10]
+    assert np.isclose(both.weights.sum(), 1)
+    assert np.isclose(both.weights[10] / both.weights[0], np.e**3)
+    assert np.isclose(np.exp(both.evidence), np.exp(own).mean())
+
+
+def test_a_mean_over_strengths_is_that_of_the_solutions():
+    terms, scores, others = drawn(2)
+    path = PersonalPath.of(sums_of(terms, scores), others, scaling_of(terms))
+    weights = Strengths(own=path.log_likelihoods(), others=np.zeros(len(STRENGTHS))).weights
+    each = np.array([path.at(strength) for strength in STRENGTHS])
+    assert np.allclose(path.mean(weights), np.tensordot(weights, each, axes=1))
 
 
 def bend_of(index, scores):
@@ -145,7 +158,7 @@ def test_effects_that_turn_are_followed():
     index = rng.normal(0, 2, (4_000, N_ACTIONS))
     common = rng.normal(0, 5, (4_000, 1))  # what all actions have in common decides nothing
     bend = bend_of(index, np.sin(index) + common + 0.3 * rng.normal(size=index.shape))
-    assert bend.log_likelihood > 100
+    assert bend.evidence > 100
     inner = np.abs(index).max(axis=1) < 3
     found, truth = bent(bend, index)[inner], np.sin(index)[inner]
     apart = found - found.mean(axis=1, keepdims=True) - (truth - truth.mean(axis=1, keepdims=True))
@@ -156,7 +169,7 @@ def test_an_index_that_is_right_is_left_alone():
     rng = np.random.default_rng(0)
     index = rng.normal(0, 1, (500, N_ACTIONS))
     bend = bend_of(index, index + rng.normal(size=index.shape))
-    assert bend.log_likelihood < 2
+    assert bend.evidence < 2
     assert np.allclose(bent(bend, index), index, atol=0.5)
 
 

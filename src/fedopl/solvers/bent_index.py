@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.solvers.personal_ridge import STRENGTHS, ShrunkPath, shrunk_path
+from fedopl.solvers.personal_ridge import NOBODY_ELSE, ShrunkPath, Strengths, shrunk_path
 
 N_KNOTS = 9
 
@@ -21,7 +21,7 @@ class Bend:
 
     knots: FloatArray  # (n_knots,)
     slopes: FloatArray  # (n_knots + 1,)
-    log_likelihood: float  # less that of z itself
+    evidence: float  # the logarithm of how likely own rows are, beside z itself
 
 
 def knots_of(index: FloatArray) -> FloatArray:  # (at most N_KNOTS,)
@@ -53,13 +53,12 @@ class BendSums:
         self._n_compared = index.shape[1]
 
     def bend(self) -> Bend:
-        """The function at its most likely strength."""
+        """The mean of the functions at all strengths, by how likely those are."""
         path, scale = self._path()
-        likely = path.log_likelihoods()
-        best = int(np.argmax(likely))
-        moved = path.at(float(STRENGTHS[best]))[0] / scale / self.unit
+        strengths = Strengths(own=path.log_likelihoods(), others=NOBODY_ELSE)
+        moved = path.mean(strengths.weights)[0] / scale / self.unit
         moved[0] += 1.0
-        return Bend(knots=self.knots, slopes=moved, log_likelihood=float(likely[best]))
+        return Bend(knots=self.knots, slopes=moved, evidence=strengths.evidence)
 
     def _path(self) -> tuple[ShrunkPath, FloatArray]:
         """In standardised columns, with rows that count as many as there are."""

@@ -9,6 +9,7 @@ for every r, and the likelihood of r, where θ ~ N(θ₋c, r·σ²) and scores h
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp, softmax
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import NEVER
@@ -70,6 +71,11 @@ class ShrunkPath:
     def at(self, strength: float) -> FloatArray:  # (n_responses, n_columns)
         """The solution at this strength; least squares, if it is infinite."""
         return np.asarray(self.given + (self.slopes * self._gains(strength)) @ self.vectors.T)
+
+    def mean(self, weights: FloatArray) -> FloatArray:  # (n_responses, n_columns)
+        """The mean of the solutions at the public strengths, by these weights."""
+        gains = weights @ (STRENGTHS[:, None] / (1 + STRENGTHS[:, None] * self.eigenvalues))
+        return np.asarray(self.given + (self.slopes * gains) @ self.vectors.T)
 
     def _gains(self, strength: float) -> FloatArray:  # (n_columns,)
         if np.isfinite(strength):
@@ -179,12 +185,18 @@ class PersonalPath:
         return self.path.log_likelihoods()
 
     def at(self, strength: float) -> FloatArray:  # (n_actions, n_terms + 1)
-        """The policy's parameters; those of actions that are not compared stay the others'."""
-        if not strength or not self.compared.any():
+        """The parameters at a strength; those of actions that are not compared stay the others'."""
+        return self.others if not strength else self._unscaled(self.path.at(strength))
+
+    def mean(self, weights: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
+        """The mean of the parameters at the public strengths, by these weights."""
+        return self.others if weights[0] == 1 else self._unscaled(self.path.mean(weights))
+
+    def _unscaled(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
+        if not self.compared.any():
             return self.others
         common = self.others[self.compared].mean(axis=0)
-        found = self.scaling.back(self.path.at(strength)) + common
-        return np.where(self.compared[:, None], found, self.others)
+        return np.where(self.compared[:, None], self.scaling.back(own) + common, self.others)
 
 
 def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as values
@@ -194,10 +206,34 @@ def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as 
     return np.where(known[:, None], values - values[known].mean(axis=0), 0.0)
 
 
-def best_strength(own: FloatArray, others: FloatArray) -> float:
-    """The strength that the client's likelihood and the mean of the others' speak for together.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Strengths:
+    """How likely the public strengths are by a client's own rows, after what the others say.
 
-    A client whose rows say little goes by the others, and one that differs by itself. Of strengths
-    that are as likely, the least.
+    A client whose rows say little goes by the others, and one that differs by itself.
     """
-    return float(STRENGTHS[int(np.argmax(own + others))])
+
+    own: FloatArray  # (n_strengths,): logarithms
+    others: FloatArray  # (n_strengths,): the mean of the others' logarithms
+
+    @property
+    def weights(self) -> FloatArray:  # (n_strengths,)
+        """What each counts for: a mean over all is surer than the likeliest alone."""
+        return np.asarray(softmax(self.own + self.others))
+
+    @property
+    def best(self) -> float:
+        """The likeliest; of those that are as likely, the least."""
+        return float(STRENGTHS[int(np.argmax(self.own + self.others))])
+
+    @property
+    def evidence(self) -> float:
+        """The logarithm of how likely own rows are on average over strengths, beside none at all.
+
+        Without what the others say: not every way of differing is one that they can tell of.
+        """
+        return float(logsumexp(self.own) - np.log(len(self.own)))
+
+
+NOBODY_ELSE: FloatArray = np.zeros(len(STRENGTHS))
+NOBODY_ELSE.flags.writeable = False

@@ -16,11 +16,10 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.solvers.bent_index import Bend, BendSums, knots_of
 from fedopl.solvers.personal_ridge import (
-    STRENGTHS,
     OwnSums,
     PersonalPath,
     Scaling,
-    best_strength,
+    Strengths,
     scored_in_all_rows,
 )
 from fedopl.study.study import Study
@@ -28,8 +27,7 @@ from fedopl.study.study import Study
 # Scores of own outcome models are used where what a policy leaves of them is so much less: they
 # are cross-fitted to few rows, and less noisy by chance.
 LESS_NOISY = 0.8
-# How much likelier, in logarithms, a bend has to be than other slopes: unlike these, it is chosen
-# without what the others' rows say of it.
+# How much likelier, in logarithms, a bend has to make own rows than other slopes do.
 CLEARLY_LIKELIER = 3.0
 
 # Chunks with their scores; called once for every pass.
@@ -50,13 +48,13 @@ class PersonalTask:
     def solve(self) -> Policy:
         """Everybody else's policy with slopes moved, or with its index bent: what is likelier."""
         chosen = self._chosen()
-        moved = LinearPolicy.from_numbers(chosen.path.at(chosen.strength), self.study)
+        moved = LinearPolicy.from_numbers(chosen.path.mean(chosen.strengths.weights), self.study)
         given = LinearPolicy.from_numbers(self.others, self.study)
         compared = chosen.path.compared
         if compared.sum() < 2:
             return moved
         bend = best_bend(chosen.parts, self.rows, given, compared)
-        if bend.log_likelihood < chosen.log_likelihood + CLEARLY_LIKELIER:
+        if bend.evidence < chosen.strengths.evidence + CLEARLY_LIKELIER:
             return moved
         return BentPolicy.bending(given, bend.knots, bend.slopes)
 
@@ -77,8 +75,8 @@ class PersonalTask:
             held = list(scored())  # scored once, and gone through several times
             parts = lambda: iter(held)  # noqa: E731
         path = PersonalPath.of(own_sums(parts, self.rows), self.others, self.scaling)
-        likely = path.log_likelihoods()
-        return _Found(parts, path, best_strength(likely, self.likelihoods), likely)
+        strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
+        return _Found(parts, path, strengths)
 
 
 class _Found(NamedTuple):
@@ -86,16 +84,11 @@ class _Found(NamedTuple):
 
     parts: ScoredChunks
     path: PersonalPath
-    strength: float
-    likely: FloatArray  # (n_strengths,)
+    strengths: Strengths
 
     @property
     def variance(self) -> float:
-        return self.path.path.variance(self.strength)
-
-    @property
-    def log_likelihood(self) -> float:
-        return float(self.likely[self.strength == STRENGTHS][0])
+        return self.path.path.variance(self.strengths.best)
 
 
 def own_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:

@@ -116,8 +116,9 @@ def _table(record: Record, clients: list[str]) -> Table:
     for client in clients:
         gains = [gain_over(record, name, client) for name in against.values()]
         words = [IN_DOUBT if client in doubts else _word(gain) for gain in gains]
+        gap = "\n" if _has_personal(record) else " "  # of more columns, each is narrower
         cells = [
-            word + (f"\n{g.number} ({g.interval})" if g else "")
+            word + (f"\n{g.number}{gap}({g.interval})" if g else "")
             for word, g in zip(words, gains, strict=True)
         ]
         used = record.values.of(record.chosen, client).rows_used
