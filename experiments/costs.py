@@ -191,6 +191,8 @@ QUERIES = {
     "Unmask": Message(62, "7·C + 1"),
     "ValueOutcome": Message(101, "W + 1"),
     "ValuePrices": Message(57, "d·(p + 1) + 2"),
+    "SumContrasts": Message(48, "0"),
+    "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -230,6 +232,8 @@ ANSWERS = {
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "ValuePrices": Message(70, "6·(64 + d) + 3"),
+    "SumContrasts": Message(48, "1"),
+    "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

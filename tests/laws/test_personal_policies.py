@@ -181,7 +181,7 @@ def _two_that_differ_at(person):
 
 
 def _attacked(limits, n_people=25):
-    """Γ(pill) − Γ(none) of people far out, as told by the difference of two values; and the truth."""
+    """Γ(pill) − Γ(none) of people far out, by the difference of two values; and the truth."""
     found, true = [], []
     for seed in range(n_people):
         server = _server(limits, seed)
@@ -216,7 +216,7 @@ def test_with_default_limits_the_value_of_the_personal_policy_hides_a_row():
 def test_the_same_policy_has_the_same_noise_however_it_is_asked_about():
     server = _server()
     nothing = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    nothing[0, -1] = 1.0
+    nothing[0, -1] = 1e-6
     arm = LinearPolicy.from_numbers(nothing, server.study)
     personal = server.ask(ValuePersonal, **_fields(server.study, nothing, [arm]))
     assert personal.means[0] == personal.means[1]

@@ -54,6 +54,8 @@ def policy_here(
     from fedopl.analysis.scored_policy import scored_policy
     from fedopl.base.errors import OptionError
     from fedopl.client.client_file import read_client
+    from fedopl.policies.kinds import load_policy
+    from fedopl.results.run_folder import shared_personal
 
     policy, run = policy_and_run(path)
     if scored and run:
@@ -62,6 +64,11 @@ def policy_here(
         found = read_client(client)
         own = None if shared or run is None else _personal(run, found)
         return (own or policy).at(found.name), found.settings
+    if client is not None and run is not None and not shared:
+        own = shared_personal(path, str(client))
+        if own.is_file():
+            _say_personal(run, str(client))
+            return load_policy(own).at(str(client)), None
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
@@ -85,13 +92,17 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
             f"{client.name} has no personal policy of this run; the shared one is used", err=True
         )
         return None
-    typer.echo(f"By the personal policy of {client.name}; --shared uses the shared one", err=True)
-    rows = run.personal.by_cell()
-    over = rows.get((run.chosen, client.name))
+    _say_personal(run, client.name)
+    return found
+
+
+def _say_personal(run: "Run", client: str) -> None:
+    """That decisions are by the client's own policy, and whether that was surely a worse one."""
+    typer.echo(f"By the personal policy of {client}; --shared uses the shared one", err=True)
+    over = run.personal.by_cell().get((run.chosen, client))
     if over and over.interval[1] < 0:
         typer.echo(
             f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared one "
             f"(95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
             err=True,
         )
-    return found

@@ -17,6 +17,7 @@ budget.json      what the policy gains and spends at prices, where there is a bu
 reliance.json    what would come out without single clients, and who contradicts itself
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
 run.json         what was chosen, for whom, with which versions; written last
+personal/        policies of single clients, of those who share theirs
 exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
 failed.txt       over a network: why there is no result
 .lock            while a run writes here: which process that is
@@ -43,7 +44,7 @@ from fedopl.results.table_files import TEXT_FILES
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 2
-FAILURE, LOCK = "failed.txt", ".lock"
+FAILURE, LOCK, PERSONAL_FOLDER = "failed.txt", ".lock", "personal"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")
@@ -63,6 +64,11 @@ def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | Non
     contents |= for_its_owner
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_atomically(folder / "run.json", _summary(record, hashes).encode())
+
+
+def shared_personal(folder: Path, client: str) -> Path:
+    """Where the personal policy of a client is that shares it."""
+    return folder / PERSONAL_FOLDER / f"{client}.json"
 
 
 def writing(folder: Path) -> AbstractContextManager[None]:

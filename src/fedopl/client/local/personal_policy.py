@@ -24,9 +24,9 @@ from fedopl.solvers.personal_ridge import (
 )
 from fedopl.study.study import Study
 
-# Scores of own outcome models are used where what a policy leaves of them is so much less: they
-# are cross-fitted to few rows, and less noisy by chance.
-LESS_NOISY = 0.8
+# Scores of own outcome models are used where what a policy leaves of them is less, by more than so
+# many parts of the square root of the rows: by that it differs by chance.
+BEYOND_CHANCE = 3.0
 # How much likelier, in logarithms, a bend has to make own rows than other slopes do.
 CLEARLY_LIKELIER = 3.0
 
@@ -65,9 +65,13 @@ class PersonalTask:
         """
         first, *rest = map(self._found, self.scored)
         for other in rest:
-            if other.variance < LESS_NOISY * first.variance:
+            if other.variance < self._clearly_less * first.variance:
                 return other
         return first
+
+    @property
+    def _clearly_less(self) -> float:
+        return 1 - BEYOND_CHANCE / np.sqrt(max(self.rows.n_rows(RowSplit.TRAINING), 1))
 
     def _found(self, scored: ScoredChunks) -> "_Found":
         parts = scored
