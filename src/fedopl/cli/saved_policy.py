@@ -65,10 +65,10 @@ def policy_here(
         own = None if shared or run is None else _personal(run, found)
         return (own or policy).at(found.name), found.settings
     if client is not None and run is not None and not shared:
-        own = shared_personal(path, str(client))
-        if own.is_file():
+        saved = shared_personal(path, str(client))
+        if saved.is_file():
             _say_personal(run, str(client))
-            return load_policy(own).at(str(client)), None
+            return load_policy(saved).at(str(client)), None
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(

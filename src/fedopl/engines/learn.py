@@ -42,6 +42,7 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
+from fedopl.study.personal_plan import PersonalPlan, why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -96,7 +97,7 @@ def learn(
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
-    personal: str = "none",
+    personal: str = "auto",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     privacy: PrivacyPlan | None = None,
@@ -131,7 +132,8 @@ def learn(
             in how many ways rows are split, with the median of what comes out.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         personal: "ridge" gives each client a policy of its own as well, everybody else's moved
-            toward its own rows as far as they speak for it; "none" does without.
+            toward its own rows as far as they speak for it; "none" does without; "auto" has them
+            where there are two clients or more, and the study is one that can.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
@@ -158,7 +160,7 @@ def learn(
         "nuisances": nuisances,
         "evaluation": evaluation,
         "joining": diagnose,
-        "personal": personal,
+        "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
         "privacy": privacy,
@@ -170,6 +172,8 @@ def learn(
     if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
+    if personal == "auto" and len(clients) > 1 and why_not_personal(study) is None:
+        study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     return _run(study, clients, given, own_limits, running)

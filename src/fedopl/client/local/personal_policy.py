@@ -1,5 +1,6 @@
 """The personal policy: everybody else's, moved toward the client's own rows; solved at home."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -71,7 +72,7 @@ class PersonalTask:
 
     @property
     def _clearly_less(self) -> float:
-        return 1 - BEYOND_CHANCE / np.sqrt(max(self.rows.n_rows(RowSplit.TRAINING), 1))
+        return 1 - BEYOND_CHANCE / math.sqrt(max(self.rows.n_rows(RowSplit.TRAINING), 1))
 
     def _found(self, scored: ScoredChunks) -> "_Found":
         parts = scored
