@@ -8,7 +8,7 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import MOST_ASKED, ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -224,11 +224,13 @@ def test_the_same_policy_has_the_same_noise_however_it_is_asked_about():
     assert plain.means[0] == personal.means[1]
 
 
-def test_it_counts_as_a_policy_and_is_asked_about_once():
+def test_it_counts_as_a_policy_and_few_are_asked_about():
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    assert not isinstance(server.ask(ValuePersonal, **_fields(server.study, others)), Refusal)
-    again = server.ask(ValuePersonal, **_fields(server.study, others + 1e-9))
+    for place in range(MOST_ASKED):
+        asked = _fields(server.study, others + 1e-9 * place)
+        assert not isinstance(server.ask(ValuePersonal, **asked), Refusal)
+    again = server.ask(ValuePersonal, **_fields(server.study, others + 1e-6))
     assert again.reason.name == "BUDGET_SPENT"
     assert [entry.amount for entry in server.door.ledger.entries()][1] == 1
 

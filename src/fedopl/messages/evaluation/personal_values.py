@@ -10,6 +10,9 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, f
 from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
 from fedopl.study.study import Study
 
+# Different ones that a study may ask: a run, and others after clients came or left.
+MOST_ASKED = 3
+
 
 @message
 class ValuePersonal(
@@ -19,7 +22,6 @@ class ValuePersonal(
     budget="value_queries",
     lifetime="value_policies",
     permission="values",
-    once=True,
 ):
     """Solve for your personal policy at home, and tell what it and these are worth.
 
@@ -40,6 +42,11 @@ class ValuePersonal(
         """Where clients have policies of their own."""
         return study.personalises
 
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """A few: what all others learned is another policy where one of them is lacking."""
+        return MOST_ASKED
+
     @property
     def amount(self) -> int:
         """A policy each, and the personal one."""
@@ -47,8 +54,8 @@ class ValuePersonal(
 
     @classmethod
     def most_amount(cls, study: Study) -> float:
-        """What one query may ask about, and the personal policy."""
-        return most_in_query(study) + 1
+        """What a few queries may ask about, each with a personal policy."""
+        return MOST_ASKED * (most_in_query(study) + 1)
 
     def is_plausible(self, study: Study) -> bool:
         """Terms that can be standardised, and the intercept as it is."""

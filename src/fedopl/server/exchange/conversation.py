@@ -81,11 +81,12 @@ class Conversation:
         first, asked = len(self.rounds), tuple(sorted(clients))
         stamped, encoded, own = [], [], {}
         for place, query in enumerate(queries):
-            each = query if isinstance(query, Mapping) else {asked[0]: query}
+            each = query if isinstance(query, Mapping) else {"everybody": query}
             sent = {name: self._stamped(one, first + place) for name, one in sorted(each.items())}
             written = {name: codec.encode(one) for name, one in sent.items()}
-            stamped.append(sent[asked[0]])
-            encoded.append(written[asked[0]])
+            any_of_them = next(iter(sent))
+            stamped.append(sent[any_of_them])
+            encoded.append(written[any_of_them])
             if isinstance(query, Mapping):
                 own[place] = written
         content = dict.fromkeys(asked, bundled(encoded))
