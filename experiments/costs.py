@@ -194,6 +194,8 @@ QUERIES = {
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
     "ValuePrices": Message(62, "d·(p + 1) + 65"),
     "ValueTrees": Message(61, "508·(16 + d) + 1"),
+    "SumContrasts": Message(48, "0"),
+    "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -236,6 +238,8 @@ ANSWERS = {
     "TakeRanges": Message(48, "1"),
     "ValuePrices": Message(70, "6·(65 + d) + 3"),
     "ValueTrees": Message(70, "6·(17 + d) + 3"),
+    "SumContrasts": Message(48, "1"),
+    "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -32,8 +32,10 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, ValuePrices
+from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -60,6 +62,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
+from fedopl.solvers.personal_ridge import STRENGTHS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 from fedopl.study.training_plans import TrainingPlan
@@ -71,7 +74,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, TellFit),
+    *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
     *(SumByFold, ValueAcrossFolds),
 )
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
@@ -116,6 +119,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["evaluation"] = "cross-fitted"
     if kind is ValueOutcome:
         options["guardrails"] = {"harm": HARM}
+    if kind in (SumContrasts, ValuePersonal):
+        options["personal"] = "ridge"
     if kind in (ValuePrices, ValueTrees):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     return Study(**{**options, **changes})
@@ -170,6 +175,13 @@ def query_of(kind, agreed, exchange=1, **changes):
             "parameters": np.zeros(shape),
         },
         ValueTrees: {"against": 0, "trees": np.array([as_array(Leaf(0))] * n_trees)},
+        ValuePersonal: {
+            **packed([], agreed),
+            "others": np.zeros(shape),
+            "centre": np.zeros(shape[1]),
+            "scale": np.ones(shape[1]),
+            "likelihoods": np.zeros(len(STRENGTHS)),
+        },
         ValueAcrossFolds: {
             **packed([], agreed),
             "linear": np.zeros((5 * agreed.evaluation.is_cross_fitted, *shape)),
@@ -668,6 +680,10 @@ STUDIES = {
     "cross-fitted": (
         study_of(SumByFold),
         {SumOutcomes, *DESCRIBING, SumByFold, ValueAcrossFolds},
+    ),
+    "personal": (
+        study_of(ValuePersonal),
+        {SumOutcomes, *DESCRIBING, SumContrasts, ValuePersonal},
     ),
     "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),

@@ -25,6 +25,8 @@ import fedopl
 from fedopl.base.errors import FederationError, StudyError
 from fedopl.client.client_file import read_clients
 from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disk.personal_store import kept_personal
+from fedopl.client.disk.store import FolderStore
 from fedopl.demo.hospitals import hospitals
 from fedopl.engines import flower_apps
 from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
@@ -527,6 +529,24 @@ def test_an_exact_study_takes_three_trips(own, clock, tmp_path):
         (2, "Describe"),
         (2, "TellFit"),
     ]
+
+
+def test_personal_policies_are_the_same_over_flower_and_take_no_trip_more(own, clock, tmp_path):
+    own.write_text(own.read_text() + '\n[personal]\nkind = "ridge"\n')
+    untouched = shutil.copytree(own.parent, tmp_path / "untouched")
+    road = road_to(own, clock)
+    server_app(own)(road, context_of(run_config=settings_for(tmp_path / "flower")))
+    fedopl.run(untouched / own.name, untouched / "clients", out=tmp_path / "plain")
+    for name in ("policy.json", "values.csv", "personal.csv"):
+        assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    assert len(road.asked) == 3 * len(NAMES)
+    study = fedopl.load_run(tmp_path / "flower").study
+    for name in NAMES:
+        there, here = (
+            kept_personal(FolderStore(clients / name / "scores"), study, name)
+            for clients in (own.parent / "clients", untouched / "clients")
+        )
+        assert np.array_equal(there.numbers(), here.numbers())
 
 
 def test_a_client_that_cannot_answer_is_recorded_and_the_others_go_on(own, clock, tmp_path):

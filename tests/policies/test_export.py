@@ -17,6 +17,7 @@ from fedopl.base.errors import OptionError, PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.client.apply_policy import decide_table
 from fedopl.policies.basis import Basis
+from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.export import excel_workbook
 from fedopl.policies.export.xlsx_file import column_name
@@ -66,6 +67,11 @@ def policies_of(encoding):
         "pairwise": PairwisePolicy(whole, *about),
         "tree": TreePolicy(root, *about),
         "leaf": TreePolicy(Leaf(2), *about),
+        "personal, bent": BentPolicy.bending(
+            LinearPolicy(never, *about),
+            np.array([-0.5, 0.25, 1.0]),
+            np.array([1.0, -1.5, 0.75, 2.0]),
+        ),
         "cautious": CautiousPolicy.doubting(
             LinearPolicy(rng.normal(size=size), *about),
             np.triu(rng.normal(size=(3, size[1], size[1]))),

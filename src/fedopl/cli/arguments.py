@@ -21,6 +21,10 @@ ClientHere = Annotated[
         "there; or only its name",
     ),
 ]
+Shared = Annotated[
+    bool,
+    typer.Option("--shared", help="the shared policy, though the client has one of its own"),
+]
 PolicyPath = Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")]
 Resume = Annotated[bool, typer.Option("--resume", help="go on with what is in the folder")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]

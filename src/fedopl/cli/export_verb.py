@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedopl.cli.arguments import AsJson, ClientHere, PolicyPath
+from fedopl.cli.arguments import AsJson, ClientHere, PolicyPath, Shared
 from fedopl.cli.printing import say_paths
 from fedopl.cli.saved_policy import policy_here
 
@@ -25,6 +25,7 @@ def export(
         str | None, typer.Option(help="what the table is called in SQL; rows if not said")
     ] = None,
     client: ClientHere = None,
+    shared: Shared = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a policy for a database, for Python alone, a spreadsheet or an ONNX runtime."""
@@ -33,7 +34,7 @@ def export(
 
     if table is not None and to != "sql":
         raise OptionError(f"--table: only SQL names a table; leave it out with --to {to}")
-    found, settings = policy_here(policy, client)
+    found, settings = policy_here(policy, client, shared=shared)
     folder = policy if policy.is_dir() else policy.parent
     written = found.export(
         out or folder / f"policy{LANGUAGES[to].ending}",

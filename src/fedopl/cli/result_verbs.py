@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedopl.base.errors import FedoplWarning
-from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder
+from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder, Shared
 from fedopl.cli.printing import say_json, say_paths
 from fedopl.cli.saved_policy import policy_and_run, policy_here
 
@@ -112,6 +112,7 @@ def decide(
     ] = None,
     column: Annotated[str, typer.Option(help="what the new column is called")] = "action",
     client: ClientHere = None,
+    shared: Shared = False,
     undecided: Annotated[
         Literal["error", "blank"],
         typer.Option(help="rows with missing or unknown values: stop, or leave blank"),
@@ -155,7 +156,11 @@ def decide(
     if with_scores or over is not None or places or fill or affordable:
         ranking = ranking_of(over, places or [], fill=fill, affordable=affordable)
     found, settings = policy_here(
-        policy, client, scored=ranking is not None, priced=affordable is None
+        policy,
+        client,
+        scored=ranking is not None,
+        priced=affordable is None,
+        shared=shared,
     )
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     decided_path = out or table.with_name(f"{stem}-decided{table.name[len(stem) :]}")

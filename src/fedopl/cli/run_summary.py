@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from fedopl.report.parts import Caution
     from fedopl.report.recommending import Recommendation
     from fedopl.results.record import Record
-    from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
+    from fedopl.results.value_tables import (
+        GainTable,
+        ImprovementTable,
+        PersonalTable,
+        ValueTable,
+    )
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -109,6 +114,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "values": _rows(finished.values, "policy"),
         "gains": _rows(finished.gains, "against"),
         "improvements": _rows(finished.improvements, "policy", "level"),
+        **({"personal": _rows(finished.personal, "against")} if finished.personal else {}),
         "guardrails": _guardrails(finished),
         "splits": _splits(finished),
         **_membership(finished),
@@ -204,7 +210,9 @@ def _splits(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _rows(table: "ValueTable | GainTable | ImprovementTable", *names: str) -> list[dict[str, Any]]:
+def _rows(
+    table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
+) -> list[dict[str, Any]]:
     """Each row with these of its fields, its estimate, and the groups behind that."""
     groups = table.groups()
     return [

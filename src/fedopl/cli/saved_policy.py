@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
-    from fedopl.client.client_file import ClientFile
+    from fedopl.client.client_file import Client, ClientFile
     from fedopl.client.ranked_rows import Affordable, Ranking
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
@@ -63,23 +65,37 @@ def affordable_by(path: Path, most: float) -> "Affordable":
 
 
 def policy_here(
-    path: Path, client: Path | None, *, scored: bool = False, priced: bool = True
+    path: Path,
+    client: Path | None,
+    *,
+    scored: bool = False,
+    priced: bool = True,
+    shared: bool = False,
 ) -> "tuple[Policy, ClientFile | None]":
     """A policy as it decides at a client, and the client's settings, if its folder is named.
 
     With scores, it is one whose scores are what actions are worth; less what they cost at the
     price of the study's budget, if there is one, unless they are not to be priced.
+    Of a run in which the client has a personal policy, that one, unless the shared one is wanted.
     """
     from fedopl.analysis.scored_policy import scored_policy
     from fedopl.base.errors import OptionError
     from fedopl.client.client_file import read_client
+    from fedopl.policies.kinds import load_policy
+    from fedopl.results.run_folder import shared_personal
 
     policy, run = policy_and_run(path)
     if scored and run:
         policy = scored_policy(run, priced=priced)
     if client is not None and client.exists():
         found = read_client(client)
-        return policy.at(found.name), found.settings
+        own = None if shared or run is None else _personal(run, found)
+        return (own or policy).at(found.name), found.settings
+    if client is not None and run is not None and not shared:
+        saved = shared_personal(path, str(client))
+        if saved.is_file():
+            _say_personal(run, str(client))
+            return load_policy(saved).at(str(client)), None
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
@@ -88,3 +104,32 @@ def policy_here(
         )
     name = None if client is None else str(client)
     return policy.at(rules.checked_client(name)) if rules else policy, None
+
+
+def _personal(run: "Run", client: "Client") -> "Policy | None":
+    """The client's personal policy of this run, if it has one; which policy it is, is said."""
+    from fedopl.client.disk.personal_store import kept_personal
+    from fedopl.client.disk.store import FolderStore
+
+    if not run.study.personalises:
+        return None
+    found = kept_personal(FolderStore(client.store_path), run.study, client.name)
+    if found is None:
+        typer.echo(
+            f"{client.name} has no personal policy of this run; the shared one is used", err=True
+        )
+        return None
+    _say_personal(run, client.name)
+    return found
+
+
+def _say_personal(run: "Run", client: str) -> None:
+    """That decisions are by the client's own policy, and whether that was surely a worse one."""
+    typer.echo(f"By the personal policy of {client}; --shared uses the shared one", err=True)
+    over = run.personal.by_cell().get((run.chosen, client))
+    if over and over.interval[1] < 0:
+        typer.echo(
+            f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared one "
+            f"(95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
+            err=True,
+        )

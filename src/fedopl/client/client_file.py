@@ -88,6 +88,12 @@ class ClientFile(Checked):
         description="for a column by the study's name: the label here = the study's label",
     )
     limits: Limits = Field(default=Limits(), description="what this client is willing to say")
+    share_personal: bool = Field(
+        default=False,
+        description="of a study with personal policies: whether the client's own is written into "
+        "the run's folder, for whoever has that; it is kept here alone if not. Runs on one machine "
+        "only: no message carries it",
+    )
     new_rows: NewRows = Field(
         default="refuse",
         description="of rows that came since a study was first answered: to refuse its further "

@@ -261,6 +261,12 @@ class Door:
         """What the party learned alone, for itself: no answer ever carries it."""
         return (self._after or self)._space.local_policy
 
+    @property
+    def personal_policy(self) -> Policy | None:
+        """The client's personal policy, for itself; None before it was solved for."""
+        space = (self._after or self)._space
+        return space.personal_policy if isinstance(space, Workspace) else None
+
 
 def _reason(error: BaseException) -> RefusalCode:
     """Why a query is not answered."""

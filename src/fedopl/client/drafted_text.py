@@ -179,6 +179,8 @@ def study_lines(
     if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
         yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
+    elif privacy is None and len(sizes.rows) > 1:
+        yield from ("", "[personal]", 'kind = "ridge"  # each client also has a policy of its own')
     yield from ("", "[requires]", "values = true")
 
 

@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disk.personal_store import keep_personal, kept_personal
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
@@ -249,6 +250,15 @@ class Workspace:
         masked = np.asarray(np.isnan(self.scores).all(axis=0))
         return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
 
+    def own_chunks(self) -> Iterator[ScoredChunk]:
+        """The rows with scores that rest on nobody else's, some at a time where they are on disk.
+
+        No score where the study has none.
+        """
+        hidden, few = self.scored.hidden, self.rows_per_action < max(self.limits.minimum_cell, 1)
+        masked = hidden | (few & (self.study.nuisances.unseen_rule == "mask"))
+        return (one.chunk for one in self._own_scorer(masked, few).scored(self.unscored_chunks()))
+
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
         return self._scorer(self.outcomes.own, masked, few_took)
 
@@ -261,6 +271,15 @@ class Workspace:
     def local_policy(self) -> Policy:
         """What this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
+
+    def keep_personal(self, policy: Policy) -> None:
+        """Keep the client's personal policy, for its own use."""
+        keep_personal(self.store, self.study, self.client, policy)
+
+    @property
+    def personal_policy(self) -> Policy | None:
+        """The client's personal policy, once it was solved for."""
+        return kept_personal(self.store, self.study, self.client)
 
     @cached_property
     def history(self) -> ReleaseHistory:

@@ -53,6 +53,12 @@ def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
     return lambda: door.local_policy
 
 
+def personal_policies(doors: Mapping[str, Door]) -> dict[str, Policy]:
+    """The personal policies of clients whose rows the caller holds, by name."""
+    found = {name: door.personal_policy for name, door in sorted(doors.items())}
+    return {name: policy for name, policy in found.items() if policy is not None}
+
+
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
     """A hash of all clients' rows: a journal is replayed only for the rows it was written with."""
     return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))

@@ -23,7 +23,13 @@ from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.workspace import Rule
-from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
+from fedopl.engines.in_process import (
+    InProcess,
+    check_packages,
+    fingerprint_of,
+    only_policy,
+    personal_policies,
+)
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import other_permissions
@@ -36,6 +42,7 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
+from fedopl.study.personal_plan import PersonalPlan, why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -90,6 +97,7 @@ def learn(
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
+    personal: str = "none",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     privacy: PrivacyPlan | None = None,
@@ -123,6 +131,9 @@ def learn(
             `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
             in how many ways rows are split, with the median of what comes out.
         diagnose: whether clients also tell where they differ and what joining is worth to each.
+        personal: "ridge" gives each client a policy of its own as well, everybody else's moved
+            toward its own rows as far as they speak for it; "none" does without; "auto" has them
+            where there are two clients or more, and the study is one that can.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
@@ -149,6 +160,7 @@ def learn(
         "nuisances": nuisances,
         "evaluation": evaluation,
         "joining": diagnose,
+        "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
         "privacy": privacy,
@@ -160,6 +172,8 @@ def learn(
     if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
+    if personal == "auto" and len(clients) > 1 and why_not_personal(study) is None:
+        study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     return _run(study, clients, given, own_limits, running)
@@ -271,11 +285,15 @@ def _run(
     if journal and own["regressor"] is not None:
         fingerprint += f" {own['regressor']!r}"  # another one is another run
 
+    opened: list[dict[str, Door]] = []
+
     def begin(one: Study, place: int) -> Begun:
         doors = {
             name: Door(name, data, one, ledger=ledgers[name], **own)
             for name, data in clients.items()
         }
+        if study.personalises:
+            opened.append(doors)
         transport = InProcess(doors, running.threads)
         kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
         return Begun(Conversation(one, transport, kept, running.progress), only_policy(doors))
@@ -286,7 +304,8 @@ def _run(
             raise OptionError(f"candidates: '{name}': {fault}")
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
-    return Run.of(record, ledgers)
+    found = personal_policies(opened[0]) if opened else {}
+    return replace(Run.of(record, ledgers), personal_policies=found)
 
 
 def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:

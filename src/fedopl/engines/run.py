@@ -14,7 +14,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
-from fedopl.results.run_folder import LOCK, writing
+from fedopl.results.run_folder import LOCK, PERSONAL_FOLDER, shared_personal, writing
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
@@ -137,7 +137,8 @@ def run(
     # All splits before the first of them: rows that come meanwhile are in none.
     tables = _tables(agreed, found)
     opened = [_opened(one, found, tables) for one in split_studies(agreed)]
-    ledgers = {name: door.ledger for name, door in opened[0][1].items()}
+    first_doors = opened[0][1]
+    ledgers = {name: door.ledger for name, door in first_doors.items()}
     taking_part = tuple(sorted(found))
     n_expected = expected_exchanges(agreed, len(taking_part))
     with writing(folder), watch(agreed, taking_part, n_expected) as progress:
@@ -153,8 +154,18 @@ def run(
 
         record = run_splits(agreed, begin, policies=candidates)
         finished = Run.of(record, ledgers)
+        _share_personal(folder, found, first_doors)
         finished.save(folder)
     return finished
+
+
+def _share_personal(folder: Path, clients: Mapping[str, Client], doors: Mapping[str, Door]) -> None:
+    """Write the personal policies of clients who want others to have theirs."""
+    for name, client in sorted(clients.items()):
+        policy = doors[name].personal_policy if client.settings.share_personal else None
+        if policy is not None:
+            (folder / PERSONAL_FOLDER).mkdir(exist_ok=True)
+            policy.save(shared_personal(folder, name))
 
 
 def check_folder(folder: Path, study: Study, *, resume: bool) -> None:

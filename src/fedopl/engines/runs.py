@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Entry, Ledger
+from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.row_tables import LeafTable, RoundTable
 from fedopl.results.run_folder import load_record, save_record
@@ -29,6 +30,8 @@ class Run(Record):
     rounds: RoundTable
     leaves: LeafTable = field(default_factory=LeafTable)
     ledger: dict[str, list[Entry]]
+    # By client, where they were learned in this process; they are not saved with the run.
+    personal_policies: dict[str, Policy] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: Record, ledgers: Mapping[str, Ledger]) -> Self:

@@ -29,6 +29,7 @@ from fedopl.secure.double_masks import SEAL_BYTES
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedopl.secure.masks import WORD
 from fedopl.secure.secret_shares import SHARE_BYTES
+from fedopl.solvers.personal_ridge import STRENGTHS
 from fedopl.study.private.added_up import adds_under_masks, most_lacking, parties_of
 from fedopl.study.screened_study import with_most_found
 from fedopl.study.study import Study
@@ -84,6 +85,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
         Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,
+        Axis.STRENGTHS: len(STRENGTHS),
         Axis.PARTIES: len(parties_of(study)),
         Axis.SESSION_KEYS: n_session_keys(study),
         Axis.KEY_WORDS: KEY_BYTES // 8,
@@ -115,7 +117,8 @@ def axis_sizes(study: Study) -> Sizes:
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
-    sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + N_OWN_CANDIDATES + 1)
+    beside = N_OWN_CANDIDATES + study.personalises
+    sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + beside + 1)
     sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)
     return sizes
 

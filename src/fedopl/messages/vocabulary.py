@@ -11,8 +11,10 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -85,6 +87,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueOutcome,
     ValuePrices,
     ValueTrees,
+    SumContrasts,
+    ValuePersonal,
     MeasureNumbers,
     TakeRanges,
 )

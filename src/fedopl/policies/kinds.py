@@ -12,6 +12,7 @@ from fedopl.base.errors import FedoplError, PolicyError
 from fedopl.base.schema import Encoding
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
+from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
@@ -32,7 +33,12 @@ KINDS: dict[str, type[Policy]] = {
     kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy, NeuralPolicy)
 }
 # A linear policy with doubts is saved as a kind of its own, and goes by the field of linear ones.
-_SAVED_KINDS: dict[str, type[Policy]] = {**KINDS, CautiousPolicy.kind: CautiousPolicy}
+# One that is bent is a client's own, and goes by none.
+_SAVED_KINDS: dict[str, type[Policy]] = {
+    **KINDS,
+    CautiousPolicy.kind: CautiousPolicy,
+    BentPolicy.kind: BentPolicy,
+}
 # A message has a field for each kind, and one for rules: functions in the clients' own code, of
 # which only the positions among the study's candidates are sent.
 RULES = "rules"
@@ -50,6 +56,8 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
         return "its basis is not the study's"
     if isinstance(policy, CautiousPolicy) and not domain.is_cautious:
         return "it is cautious; only a study with caution above 0 under [policy] can value it"
+    if isinstance(policy, BentPolicy):
+        return "it is one client's own, with bent scores, and no study can value it for others"
     if isinstance(policy, NeuralPolicy) and policy.hidden != domain.hidden:
         layers = f"hidden = {list(policy.hidden)}"
         return f'it is a network; only a study with kind = "neural" and {layers} can value it'

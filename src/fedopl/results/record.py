@@ -32,6 +32,7 @@ from fedopl.results.value_tables import (
     GainTable,
     ImprovementTable,
     LeafRow,
+    PersonalTable,
     SplitTables,
     ValueTable,
     arm_name,
@@ -83,6 +84,7 @@ class Record:
     reliance: Reliance | None = None  # None where there is one client, or no value
     outcomes: OutcomeTable = field(default_factory=OutcomeTable)  # that guardrails are about
     guardrails: GuardrailTable = field(default_factory=GuardrailTable)  # whether each is kept
+    personal: PersonalTable = field(default_factory=PersonalTable)  # where clients have some
     curve: BudgetCurve | None = None  # what the policy gains and spends, where there is a budget
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
     for_newcomers: ForNewcomers | None = None  # None where nobody can join or leave
@@ -280,7 +282,9 @@ class Record:
         costs, net = self.study.costs, net_words(self.study)
         return _NET.format(net=net, costs=costs.in_words) if costs and net else ""
 
-    def _tables(self) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable]:
+    def _tables(
+        self,
+    ) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable | PersonalTable]:
         """What there is to show: of arms that are not the best, only what all clients say."""
         if not self.values.rows and self.membership:
             known = tables_of(self.membership.of_policy(self.policy))
@@ -292,4 +296,5 @@ class Record:
         shown = [table.without_clients(others) for table in (self.values, self.gains)]
         everybody = {row.policy for row in self.improvements.rows}
         judged = [self.guardrails] if self.guardrails else []
-        return [*judged, *shown, self.improvements.without_clients(everybody)]
+        own = [self.personal] if self.personal else []
+        return [*judged, *shown, *own, self.improvements.without_clients(everybody)]

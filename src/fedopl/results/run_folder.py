@@ -5,6 +5,7 @@ policy.json      the learned policy, unless it is a rule in code
 values.csv       values on held-out rows, by policy and client
 gains.csv        paired gains of the learned policy
 improvements.csv paired gains of every policy over what was done
+personal.csv     paired gains of clients' personal policies, where they have some
 outcomes.csv     what further outcomes come to, by policy and client, where there are guardrails
 guardrails.csv   whether each policy keeps to each guardrail
 splits.csv       the same three as each split of the rows said by itself, where there were several
@@ -19,6 +20,7 @@ newcomers.npz    what a client that joins later is scored and added with, where 
 membership.json  who joined or left since, and who says what of the policy that came of it
 before/          then the run as it was before, without sums
 run.json         what was chosen, for whom, with which versions; written last
+personal/        policies of single clients, of those who share theirs
 exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
 failed.txt       over a network: why there is no result
 .lock            while a run writes here: which process that is
@@ -47,8 +49,8 @@ from fedopl.results.table_files import TEXT_FILES
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 2
-FAILURE, LOCK = "failed.txt", ".lock"
 _NEWCOMERS, _MEMBERSHIP, _BEFORE = "newcomers.npz", "membership.json", "before/run.json"
+FAILURE, LOCK, PERSONAL_FOLDER = "failed.txt", ".lock", "personal"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")
@@ -87,6 +89,11 @@ def _write(
     summary = _summary(record, hashes, when).encode()
     write_atomically(folder / "run.json", summary)
     return summary
+
+
+def shared_personal(folder: Path, client: str) -> Path:
+    """Where the personal policy of a client is that shares it."""
+    return folder / PERSONAL_FOLDER / f"{client}.json"
 
 
 def writing(folder: Path) -> AbstractContextManager[None]:

@@ -26,6 +26,7 @@ from fedopl.results.value_tables import (
     ImprovementRow,
     ImprovementTable,
     LeafRow,
+    PersonalTable,
     SplitTables,
     ValueRow,
     ValueTable,
@@ -63,7 +64,7 @@ def _policies_csv(table: ValueTable | ImprovementTable) -> str:
     return _csv(("policy", "client", *_ESTIMATE, "groups", "level", "low", "high"), rows)
 
 
-def _gains_csv(table: GainTable) -> str:
+def _gains_csv(table: GainTable | PersonalTable) -> str:
     groups = table.groups()
     rows = (
         (r.against, r.client, *astuple(r.estimate), groups.get(r.client), *r.interval)
@@ -192,6 +193,7 @@ def _curve_json(curve: BudgetCurve) -> str:
 TEXT_FILES = {
     "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
     "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
+    "personal.csv": TextFile("personal", _gains_csv, lambda t: PersonalTable(_rows(t, GainRow))),
     "improvements.csv": TextFile(
         "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
     ),

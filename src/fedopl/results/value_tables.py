@@ -11,6 +11,7 @@ from fedopl.base.tables import Backend, frame_of, html_table, text_table
 
 # What policies are called in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
+PERSONAL = "personal policy"
 
 _NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 
@@ -157,6 +158,22 @@ class GainTable(_Table[GainRow]):
     def over(self, against: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
         return self._found(against, client)
+
+
+class PersonalTable(_Table[GainRow]):
+    """Paired gains of each client's personal policy over other policies; `print` it.
+
+    In the mixture, every client has its own.
+    """
+
+    _heading, _policy = "personal policy's gain over", "against"
+
+    def over(self, against: str, client: str = GLOBAL) -> Estimate:
+        """One cell."""
+        return self._found(against, client)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
 
 
 class ImprovementTable(_Table[ImprovementRow]):

@@ -50,6 +50,7 @@ def _exchanges_along(study: Study) -> int:
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
+    along += study.personalises
     screened = _n_screenings(study)
     return together + along + (1 + screened if screened else 0)
 
@@ -73,7 +74,8 @@ def exchanges_to_evaluate(study: Study) -> int:
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
     screened = _n_screenings(study)
     screening = 2 + screened if screened else 0
-    return screening + scoring + study.evaluation.claims_values + SumByFold.needed(study)
+    along = SumByFold.needed(study) + study.personalises
+    return screening + scoring + study.evaluation.claims_values + along
 
 
 def _n_screenings(study: Study) -> int:

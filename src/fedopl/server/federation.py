@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
@@ -72,6 +73,7 @@ def run_study(
     alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
+    candidates.personal = study.personalises
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
@@ -195,7 +197,8 @@ def _prepare(conversation: Conversation) -> Setting:
     """Enrol everybody and have rows scored and summed."""
     enrolled = enrol_clients(conversation)
     counted = enrolled.counted
-    statistics, by_fold, cells = score(conversation, enrolled)
+    statistics, along = score(conversation, enrolled)
+    by_fold = along.by_fold
     weights, statistics = weighed(statistics, counted, by_fold or {})
     return Setting(
         study=conversation.study,
@@ -204,8 +207,9 @@ def _prepare(conversation: Conversation) -> Setting:
         weights=weights,
         statistics=statistics,
         by_fold=by_fold,
-        cells=cells,
         for_newcomers=_for_newcomers(enrolled, by_fold, conversation.study),
+        cells=along.cells,
+        contrasts=along.contrasts,
     )
 
 
@@ -256,6 +260,7 @@ def _finish(
         guardrails=evaluated.judged.guardrails,
         # What was only valued follows from no sums.
         for_newcomers=setting.for_newcomers if learned.statistics else None,
+        personal=evaluated.personal,
     )
     return record, evaluated.answers
 
@@ -335,13 +340,20 @@ def _belied(
     return told[name].contradiction(own) if told and own and not fault else fault
 
 
-def score(
-    conversation: Conversation, enrolled: Enrolled
-) -> tuple[ScoreStatistics, Answers[ScoreSumsByFold] | None, Answers[CellSums] | None]:
+class Along(NamedTuple):
+    """What came along with the sums of scores, where the study asks for it."""
+
+    by_fold: Answers[ScoreSumsByFold] | None
+    cells: Answers[CellSums] | None
+    contrasts: Answers[ContrastSquares] | None
+
+
+def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatistics, Along]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
-    a tree were agreed beforehand, sums over its grid do.
+    a tree were agreed beforehand, sums over its grid do; and where clients have policies of their
+    own, how far scores lie apart.
     """
     study, rows = conversation.study, enrolled.counted.rows
     along: dict[str, Query[Any]] = {}
@@ -350,6 +362,8 @@ def score(
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
         along["cells"] = tree_search.asking_for_cells(grid)
+    if SumContrasts.needed(study):
+        along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))
     sums = conversation.require_quorum(answers)
@@ -360,4 +374,4 @@ def score(
         borrowed=enrolled.borrowed,
         taken=enrolled.taken,
     )
-    return statistics, found.get("by fold"), found.get("cells")
+    return statistics, Along(found.get("by fold"), found.get("cells"), found.get("contrasts"))

@@ -12,6 +12,7 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
@@ -24,16 +25,24 @@ from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
+    PERSONAL,
     GainTable,
     ImprovementTable,
     LeafRow,
+    PersonalTable,
     ValueTable,
     arm_name,
 )
-from fedopl.server.aggregate.evaluation import gain_table, improvement_table, value_table
+from fedopl.server.aggregate.evaluation import (
+    gain_table,
+    improvement_table,
+    personal_table,
+    value_table,
+)
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
+from fedopl.server.aggregate.others_policies import fields_for_each
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
@@ -60,6 +69,7 @@ class Evaluated:
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
     judged: JudgedOutcomes = field(default_factory=JudgedOutcomes)
+    personal: PersonalTable = field(default_factory=PersonalTable)
 
 
 class Candidates:
@@ -70,6 +80,7 @@ class Candidates:
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
         self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
+        self.personal = False  # whether clients also value personal policies on held-out rows
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -129,10 +140,12 @@ class Candidates:
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
-        queries: dict[str, Query[Any]] = {}
+        queries: dict[str, Query[Any] | dict[str, ValuePersonal]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
         if by_fold:
             queries["values"] = self._across_folds(setting, chosen)
+        elif self.personal:
+            queries["values"] = self._personal_queries(setting)
         elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         for place, column in enumerate(guarded_columns(self.study)):
@@ -152,8 +165,9 @@ class Candidates:
         if everything and by_fold:  # the policies are no way of learning from others' rows
             others = {name: "" for name in everything if name not in by_fold}
             everything = everything.without(others)
-        answers = self._shown(everything)
-        tables = self.tables(setting, answers, chosen) if answers else {}
+        shown = self._shown(everything, self.own)
+        tables = self.tables(setting, shown, chosen) if shown else {}
+        answers = self._shown(everything, [LOGGING, LOCAL])
         if answers:
             conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
         return Evaluated(
@@ -177,15 +191,26 @@ class Candidates:
 
     def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
         """What the candidates are worth, and what the chosen one gains over others."""
-        own = [LOGGING] if GLOBAL in answers else [LOGGING, LOCAL]
-        names = [*self.names(), *own]
+        names = [*self.names(), *([LOGGING] if GLOBAL in answers else self.own)]
         # Several candidates at once: intervals that hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         return {
             "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
             "gains": gain_table(answers, setting.weights, names, chosen),
             "improvements": improvement_table(answers, setting.weights, names),
+            **self._personal_table(setting, answers, chosen),
         }
+
+    def _personal_table(
+        self, setting: Setting, answers: Answers[Values], chosen: str
+    ) -> dict[str, PersonalTable]:
+        """What personal policies gain over the shared one, the client's own and the best arm."""
+        if not self.personal:
+            return {}
+        names = [*self.names(), *self.own]
+        against = [chosen, LOCAL, LOGGING, arm_name(setting.best_arm)]
+        compared = [name for name in dict.fromkeys(against) if name in names]
+        return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
         """In the order in which clients answer; rules come last."""
@@ -194,14 +219,20 @@ class Candidates:
     def places(self) -> dict[str, int]:
         """Where each candidate's value is in an answer about held-out rows."""
         names = in_message_order({**self.policies, **self.beside}) + self.rules
-        return {name: place for place, name in enumerate([*names, LOGGING, LOCAL])}
+        return {name: place for place, name in enumerate([*names, *self.own])}
 
-    def _shown(self, answers: Answers[Values] | None) -> Answers[Values] | None:
+    @property
+    def own(self) -> list[str]:
+        """What clients value beside what they are asked about, in the order of their answers."""
+        return [*[PERSONAL] * self.personal, LOGGING, LOCAL]
+
+    def _shown(self, answers: Answers[Values] | None, own: list[str]) -> Answers[Values] | None:
         """The answers without the policies that tables do not show."""
-        if answers is None or not self.beside:
+        names = [*self.names(), *own]
+        if answers is None or len(names) == len(self.places()):
             return answers
         places = self.places()
-        kept = [places[name] for name in (*self.names(), LOGGING, LOCAL)]
+        kept = [places[name] for name in names]
         square = np.ix_(kept, kept)
         shown = {
             client: replace(own, means=own.means[kept], covariances=own.covariances[square])
@@ -229,11 +260,20 @@ class Candidates:
         fields: dict[str, Any] = packed(policies, self.study)
         return ValueAcrossFolds(**fields)
 
-    def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
+    def _personal_queries(self, setting: Setting) -> dict[str, ValuePersonal]:
+        """For each client, what all others learned, to be moved toward its own rows at home."""
+        asked = self._fields(self._checked_names(self.beside), self.beside)
+        own: dict[str, dict[str, Any]] = fields_for_each(setting)
+        return {name: ValuePersonal(**asked, **fields) for name, fields in own.items()}
+
+    def _checked_names(self, beside: Mapping[str, Policy] | None) -> list[str]:
         names, most = self.names(), most_in_query(self.study)
         if len(names) + len(beside or {}) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        return EstimateValues(split=split, **self._fields(names, beside))
+        return names
+
+    def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
+        return EstimateValues(split=split, **self._fields(self._checked_names(beside), beside))
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:
@@ -242,7 +282,7 @@ def room_for_policies(setting: Setting, n_asked: int) -> int:
     plan = study.evaluation
     held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
     fewest = min(setting.rows[name] for name in setting.weights) * held_out
-    by_rows = int(_VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES
+    by_rows = int(_VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES - study.personalises
     return max(0, min(most_in_query(study) - n_asked, by_rows))
 
 

@@ -26,7 +26,7 @@ LEAST_PROPENSITY = 0.05  # less where there are more than four actions
 DrawShape = Callable[[np.random.Generator, int], Shape]
 
 
-def _alike(draw: DrawShape, seed: int, n_clients: int = 3, n_actions: int = 3) -> ShapedWorld:
+def alike(draw: DrawShape, seed: int, n_clients: int = 3, n_actions: int = 3) -> ShapedWorld:
     """Clients with other contexts and other habits, and the same rewards."""
     # One shape more than there are actions: it is common to all of them, and confounds.
     parts = draw(generator_for(seed, purpose="rewards"), n_actions + 1)
@@ -64,12 +64,13 @@ def _site(name: str, parts: Shape, seed: int, n_actions: int) -> Site:
 
 
 def _of_shape(draw: DrawShape, **sizes: int) -> Callable[[int], ShapedWorld]:
-    return lambda seed: _alike(draw, seed, **sizes)
+    return lambda seed: alike(draw, seed, **sizes)
 
 
-def _changed(world: ShapedWorld, client: str, **what: object) -> ShapedWorld:
-    changed = replace(world.sites[client], **what)  # type: ignore[arg-type]
-    return replace(world, sites={**world.sites, client: changed})
+def changed(world: ShapedWorld, client: str, **what: object) -> ShapedWorld:
+    """The world in which this client is otherwise."""
+    own = replace(world.sites[client], **what)  # type: ignore[arg-type]
+    return replace(world, sites={**world.sites, client: own})
 
 
 def _plus(first: Shape, second: Shape) -> Shape:
@@ -78,45 +79,45 @@ def _plus(first: Shape, second: Shape) -> Shape:
 
 def _clients_differ(seed: int) -> ShapedWorld:
     """Smooth; each client has a slope and a wave of its own beside what all have."""
-    world = _alike(smooth, seed)
+    world = alike(smooth, seed)
     for name in world.clients:
         rng = generator_for(seed, client=name, purpose="own rewards")
         own = _plus(linear(rng, world.n_actions, size=0.3), smooth(rng, world.n_actions, size=0.5))
         rewards = _plus(world.sites[name].rewards, own)
-        world = _changed(world, name, rewards=rewards)
+        world = changed(world, name, rewards=rewards)
     return world
 
 
 def _noisy(seed: int) -> ShapedWorld:
     """Linear; the rewards of the first client are ten times as noisy."""
-    world = _alike(linear, seed)
-    return _changed(world, world.clients[0], reward_sd=10.0)
+    world = alike(linear, seed)
+    return changed(world, world.clients[0], reward_sd=10.0)
 
 
 def _noisy_and_different(seed: int) -> ShapedWorld:
     """Linear; the first client is noisy, and its slopes are others."""
     own = linear(generator_for(seed, purpose="other slopes"), 3)
     world = _noisy(seed)
-    return _changed(world, world.clients[0], rewards=own)
+    return changed(world, world.clients[0], rewards=own)
 
 
 def _larger_effects(seed: int) -> ShapedWorld:
     """Linear; the first client's slopes are others, and four times as large."""
     own = linear(generator_for(seed, purpose="other slopes"), 3, size=2.0)
-    world = _alike(linear, seed)
-    return _changed(world, world.clients[0], rewards=own)
+    world = alike(linear, seed)
+    return changed(world, world.clients[0], rewards=own)
 
 
 def _few_rows(seed: int) -> ShapedWorld:
     """Linear; ten clients of sixty rows."""
-    return replace(_alike(linear, seed, n_clients=10), rows=60)
+    return replace(alike(linear, seed, n_clients=10), rows=60)
 
 
 def _heavy_tails(seed: int) -> ShapedWorld:
     """Linear; noise has Student's t with 1.6 degrees of freedom, so no variance."""
-    world = _alike(linear, seed)
+    world = alike(linear, seed)
     for name in world.clients:
-        world = _changed(world, name, heavy_tail=1.6)
+        world = changed(world, name, heavy_tail=1.6)
     return world
 
 
@@ -126,7 +127,7 @@ def _poor_overlap(seed: int) -> ShapedWorld:
     There it is worth 1.5 less, the same, or 1.5 more, in turns by the seed.
     """
     extra = (-1.5, 0.0, 1.5)[seed % 3]
-    world = replace(_alike(linear, seed, n_actions=2), least_propensity=0.0)
+    world = replace(alike(linear, seed, n_actions=2), least_propensity=0.0)
     for name, site in world.sites.items():
 
         def rewards(contexts: FloatArray, usual: Shape = site.rewards) -> FloatArray:
@@ -138,13 +139,13 @@ def _poor_overlap(seed: int) -> ShapedWorld:
             chances: FloatArray = np.column_stack([1 - share, share])
             return np.log(chances)
 
-        world = _changed(world, name, rewards=rewards, leaning=leaning)
+        world = changed(world, name, rewards=rewards, leaning=leaning)
     return world
 
 
 def _both_nonlinear(seed: int) -> ShapedWorld:
     """Smooth; five clients of 400 rows, and logging follows twice what is common to all actions."""
-    world = replace(_alike(smooth, seed, n_clients=5), rows=400)
+    world = replace(alike(smooth, seed, n_clients=5), rows=400)
     for name, site in world.sites.items():
 
         def leaning(contexts: FloatArray, site: Site = site) -> FloatArray:
@@ -152,7 +153,7 @@ def _both_nonlinear(seed: int) -> ShapedWorld:
             drawn: FloatArray = 2 * np.tanh(common) * np.array([-1, 0, 1])
             return site.leaning(contexts) + drawn
 
-        world = _changed(world, name, leaning=leaning)
+        world = changed(world, name, leaning=leaning)
     return world
 
 

@@ -80,6 +80,8 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
+        # Nobody had a policy of its own when studies were first hashed.
+        **({"personal": plans["personal"]} if plans["personal"]["kind"] != "none" else {}),
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},

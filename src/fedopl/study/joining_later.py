@@ -64,6 +64,11 @@ def _why_not_solved(study: Study) -> str | None:
             f"its policy was found by asking everybody ({how}), and only what csoaa-exact learned "
             f"follows from sums, and trees on a grid; {_ANEW}"
         )
+    if study.personalises:
+        return (
+            "each client's personal policy was moved from what all others had learned, and would "
+            f"have to be solved for and valued at home again; {_ANEW}"
+        )
     if study.mixture.kind in FOUND:
         return f"its mixture, '{study.mixture.kind}', was found by asking everybody; {_ANEW}"
     return None

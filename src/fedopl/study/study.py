@@ -30,6 +30,7 @@ from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.guardrail import Guardrail, check_guardrails
 from fedopl.study.message_sizes import check_message_sizes
 from fedopl.study.mixture import Empirical, Mixture
+from fedopl.study.personal_plan import PersonalPlan, PersonalSetting, check_personal
 from fedopl.study.plans import (
     Declared,
     EvaluationPlan,
@@ -65,6 +66,7 @@ class Study(Checked):
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
     evaluation: EvaluationSetting = EvaluationPlan()
     joining: JoiningSetting = JoiningPlan()
+    personal: PersonalSetting = PersonalPlan()
     guardrails: dict[str, Guardrail] = Field(default={}, description="what must not get worse")
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     privacy: PrivacyPlan | None = Field(
@@ -113,6 +115,7 @@ class Study(Checked):
             if plan:
                 plan.check(self)
         check_guardrails(self)
+        check_personal(self)
         if self.privacy:
             check_private(self, self.privacy)
         check_message_sizes(self)
@@ -213,6 +216,11 @@ class Study(Checked):
     def is_cautious(self) -> bool:
         """Whether standard errors are taken from the scores of linear policies."""
         return self.linear.caution > 0
+
+    @property
+    def personalises(self) -> bool:
+        """Whether each client also has a policy of its own, shrunk toward everybody else's."""
+        return self.personal.kind != "none"
 
     @property
     def candidates(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from fedopl.study.caution_plan import CautionPlan
 from fedopl.study.feature_spec import Feature
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
+from fedopl.study.personal_plan import PersonalPlan
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -125,6 +126,7 @@ class StudyFile(Checked):
     nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
     evaluation: EvaluationPlan = EvaluationPlan()
     joining: JoiningPlan = JoiningPlan()
+    personal: PersonalPlan = PersonalPlan()
     guardrails: dict[str, Guardrail] = same_as(Study, "guardrails")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
     declared: Declared = same_as(Study, "declared")
@@ -192,6 +194,7 @@ class StudyFile(Checked):
             **self._costs(),
             **({"budget": sections["budget"]} if self.budget else {}),
             **({"privacy": sections["privacy"]} if self.privacy else {}),
+            "personal": sections["personal"],
             **({"guardrails": sections["guardrails"]} if self.guardrails else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
             **({"caution": self.policy.caution} if self.policy.caution else {}),

@@ -20,6 +20,7 @@ from fedopl.client.answers.valuing import (
     spending_path,
     value_leaves,
     value_outcome,
+    value_personal,
 )
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -57,6 +58,8 @@ _ANSWERING: tuple[Handler, ...] = (
     value_outcome.answer,
     spending_path.value_prices,
     spending_path.value_trees,
+    value_personal.sum_contrasts,
+    value_personal.answer,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

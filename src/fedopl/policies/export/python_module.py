@@ -208,12 +208,14 @@ class _Python(Target[str]):
     def weighted_sums(
         self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
     ) -> list[str]:
-        self.constants["WEIGHTS"] = tuple(map(tuple, parameters.tolist()))
-        self._list("features", [*columns, ("the constant, which is added as it is", "1.0")])
+        again = "later_" if "WEIGHTS" in self.constants else ""  # sums of what sums are made of
+        weights, features, scores = f"{again}weights".upper(), f"{again}features", f"{again}scores"
+        self.constants[weights] = tuple(map(tuple, parameters.tolist()))
+        self._list(features, [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            "scores = [sum(w * x for w, x in zip(own, features) if w) for own in WEIGHTS]",
+            f"{scores} = [sum(w * x for w, x in zip(own, {features}) if w) for own in {weights}]",
         ]
-        return [f"scores[{place}]" for place in range(len(names))]
+        return [f"{scores}[{place}]" for place in range(len(names))]
 
     def rectified_sums(
         self, layer: int, columns: Sequence[tuple[str, str]], parameters: FloatArray

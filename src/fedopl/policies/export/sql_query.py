@@ -174,6 +174,8 @@ class _Sql(Target[str]):
         return "\n  ".join(["CASE", *lines, f"ELSE {self.action(last)} END"])
 
     def _steps(self, what: str, names: Sequence[str], terms: Sequence[str]) -> list[str]:
+        taken = {step for layer in self._layers for step, *_ in layer}
+        what = f"later_{what}" if f"{what}_1" in taken else what  # sums of what sums are made of
         steps = [f"{what}_{place}" for place in range(1, len(terms) + 1)]
         self._layers.append(list(zip(steps, terms, names, strict=True)))
         return steps

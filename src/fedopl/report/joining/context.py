@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fedopl.analysis.advice import Advice, advise
 from fedopl.analysis.attribution import ClientShift, shifts_of
 from fedopl.analysis.modelled_gains import Modelled, modelled
+from fedopl.analysis.three_ways import ThreeWays, three_ways
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.report.words.policy_labels import has_network, opened, valued_clients
@@ -27,6 +28,7 @@ class JoiningFacts:
     advice: dict[str, Advice]
     modelled: dict[str, Modelled]
     shifts: dict[str, ClientShift]
+    ways: dict[str, ThreeWays]  # none where clients have no personal policies
 
     @property
     def is_about_all(self) -> bool:
@@ -60,6 +62,7 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
         advice={one.client: one for one in advice},
         modelled=known,
         shifts=shifts,
+        ways=three_ways(record, clients_in_doubt(record)),
     )
 
 

@@ -18,6 +18,7 @@ from fedopl.analysis.modelled_gains import (
     largest_score,
     second_moments,
 )
+from fedopl.analysis.three_ways import ThreeWays
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining.context import JoiningFacts, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
@@ -30,6 +31,11 @@ from fedopl.theory.bounds import GlobalBound
 from fedopl.theory.skew import skewness
 
 Json = dict[str, Any]
+
+
+def _ways(one: ThreeWays) -> Json:
+    gains = ("personal_over_shared", "personal_over_alone", "shared_over_alone")
+    return {**_picked(one, "decision", "best", *gains), "as_good": list(one.as_good)}
 
 
 def joining_json(facts: JoiningFacts) -> Json:
@@ -56,6 +62,7 @@ def joining_json(facts: JoiningFacts) -> Json:
             for n, one in facts.advice.items()
             if n in facts.clients
         },
+        "three_ways": {n: _ways(one) for n, one in facts.ways.items() if n in facts.clients},
         "modelled": {n: _modelled(one) for n, one in facts.modelled.items() if n in facts.clients},
         "shifts": {n: _shift(one) for n, one in facts.shifts.items() if n in facts.clients},
         "contexts": _contexts(facts),

@@ -16,7 +16,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, PERSONAL, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
@@ -47,6 +47,11 @@ def by_client(record: Record) -> Section:
             f"{'linear ' * has_network(record)}policy the client would learn from its own rows "
             f"alone, over {SO_FAR}, and over {arm_given(record.study, record.best_arm)}."
         )
+        if _has_personal(record):
+            intro += (
+                " And over its personal policy, everybody else's moved toward its own rows: below "
+                "zero, the client does better with that one."
+            )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))
         parts = folded_if_doubted(record, parts)
     return Section(name="clients", title="Who gains and who loses", parts=parts)
@@ -56,7 +61,13 @@ def _comparisons(record: Record) -> dict[str, str]:
     """The column's title → what it is compared with."""
     best = arm_name(record.best_arm)
     columns = {"own policy": LOCAL, "done so far": LOGGING, "best single action": best}
+    columns |= {"personal policy": PERSONAL} if _has_personal(record) else {}
     return {title: name for title, name in columns.items() if name != record.chosen}
+
+
+def _has_personal(record: Record) -> bool:
+    """Whether clients have personal policies that are other than the shared one."""
+    return bool(record.personal) and len(record.mixture) > 1
 
 
 def _drawn(record: Record, clients: list[str]) -> Picture:
@@ -67,7 +78,8 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
     ]
     unit = OutcomeWords.of(record.study).name
     axis = f"gain in {unit} per decision; right of the line is better"
-    caption = "Gain of the learned policy at each client, over three alternatives."
+    number = "four" if _has_personal(record) else "three"
+    caption = f"Gain of the learned policy at each client, over {number} alternatives."
     if len(shown) < len(clients):
         caption += (
             f" Drawn are the {len(shown)} of {len(clients)} clients that gain least and most over "
@@ -104,8 +116,9 @@ def _table(record: Record, clients: list[str]) -> Table:
     for client in clients:
         gains = [gain_over(record, name, client) for name in against.values()]
         words = [IN_DOUBT if client in doubts else _word(gain) for gain in gains]
+        gap = "\n" if _has_personal(record) else " "  # of more columns, each is narrower
         cells = [
-            word + (f"\n{g.number} ({g.interval})" if g else "")
+            word + (f"\n{g.number}{gap}({g.interval})" if g else "")
             for word, g in zip(words, gains, strict=True)
         ]
         used = record.values.of(record.chosen, client).rows_used

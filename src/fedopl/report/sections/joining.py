@@ -5,6 +5,7 @@ import re
 from fedopl.report.joining.advising import advice_parts
 from fedopl.report.joining.coalition_tables import coalition_parts
 from fedopl.report.joining.context import joining_facts, nothing_to_say
+from fedopl.report.joining.personal_tables import personal_parts
 from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.joining.skew_paths import path_parts
 from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text
@@ -47,10 +48,18 @@ _REASONS = (
 def joining(record: Record) -> Section:
     """The section; one paragraph, and the rest on demand, where nothing could be decided."""
     first, *rest = joining_parts(record)
-    advice = joining_facts(record, 1.0, None).advice.values()
+    facts = joining_facts(record, 1.0, None)
+    advice = facts.advice.values()
+    title = "Does joining pay?"
+    if facts.ways and not nothing_to_say(record):
+        title = "Shared, personal or alone: which, and how sure?"
+        second, *rest = rest
+        first_ones: tuple[Part, ...] = (first, second)
+    else:
+        first_ones = (first,)
     if rest and all(one.decision == "undecided" for one in advice):
         rest = [Folded(summary="What was measured and what else was found", parts=tuple(rest))]
-    return Section(name="joining", title="Does joining pay?", parts=(first, *rest))
+    return Section(name="joining", title=title, parts=(*first_ones, *rest))
 
 
 def joining_parts(
@@ -62,6 +71,7 @@ def joining_parts(
     if nothing := nothing_to_say(record):
         return (Text(nothing),)
     return (
+        *personal_parts(facts),
         *advice_parts(facts),
         *shift_parts(facts),
         *path_parts(facts),

@@ -7,7 +7,7 @@ from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.permission_words import arm_label
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
+from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, PERSONAL, arm_name
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
@@ -64,6 +64,7 @@ def label(study: Study, name: str) -> str:
     """What a policy of the tables is called on the page."""
     own = f"{_OWN}, without the budget" if study.budget else _OWN
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
+    known[PERSONAL] = "each client's personal policy"
     known |= {arm_name(action): arm_label(study, action) for action in study.actions}
     return known.get(name, f"'{name}'")
 

@@ -13,10 +13,12 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
+    PERSONAL,
     GainRow,
     GainTable,
     ImprovementRow,
     ImprovementTable,
+    PersonalTable,
     ValueRow,
     ValueTable,
 )
@@ -128,12 +130,29 @@ def gain_table(
     return GainTable(tuple(rows))
 
 
+def personal_table(
+    answers: Mapping[str, Values], weights: Weights, names: list[str], against: list[str]
+) -> PersonalTable:
+    """Each client's personal policy against these policies, paired: both on the same rows."""
+    units = dict(zip(names, np.eye(len(names)), strict=True))
+    rows = [
+        GainRow(
+            against=name,
+            client=client,
+            estimate=mixture_estimate(part, weights, units[PERSONAL] - units[name]),
+        )
+        for name in against
+        for client, part in _parts(answers)
+    ]
+    return PersonalTable(tuple(rows))
+
+
 def improvement_table(
     answers: Mapping[str, Values], weights: Weights, names: list[str]
 ) -> ImprovementTable:
     """Every policy against what was done, paired; the intervals hold for all of them together."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
-    policies = [name for name in names if name not in (LOGGING, LOCAL)]
+    policies = [name for name in names if name not in (LOGGING, LOCAL, PERSONAL)]
     level = 1 - 0.05 / len(policies)  # Bonferroni
     rows = []
     for policy in policies:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.for_newcomers import ForNewcomers
@@ -26,6 +27,7 @@ class Setting:
     by_fold: Answers[ScoreSumsByFold] | None = None  # where a study asks for them
     cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
     for_newcomers: ForNewcomers | None = None  # where clients may join later
+    contrasts: Answers[ContrastSquares] | None = None  # where clients have policies of their own
 
     @property
     def best_arm(self) -> str:

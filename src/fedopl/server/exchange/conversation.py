@@ -71,28 +71,35 @@ class Conversation:
         self.require_quorum(answers)
         return combined(answers, renormalised(weights, answers.keys()))
 
-    def together(self, clients: Iterable[str], /, *queries: Query[Any]) -> tuple[Answers[Any], ...]:
-        """Put several queries to the same clients on one trip; the answers to each come back."""
-        first = len(self.rounds)
-        stamped = [self._stamped(query, first + place) for place, query in enumerate(queries)]
-        encoded = [codec.encode(query) for query in stamped]
-        asked = tuple(sorted(clients))
-        replies = self._replies(self._next_trip, dict.fromkeys(asked, bundled(encoded)))
+    def together(
+        self, clients: Iterable[str], /, *queries: Query[Any] | Mapping[str, Query[Any]]
+    ) -> tuple[Answers[Any], ...]:
+        """Put several queries to the same clients on one trip; the answers to each come back.
+
+        One of them may be a query for each client, all of one kind and size.
+        """
+        first, asked = len(self.rounds), tuple(sorted(clients))
+        stamped, encoded, own = [], [], {}
+        for place, query in enumerate(queries):
+            each = query if isinstance(query, Mapping) else {"everybody": query}
+            sent = {name: self._stamped(one, first + place) for name, one in sorted(each.items())}
+            written = {name: codec.encode(one) for name, one in sent.items()}
+            any_of_them = next(iter(sent))
+            stamped.append(sent[any_of_them])
+            encoded.append(written[any_of_them])
+            if isinstance(query, Mapping):
+                own[place] = written
+        content = dict.fromkeys(asked, bundled(encoded))
+        if own:
+            for name in asked:
+                parts = [own[k][name] if k in own else one for k, one in enumerate(encoded)]
+                content[name] = bundled(parts)
+        replies = self._replies(self._next_trip, content)
         return self._sorted_out(stamped, encoded, asked, replies)
 
     def apart(self, queries: Mapping[str, Query[Answer]]) -> Answers[Answer]:
         """Put to each client a query of its own, all of one kind and size, on one trip."""
-        exchange = len(self.rounds)
-        stamped = {name: self._stamped(own, exchange) for name, own in sorted(queries.items())}
-        encoded = {name: codec.encode(own) for name, own in stamped.items()}
-        replies = self._replies(
-            self._next_trip, {name: bundled([own]) for name, own in encoded.items()}
-        )
-        asked = tuple(stamped)
-        any_of_them = asked[0]
-        (answers,) = self._sorted_out(
-            [stamped[any_of_them]], [encoded[any_of_them]], asked, replies
-        )
+        (answers,) = self.together(queries, queries)
         return answers
 
     def _stamped(self, query: Query[Answer], exchange: int) -> Query[Answer]:

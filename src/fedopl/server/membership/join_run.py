@@ -67,7 +67,7 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
     before = record.for_newcomers
     enrolled = enrol_clients(conversation, before)
     _require_all(conversation, enrolled.counted.rows)
-    told, by_fold, cells = score(conversation, enrolled)
+    told, along = score(conversation, enrolled)
     _require_all(conversation, told.sums)
     counted = enrolled.counted
     return replace(
@@ -75,8 +75,8 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
         rows=_sorted({**record.rows, **counted.rows}),
         row_weights=_sorted({**(record.row_weights or {}), **(counted.weights or {})}) or None,
         statistics=_both(record.statistics, told, record.study),
-        tree=record.tree and _with_cells(record.tree, cells, conversation),
-        for_newcomers=before and before.adding(enrolled.summed, by_fold or {}),
+        tree=record.tree and _with_cells(record.tree, along.cells, conversation),
+        for_newcomers=before and before.adding(enrolled.summed, along.by_fold or {}),
     )
 
 

@@ -15,10 +15,12 @@ from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
 # The share of held-out rows that values may do without, as policies decide on what has no score.
@@ -43,14 +45,22 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     return values_on_split(space, query, query.split)
 
 
-def values_on_split(space: Workspace, query: AsksAboutPolicies[Values], split: RowSplit) -> Values:
-    """The values of the policies that a query carries, on the rows of a split."""
-    n_values, n_rows = query.n_policies + N_OWN_CANDIDATES, space.n_rows(split)
+def values_on_split(
+    space: Workspace,
+    query: AsksAboutPolicies[Values],
+    split: RowSplit,
+    further: Sequence[Policy] = (),
+) -> Values:
+    """The values of the policies that a query carries, and of further ones, on rows of a split."""
+    n_values = query.n_policies + len(further) + N_OWN_CANDIDATES
+    n_rows = space.n_rows(split)
     if n_rows < space.limits.minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     space.limits.check_parameters(n_values, n_rows)
-    found, spread = estimate_candidates(space, query, split)
-    policies = [next(iter(one.items())) for one in policies_in(query)]
+    found, spread = estimate_candidates(space, query, split, further)
+    policies: list[tuple[object, ...]] = [next(iter(one.items())) for one in policies_in(query)]
+    # Noise follows from what is valued: the same policy, asked about otherwise, has the same.
+    policies += [(one.message_field, one.numbers()) for one in further]
     asked = [(split.name, *policy) for policy in policies]
     valued = ValuedCandidates(found, spread, asked, split)
     return released_values(space, valued, most_valued(space.study))
@@ -62,7 +72,8 @@ def most_valued(study: Study) -> float:
     Whoever has outcomes that are alike averages noise over all of them.
     """
     further = ValueOutcome.most_amount(study) if study.guardrails else 0
-    return EstimateValues.most_amount(study) + further
+    personal = ValuePersonal.most_amount(study) if study.personalises else 0
+    return EstimateValues.most_amount(study) + further + personal
 
 
 def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> Values:
@@ -134,7 +145,10 @@ class ScoreSpread:
 
 
 def estimate_candidates(
-    space: Workspace, query: AsksAboutPolicies[Values], split: RowSplit
+    space: Workspace,
+    query: AsksAboutPolicies[Values],
+    split: RowSplit,
+    further: Sequence[Policy] = (),
 ) -> tuple[JointEstimate, ScoreSpread]:
     """Estimate what was asked about, then the logging policy, then the client's own policy."""
     if not space.n_rows(split):
@@ -143,6 +157,7 @@ def estimate_candidates(
     if split is RowSplit.EVALUATION:
         own = [space.local_policy.at(space.client).decide]
     valued = deciders(space, policies_in(query))
+    valued += [policy.at(space.client).decide for policy in further]
     sums, spread = JointSums(), ScoreSpread(space.least_spread)
     for chunk in space.chunks():
         rows = chunk.rows(split)

@@ -1,0 +1,96 @@
+"""What personal policies are worth: regret of shared, local and personal ones, by client.
+
+    python experiments/personal_policies.py [--draws 8] [--rows 100 400 2000] [--basis linear]
+
+Eight clients, three actions, known propensities. Rows are those that are learned from; a third more
+is held out. Clients' rewards are alike (0) or differ by slopes of their own, a quarter as large as
+the common ones (.25) or as large (1); or one of them is odd; or the rewards of one rise with
+everybody's index and fall again. A policy's regret is what is lost to a client's best action, over
+fresh contexts; "hindsight" is the better of shared and local, client by client. The last column
+says whether personal policies are within 15 % and .003 of the better of both means.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import fedopl
+from fedopl.policies.policy import Policy
+from fedopl.simulation.differing_worlds import differing_world, odd_world, saturating_world
+from fedopl.simulation.shaped_worlds import ShapedWorld
+
+N_TEST, SHARE = 8_000, 0.25
+WAYS = ("shared", "local", "personal")
+Worlds = dict[str, Callable[[int], ShapedWorld]]
+
+
+def worlds(shape: str) -> Worlds:
+    """By name, how each is drawn."""
+    return {
+        **{f"{far:g}": lambda seed, far=far: differing_world(shape, seed, far) for far in FAR},
+        "one odd": odd_world,
+        "one saturates": saturating_world,
+    }
+
+
+FAR = (0.0, 0.25, 1.0)
+
+
+def regrets(world: ShapedWorld, n_rows: int, basis: str) -> np.ndarray:  # (n_clients, n_ways)
+    """Of everybody's policy, of each client's alone and of its personal one, at each client."""
+    rows = world.all_known(round(n_rows / (1 - SHARE)))
+    together = fedopl.learn(rows, basis=basis, personal="ridge", evaluation=SHARE)
+    found = []
+    for client, own in rows.items():
+        alone = fedopl.learn({client: own}, basis=basis, evaluation=SHARE)
+        policies = (together.policy, alone.policy, together.personal_policies[client])
+        found.append([regret(world, client, policy) for policy in policies])
+    return np.array(found)
+
+
+def regret(world: ShapedWorld, client: str, policy: Policy) -> float:
+    """What the policy loses to the client's best action."""
+    contexts = world.test_contexts(client, N_TEST)
+    worth = world.mean_rewards(client, contexts)
+    taken = worth[np.arange(N_TEST), policy.decide(contexts)]
+    return float((worth.max(axis=1) - taken).mean())
+
+
+def line(name: str, found: np.ndarray) -> str:  # found: (n_draws, n_clients, n_ways)
+    """One row of the table."""
+    shared, local, personal = found.mean(axis=(0, 1))
+    hindsight = found[..., :2].min(axis=-1).mean()
+    holds = personal <= 1.15 * min(shared, local) + 0.003
+    numbers = " | ".join(f"{x:.4f}" for x in (shared, local, personal, hindsight))
+    return f"| {name} | {numbers} | {'yes' if holds else 'NO'} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100, 400, 2_000])
+    parser.add_argument("--basis", default="linear", help="linear, or auto")
+    parser.add_argument("--shape", default="linear", help="linear, or smooth")
+    parser.add_argument("--worlds", nargs="+", default=None)
+    options = parser.parse_args()
+    print("| world × rows | shared | local | personal | hindsight | holds |\n|---|" + "---:|" * 5)
+    for n_rows in options.rows:
+        for name, draw in worlds(options.shape).items():
+            if options.worlds and name not in options.worlds:
+                continue
+            found = np.array(
+                [regrets(draw(seed), n_rows, options.basis) for seed in range(options.draws)]
+            )
+            if not name.startswith("one"):
+                print(line(f"{n_rows:,} × {name}", found), flush=True)
+                continue
+            print(line(f"{n_rows:,} × {name}: that one", found[:, :1]))
+            print(line(f"{n_rows:,} × {name}: the seven", found[:, 1:]), flush=True)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()

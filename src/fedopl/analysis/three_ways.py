@@ -1,0 +1,86 @@
+"""Shared, personal or alone: which of three policies is best for a client, and how sure that is."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from fedopl.base.estimates import Estimate
+from fedopl.base.labels import GLOBAL
+from fedopl.results.record import Record
+from fedopl.results.value_tables import LOCAL
+
+Way = Literal["shared", "personal", "alone"]
+# Every two of three are compared, and all three intervals of a client hold together.
+LEVEL = 1 - 0.05 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreeWays:
+    """What a client's personal policy, the shared one and its own are worth beside each other."""
+
+    client: str
+    personal_over_shared: Estimate
+    personal_over_alone: Estimate
+    shared_over_alone: Estimate
+    in_doubt: bool = False  # models do not fit, or policies selected the rows
+
+    @property
+    def best(self) -> Way:
+        """The one that is worth most by the estimates; of equals the shared, then the personal."""
+        worth: dict[Way, float] = {
+            "shared": 0.0,
+            "personal": self.personal_over_shared.value,
+            "alone": -self.shared_over_alone.value,
+        }
+        return max(worth, key=lambda way: worth[way])
+
+    @property
+    def as_good(self) -> tuple[Way, ...]:
+        """The others that the rows cannot tell from the best, or that decide alike."""
+        return tuple(way for way in WAYS if way != self.best and self._surely_over(way) is not True)
+
+    @property
+    def decision(self) -> Way | Literal["undecided"]:
+        """The best, where it surely is; the rows decide, and no model."""
+        return "undecided" if self.in_doubt or self.as_good else self.best
+
+    def _surely_over(self, other: Way) -> bool:
+        low, high = self.gain(self.best, other).interval(LEVEL)
+        sign = self.sign(self.best, other)
+        return (low if sign > 0 else -high) > 0
+
+    def gain(self, first: Way, second: Way) -> Estimate:
+        """The estimate of what one of two is worth more, of whichever way round it was made."""
+        pair = {first, second}
+        if pair == {"personal", "shared"}:
+            return self.personal_over_shared
+        return self.personal_over_alone if "personal" in pair else self.shared_over_alone
+
+    @staticmethod
+    def sign(first: Way, second: Way) -> int:
+        """Whether `gain` is that of the first over the second, or the other way round."""
+        return 1 if _ORDER.index(first) < _ORDER.index(second) else -1
+
+
+WAYS: tuple[Way, ...] = ("shared", "personal", "alone")
+_ORDER: tuple[Way, ...] = ("personal", "shared", "alone")
+
+
+def three_ways(record: Record, in_doubt: Collection[str] = ()) -> dict[str, ThreeWays]:
+    """By client that valued its personal policy; none where there is one client alone."""
+    if len(record.mixture) < 2:
+        return {}
+    personal = {(row.against, row.client): row.estimate for row in record.personal.rows}
+    shared = {row.client: row.estimate for row in record.gains.rows if row.against == LOCAL}
+    clients = sorted({client for _, client in personal} - {GLOBAL})
+    return {
+        name: ThreeWays(
+            client=name,
+            personal_over_shared=personal[record.chosen, name],
+            personal_over_alone=personal[LOCAL, name],
+            shared_over_alone=shared[name],
+            in_doubt=name in in_doubt,
+        )
+        for name in clients
+        if name in shared and {(record.chosen, name), (LOCAL, name)} <= personal.keys()
+    }

@@ -1,0 +1,138 @@
+"""The personal policy: everybody else's, moved toward the client's own rows; solved at home."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.local.score_means import means_of
+from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.messages.message import RowSplit
+from fedopl.policies.bent import BentPolicy
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
+from fedopl.solvers.bent_index import Bend, BendSums, knots_of
+from fedopl.solvers.personal_ridge import (
+    OwnSums,
+    PersonalPath,
+    Scaling,
+    Strengths,
+    scored_in_all_rows,
+)
+from fedopl.study.study import Study
+
+# Scores of own outcome models are used where what a policy leaves of them is less, by more than so
+# many parts of the square root of the rows: by that it differs by chance.
+BEYOND_CHANCE = 3.0
+# How much likelier, in logarithms, a bend has to make own rows than other slopes do.
+CLEARLY_LIKELIER = 3.0
+
+# Chunks with their scores; called once for every pass.
+ScoredChunks = Callable[[], Iterator[ScoredChunk]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonalTask:
+    """A client's rows with the study's scores and with its own, and what it was sent."""
+
+    study: Study
+    rows: StudyRows
+    scored: tuple[ScoredChunks, ...]  # by the study's scores, then perhaps by own ones
+    others: FloatArray  # (n_actions, n_terms + 1): θ₋c
+    scaling: Scaling
+    likelihoods: FloatArray  # (n_strengths,): the mean of the others'
+
+    def solve(self) -> Policy:
+        """Everybody else's policy with slopes moved, or with its index bent: what is likelier."""
+        chosen = self._chosen()
+        moved = LinearPolicy.from_numbers(chosen.path.mean(chosen.strengths.weights), self.study)
+        given = LinearPolicy.from_numbers(self.others, self.study)
+        compared = chosen.path.compared
+        if compared.sum() < 2:
+            return moved
+        bend = best_bend(chosen.parts, self.rows, given, compared)
+        if bend.evidence < chosen.strengths.evidence + CLEARLY_LIKELIER:
+            return moved
+        return BentPolicy.bending(given, bend.knots, bend.slopes)
+
+    def _chosen(self) -> "_Found":
+        """By the study's scores, unless own ones are clearly less noisy.
+
+        Where a client differs, everybody's outcome models are wrong about it.
+        """
+        first, *rest = map(self._found, self.scored)
+        for other in rest:
+            if other.variance < self._clearly_less * first.variance:
+                return other
+        return first
+
+    @property
+    def _clearly_less(self) -> float:
+        return 1 - BEYOND_CHANCE / math.sqrt(max(self.rows.n_rows(RowSplit.TRAINING), 1))
+
+    def _found(self, scored: ScoredChunks) -> "_Found":
+        parts = scored
+        if not self.rows.given.is_on_disk:
+            held = list(scored())  # scored once, and gone through several times
+            parts = lambda: iter(held)  # noqa: E731
+        path = PersonalPath.of(own_sums(parts, self.rows), self.others, self.scaling)
+        strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
+        return _Found(parts, path, strengths)
+
+
+class _Found(NamedTuple):
+    """What one set of scores says."""
+
+    parts: ScoredChunks
+    path: PersonalPath
+    strengths: Strengths
+
+    @property
+    def variance(self) -> float:
+        return self.path.path.variance(self.strengths.best)
+
+
+def own_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
+    """Means over training rows of squares and products of terms and scores."""
+    complete = all(np.isfinite(one.scores[one.training]).all() for one in parts())
+    means = means_of(parts, rows, None, complete=complete)
+    squares = contrast_squares(parts, scored_in_all_rows(means.shares))
+    found = (means.grams, means.products, means.shares)
+    return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING))
+
+
+def contrast_squares(parts: ScoredChunks, known: BoolArray) -> float:
+    """The mean over training rows of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions."""
+    squares, total = 0.0, 0.0
+    for chunk in parts():
+        rows = chunk.training
+        scores: FloatArray = chunk.scores[rows][:, known]
+        weights = chunk.weights(rows)
+        total += len(scores) if weights is None else float(weights.sum())
+        if not known.any():
+            continue
+        apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+        squares += float(apart.sum() if weights is None else weights @ apart)
+    return squares / total if total else 0.0
+
+
+def best_bend(
+    parts: ScoredChunks, rows: StudyRows, given: LinearPolicy, compared: BoolArray
+) -> Bend:
+    """The function of the index that own scores speak for; knots are those of the first rows."""
+    sums: BendSums | None = None
+    for chunk in parts():
+        own = chunk.training
+        if own.stop <= own.start:
+            continue
+        index = given.linear(chunk.data.contexts[own])[:, compared]
+        if sums is None:
+            sums = BendSums(knots_of(index), float(index.std()))
+        sums.add(index, chunk.scores[own][:, compared], chunk.weights(own))
+    if sums is None:
+        raise ValueError(f"{rows.given.n_rows} rows, and none to learn from")
+    return sums.bend()

@@ -1,0 +1,31 @@
+"""How far the scores of a row lie apart, from which the likelihood of personal policies follows."""
+
+from typing import Annotated
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.message import Asked, Message, Query, message
+from fedopl.study.study import Study
+
+
+@message
+class ContrastSquares(Message, code=115):
+    """The mean over rows of Σ_a (Γ̂(a) − mean of Γ̂)², over actions that every row has scores for."""
+
+    squares: Annotated[float, PerClient]
+
+
+@message
+class SumContrasts(Query[ContrastSquares], code=50, asked=Asked.EACH):
+    """The mean of squared scores less the row's mean score, over training rows."""
+
+    title = "How far scores of a row lie apart"
+    content = "one mean of squares of scores"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients have policies of their own."""
+        return study.personalises
+
+    def fault_in(self, answer: ContrastSquares, _study: Study, _n_rows: int, /) -> str | None:
+        """A mean of squares is not negative."""
+        return "a mean of squares is negative" if answer.squares < 0 else None

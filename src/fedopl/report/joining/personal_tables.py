@@ -1,0 +1,77 @@
+"""Shared, personal or alone: which is best for each client, and how sure that is."""
+
+from fedopl.analysis.three_ways import LEVEL, ThreeWays, Way
+from fedopl.report.joining.advising import folded
+from fedopl.report.joining.context import JoiningFacts
+from fedopl.report.parts import Part, Table, Text
+from fedopl.report.words.numbers import Span, listed, percent
+from fedopl.report.words.policy_labels import OutcomeWords
+
+_IN_WORDS: dict[Way, str] = {
+    "shared": "the shared policy",
+    "personal": "its personal policy",
+    "alone": "the policy of its own rows alone",
+}
+_WHAT = (
+    "Three policies are there for each client: the shared one; the policy of its own rows alone; "
+    "and its personal policy, everybody else's moved toward its own rows as far as these speak for "
+    "it. Each client solved for its personal policy at home and told only what it is worth."
+)
+
+
+def personal_parts(facts: JoiningFacts) -> tuple[Part, ...]:
+    """Nothing where clients have no personal policies."""
+    found = [facts.ways[name] for name in facts.clients if name in facts.ways]
+    if not found:
+        return ()
+    return (Text(f"{ways_in_short(found)} {_WHAT}"), folded(_table(facts, found)))
+
+
+def ways_in_short(found: list[ThreeWays]) -> str:
+    """For whom which policy is surely best, and for whom rows cannot tell."""
+    sentences = []
+    for way, words in _IN_WORDS.items():
+        names = [one.client for one in found if one.decision == way]
+        if names:
+            sentences.append(f"For {listed(names)}, {words} is best.")
+    open_ones = [one.client for one in found if one.decision == "undecided"]
+    if len(open_ones) == len(found):
+        return "For no client can the held-out rows tell which of three policies is best."
+    if open_ones:
+        sentences.append(f"The held-out rows cannot tell for {listed(open_ones)}.")
+    return " ".join(sentences)
+
+
+def how_sure(one: ThreeWays) -> str:
+    """Which policy it is, and which others are not ruled out."""
+    if one.in_doubt:
+        return "in doubt"
+    if not one.as_good:
+        return f"{one.best}, surely"
+    return f"{one.best}; or {' or '.join(one.as_good)}"
+
+
+def _table(facts: JoiningFacts, found: list[ThreeWays]) -> Table:
+    unit = OutcomeWords.of(facts.record.study).name
+    return Table(
+        caption=f"Gains in {unit} per decision on held-out rows, with {percent(LEVEL)} intervals: "
+        "the three of a client hold together with 95 %",
+        headers=(
+            "Client",
+            "Best",
+            "Personal over shared",
+            "Personal over alone",
+            "Shared over alone",
+        ),
+        rows=tuple((one.client, how_sure(one), *map(_cell, _gains(one))) for one in found),
+        text_columns=(1,),
+    )
+
+
+def _gains(one: ThreeWays) -> list[Span]:
+    found = (one.personal_over_shared, one.personal_over_alone, one.shared_over_alone)
+    return [Span.of(gain, LEVEL) for gain in found]
+
+
+def _cell(gain: Span) -> str:
+    return f"{gain.number}\n({gain.interval})"

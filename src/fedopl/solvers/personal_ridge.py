@@ -1,0 +1,239 @@
+"""A client's own solution, shrunk toward everybody else's: from its sums, at every strength.
+
+With standardised terms φ and scores Γ̂ less their mean over actions, which is all that decides, the
+solution at strength r minimises Σ (Γ̂ − φᵀθ)² + |θ − θ₋c|²/r, where θ₋c is what all others learn: at
+r = 0 it is theirs, and as r grows the client's own least squares. One eigendecomposition gives it
+for every r, and the likelihood of r, where θ ~ N(θ₋c, r·σ²) and scores have errors N(0, σ²).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.policies.linear import NEVER
+
+# Of strengths, which are squared effects of a standardised term in units of the errors of scores:
+# none at all, and five to each power of ten.
+STRENGTHS: FloatArray = np.concatenate([[0.0], np.logspace(-6, 3, 46)])
+STRENGTHS.flags.writeable = False
+# What rounding leaves of a sum of squares that a fit takes away.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scaling:
+    """How terms are standardised: their means and deviations in the mixture.
+
+    A term whose deviation is zero is not used. The intercept comes last, with 0 and 1.
+    """
+
+    centre: FloatArray  # (n_terms + 1,)
+    scale: FloatArray  # (n_terms + 1,)
+
+    @property
+    def used(self) -> BoolArray:  # (n_terms + 1,)
+        """Which terms there are."""
+        return self.scale > 0
+
+    @property
+    def matrix(self) -> FloatArray:  # (n_used, n_terms + 1)
+        """What makes standardised terms of terms: z = T·φ."""
+        safe = np.where(self.used, self.scale, 1.0)
+        whole = np.diag(1 / safe)
+        whole[:-1, -1] = -(self.centre / safe)[:-1]
+        return np.asarray(whole[self.used])
+
+    def back(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
+        """Coefficients of standardised terms as coefficients of terms."""
+        return np.asarray(own @ self.matrix)
+
+    def forth(self, parameters: FloatArray) -> FloatArray:  # (n_actions, n_used)
+        """Coefficients of terms, zero for those not used, as coefficients of standardised terms."""
+        found = parameters * self.scale
+        found[:, -1] = parameters[:, -1] + parameters[:, :-1] @ self.centre[:-1]
+        return np.asarray(found[:, self.used])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShrunkPath:
+    """All solutions between one that is given and least squares, and how likely each is."""
+
+    given: FloatArray  # (n_responses, n_columns)
+    eigenvalues: FloatArray  # (n_columns,) of Σ φφᵀ
+    vectors: FloatArray  # (n_columns, n_columns)
+    slopes: FloatArray  # (n_responses, n_columns): Σ φ·(Γ̂ − φᵀθ₋c), along the vectors
+    squares: float  # Σ (Γ̂ − φᵀθ₋c)²
+    n_values: float  # how many independent numbers those are
+    n_fits: int  # how many independent ones the coefficients of each column are
+
+    def at(self, strength: float) -> FloatArray:  # (n_responses, n_columns)
+        """The solution at this strength; least squares, if it is infinite."""
+        return np.asarray(self.given + (self.slopes * self._gains(strength)) @ self.vectors.T)
+
+    def mean(self, weights: FloatArray) -> FloatArray:  # (n_responses, n_columns)
+        """The mean of the solutions at the public strengths, by these weights."""
+        gains = weights @ (STRENGTHS[:, None] / (1 + STRENGTHS[:, None] * self.eigenvalues))
+        return np.asarray(self.given + (self.slopes * gains) @ self.vectors.T)
+
+    def _gains(self, strength: float) -> FloatArray:  # (n_columns,)
+        if np.isfinite(strength):
+            return np.asarray(strength / (1 + strength * self.eigenvalues))
+        spanned = self.eigenvalues > _ROUNDING * self.eigenvalues.max(initial=0.0)
+        return np.divide(1.0, self.eigenvalues, where=spanned, out=np.zeros_like(self.eigenvalues))
+
+    def log_likelihoods(self, strengths: FloatArray = STRENGTHS) -> FloatArray:  # (n_strengths,)
+        """Of each strength, less that of none: coefficients integrated out, σ² at its best."""
+        if self.n_values <= 0 or self.squares <= 0:
+            return np.zeros(len(strengths))
+        determinant = np.log(1 + strengths[:, None] * self.eigenvalues).sum(axis=1)
+        left = np.log(self.shares_left(strengths))
+        return np.asarray(-0.5 * (self.n_values * left + self.n_fits * determinant))
+
+    def shares_left(self, strengths: FloatArray) -> FloatArray:  # (n_strengths,)
+        """What each strength leaves of squares, with what it takes to move the coefficients."""
+        grown = 1 + strengths[:, None] * self.eigenvalues
+        taken = ((self.slopes**2).sum(axis=0) * strengths[:, None] / grown).sum(axis=1)
+        return np.maximum(1 - taken / self.squares, _ROUNDING) if self.squares else 0 * strengths
+
+    def variance(self, strength: float) -> float:
+        """σ² at this strength."""
+        left = float(self.shares_left(np.array([strength]))[0])
+        return self.squares * left / self.n_values if self.n_values else 0.0
+
+
+def shrunk_path(
+    gram: FloatArray,
+    products: FloatArray,
+    squares: float,
+    given: FloatArray,
+    sizes: tuple[float, int],
+) -> ShrunkPath:
+    """The path from sums Σ φφᵀ, Σ φ·Γ̂ and Σ Γ̂², with how many values and fits are independent."""
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    slopes = (products - given @ gram) @ vectors
+    left = squares - 2 * float((given * products).sum()) + float(((given @ gram) * given).sum())
+    n_values, n_fits = sizes
+    return ShrunkPath(
+        given=given,
+        eigenvalues=eigenvalues,
+        vectors=vectors,
+        slopes=slopes,
+        squares=max(left, 0.0),
+        n_values=n_values,
+        n_fits=n_fits,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnSums:
+    """One client's mean squares and products of terms and scores."""
+
+    gram: FloatArray  # (n_terms + 1, n_terms + 1)
+    products: FloatArray  # (n_actions, n_terms + 1)
+    known: BoolArray  # (n_actions,): every row has a score
+    squares: float  # the mean of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions
+    n_rows: float
+
+    @classmethod
+    def of(
+        cls, means: tuple[FloatArray, FloatArray, FloatArray], squares: float, n_rows: float
+    ) -> "OwnSums":
+        """From the Gram matrices, products and shares of a client's score sums."""
+        grams, products, shares = means
+        known = scored_in_all_rows(shares)
+        first = int(np.argmax(known)) if len(grams) > 1 else 0
+        return cls(
+            gram=grams[first], products=products, known=known, squares=squares, n_rows=n_rows
+        )
+
+
+def scored_in_all_rows(shares: FloatArray) -> BoolArray:  # (n_actions,)
+    """Which actions every row has a score for, by the share of rows that have one."""
+    return np.asarray(shares > 1 - _ROUNDING)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonalPath:
+    """A client's policies between everybody else's and its own."""
+
+    others: FloatArray  # (n_actions, n_terms + 1): θ₋c
+    compared: BoolArray  # (n_actions,): what it has scores for, as others have
+    scaling: Scaling
+    path: ShrunkPath
+
+    @classmethod
+    def of(cls, own: OwnSums, others: FloatArray, scaling: Scaling) -> "PersonalPath":
+        """From a client's sums and the policy of all others."""
+        compared = own.known & (others[:, -1] > NEVER / 10)
+        if compared.sum() < 2:
+            compared = np.zeros_like(compared)
+        turned, n_fits = scaling.matrix, max(int(compared.sum()) - 1, 0)
+        path = shrunk_path(
+            own.n_rows * turned @ own.gram @ turned.T,
+            own.n_rows * less_mean(own.products @ turned.T, compared),
+            own.n_rows * own.squares,
+            less_mean(scaling.forth(others), compared),
+            (own.n_rows * n_fits, n_fits),
+        )
+        return cls(others=others, compared=compared, scaling=scaling, path=path)
+
+    def log_likelihoods(self) -> FloatArray:  # (n_strengths,)
+        """Of each of the public strengths, less that of none; zero where nothing is compared."""
+        return self.path.log_likelihoods()
+
+    def at(self, strength: float) -> FloatArray:  # (n_actions, n_terms + 1)
+        """The parameters at a strength; those of actions that are not compared stay the others'."""
+        return self.others if not strength else self._unscaled(self.path.at(strength))
+
+    def mean(self, weights: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
+        """The mean of the parameters at the public strengths, by these weights."""
+        return self.others if weights[0] == 1 else self._unscaled(self.path.mean(weights))
+
+    def _unscaled(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
+        if not self.compared.any():
+            return self.others
+        common = self.others[self.compared].mean(axis=0)
+        return np.where(self.compared[:, None], self.scaling.back(own) + common, self.others)
+
+
+def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as values
+    """Rows of numbers by action, less their mean over the actions that are known; others are 0."""
+    if not known.any():
+        return np.zeros_like(values)
+    return np.where(known[:, None], values - values[known].mean(axis=0), 0.0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Strengths:
+    """How likely the public strengths are by a client's own rows, after what the others say.
+
+    A client whose rows say little goes by the others, and one that differs by itself.
+    """
+
+    own: FloatArray  # (n_strengths,): logarithms
+    others: FloatArray  # (n_strengths,): the mean of the others' logarithms
+
+    @property
+    def weights(self) -> FloatArray:  # (n_strengths,)
+        """What each counts for: a mean over all is surer than the likeliest alone."""
+        return np.asarray(softmax(self.own + self.others))
+
+    @property
+    def best(self) -> float:
+        """The likeliest; of those that are as likely, the least."""
+        return float(STRENGTHS[int(np.argmax(self.own + self.others))])
+
+    @property
+    def evidence(self) -> float:
+        """The logarithm of how likely own rows are on average over strengths, beside none at all.
+
+        Without what the others say: not every way of differing is one that they can tell of.
+        """
+        return float(logsumexp(self.own) - np.log(len(self.own)))
+
+
+NOBODY_ELSE: FloatArray = np.zeros(len(STRENGTHS))
+NOBODY_ELSE.flags.writeable = False

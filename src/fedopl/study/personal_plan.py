@@ -1,0 +1,52 @@
+"""Personal policies: what a study may say about them, and where they are possible."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from fedopl.base.validation import Checked, PlacedError
+
+if TYPE_CHECKING:  # a study is checked by this as it is made
+    from fedopl.study.study import Study
+
+
+class PersonalPlan(Checked):
+    """Whether each client also has a policy of its own, shrunk toward everybody else's."""
+
+    kind: Literal["ridge", "none"] = Field(
+        default="none",
+        description="ridge: each client moves everybody else's policy toward its own rows, as far "
+        "as these and the other clients speak for it, and tells what that is worth",
+    )
+
+
+PersonalSetting = Annotated[
+    PersonalPlan,
+    BeforeValidator(lambda given: {"kind": given} if isinstance(given, str) else given),
+]
+
+
+def check_personal(study: "Study") -> None:
+    """A PlacedError, unless the personal policies of the study can be solved for and valued."""
+    if study.personalises and (why := why_not_personal(study)):
+        raise PlacedError("personal.kind", f'{why}; say "none"')
+
+
+def why_not_personal(study: "Study") -> str | None:
+    """Why there can be no personal policies in this study, in words; None if there can be."""
+    if study.privacy:
+        return (
+            "the noise of a private study is for one set of values, and what a personal policy is "
+            "worth would be another"
+        )
+    if not study.policy.can_be_resolved or not study.has_intercept:
+        return "personal policies are linear ones by csoaa-exact on shared features"
+    if study.budget:
+        return "a budget is kept by one policy for all, and personal ones would spend otherwise"
+    if study.is_cautious:
+        return "personal policies have no standard errors that caution could take from scores"
+    if not study.evaluation.share:
+        return "personal policies are valued on held-out rows, and none are held out"
+    if study.evaluation.splits > 1:
+        return "personal policies are valued under one split of the rows"
+    return None
