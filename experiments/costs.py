@@ -191,6 +191,8 @@ QUERIES = {
     "Unmask": Message(62, "7·C + 1"),
     "ValueOutcome": Message(101, "W + 1"),
     "ValuePrices": Message(57, "d·(p + 1) + 2"),
+    "TellContexts": Message(48, "0"),
+    "ValueAtTarget": Message(133, "w + d·(p + 1) + 6·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -230,6 +232,8 @@ ANSWERS = {
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "ValuePrices": Message(70, "6·(64 + d) + 3"),
+    "TellContexts": Message(62, "2·(p + 1) + 1"),
+    "ValueAtTarget": Message(83, "(d + 1)·(d + 3) + 7"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

@@ -23,6 +23,7 @@ from fedopl.results.spending.budget_words import budget_notes, verdict_within
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
     LEARNED,
     GainTable,
@@ -80,6 +81,7 @@ class Record:
     reliance: Reliance | None = None  # None where there is one client, or no value
     outcomes: OutcomeTable = field(default_factory=OutcomeTable)  # that guardrails are about
     guardrails: GuardrailTable = field(default_factory=GuardrailTable)  # whether each is kept
+    target: AtTarget | None = None  # what it is worth at a site without outcomes, if there is one
     curve: BudgetCurve | None = None  # what the policy gains and spends, where there is a budget
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
 

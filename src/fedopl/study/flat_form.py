@@ -79,6 +79,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
+        **({"target": plans["target"]} if plans["target"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
