@@ -104,13 +104,19 @@ def test_one_source_has_nobody_to_disagree_with():
 def test_the_mixture_is_between_those_on_either_side_of_the_target():
     gaps = {"low": np.array([-1.0, 0.0]), "high": np.array([3.0, 0.0]), "far": np.array([0.0, 9.0])}
     found = matching_mixture(gaps, dict.fromkeys(gaps, 10_000))
-    assert found["low"] == pytest.approx(0.75, abs=0.01)
-    assert found["high"] == pytest.approx(0.25, abs=0.01)
-    assert found["far"] == pytest.approx(0.0, abs=0.01)
+    assert found["low"] == pytest.approx(0.75, abs=0.02)
+    assert found["high"] == pytest.approx(0.25, abs=0.02)
+    assert found["far"] == pytest.approx(0.0, abs=0.02)
     assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_what_brings_it_no_nearer_costs_no_skewness():
+    gaps = {"a": np.array([2.0, 0.01]), "b": np.array([2.0, -0.02]), "c": np.array([1.99, 0.0])}
+    found = matching_mixture(gaps, dict.fromkeys(gaps, 200))
+    assert found == pytest.approx(dict.fromkeys(gaps, 1 / 3), abs=0.02)
 
 
 def test_where_all_are_alike_it_is_that_of_rows():
     rows = {"a": 100, "b": 300}
     found = matching_mixture({name: np.array([0.2, -0.1]) for name in rows}, rows)
-    assert found == pytest.approx({"a": 0.25, "b": 0.75}, abs=1e-6)
+    assert found == pytest.approx({"a": 0.25, "b": 0.75}, abs=1e-3)

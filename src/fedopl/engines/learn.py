@@ -248,7 +248,7 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     check_packages(study)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     try:
-        check_permitted(study, clients)
+        check_permitted(study, [*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
         raise OptionError(str(error)) from None
     for name, data in clients.items():

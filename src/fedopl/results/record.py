@@ -253,7 +253,19 @@ class Record:
             self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,
         }
-        return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self)]
+        there = [self.at_target] if self.at_target else []
+        return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self), *there]
+
+    @property
+    def at_target(self) -> str:
+        """What it is worth at a site without outcomes, in a sentence; nothing without such a one.
+
+        Where nothing is claimed of values at sources, nothing is there, either.
+        """
+        if self.target is None:
+            return ""
+        doubted = replace(self.target, why_not=self.in_doubt or self.target.why_not)
+        return doubted.in_words(self.chosen)
 
     @property
     def _net(self) -> str:

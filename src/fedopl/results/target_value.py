@@ -49,8 +49,17 @@ class AtTarget:
 
     @property
     def unseen(self) -> tuple[Region, ...]:
-        """Regions with a part of the target that hardly any source has rows in."""
-        return tuple(one for one in self.regions if is_unseen(one))
+        """Regions with a good part of the target that sources have next to no rows in."""
+        return self._hardly_seen(GOOD_PART)
+
+    @property
+    def thin(self) -> tuple[Region, ...]:
+        """The same of regions that some of the target is in: of these people little is known."""
+        return self._hardly_seen(SOME)
+
+    def _hardly_seen(self, share: float) -> tuple[Region, ...]:
+        few = (one for one in self.regions if one.source_rows < LEAST_SEEN)
+        return tuple(one for one in few if one.share >= share)
 
     @property
     def left_out(self) -> tuple[Source, ...]:
@@ -71,10 +80,7 @@ class AtTarget:
         )
 
 
-# A part of the target that matters, and how few rows of sources are next to none.
-LEAST_SHARE, LEAST_SEEN = 0.05, 10
-
-
-def is_unseen(region: Region) -> bool:
-    """Whether a twentieth of the target is where sources have fewer than ten held-out rows."""
-    return region.share >= LEAST_SHARE and region.source_rows < LEAST_SEEN
+# How few held-out rows of sources are next to none, beyond a line that a good part of the target,
+# or some of it, lies beyond.
+LEAST_SEEN = 10
+GOOD_PART, SOME = 0.15, 0.05

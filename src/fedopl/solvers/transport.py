@@ -120,24 +120,36 @@ def _without(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, Par
 
 # What keeps shares from adding up to anything but one.
 _ONE = 1e4
+# From next to no say of the distance to next to no say of skewness.
+_PENALTIES = np.geomspace(1e3, 1e-6, 46)
+# A distance to the target, in standard deviations, that is not worth more skewness.
+_NEAR_ENOUGH = 0.05
 
 
 def matching_mixture(gaps: Mapping[str, FloatArray], rows: Mapping[str, int]) -> dict[str, float]:
-    """λ whose mean contexts come nearest to the target's, at as little skewness as that takes.
+    """The least skewed λ whose mean contexts come about as near to the target's as any.
 
-    `gaps` are each client's means and mean squares less the target's, in standard deviations. λ is
-    the minimum of |Σ λ_c·gap_c|² + K·𝔰(λ‖n̄)/n: the distance, and how far K means of so few
-    effective rows are off by chance.
+    `gaps` are each client's means and mean squares less the target's, in standard deviations. Each
+    penalty κ has its minimum of |Σ λ_c·gap_c|² + κ·𝔰(λ‖n̄); of these it is the one of the largest κ
+    that is no further away than the nearest, but for a twentieth of a standard deviation.
     """
+    names = sorted(gaps)
+    apart = np.column_stack([gaps[name] for name in names])  # (n_moments, n_clients)
+    counts = np.array([rows[name] for name in names], np.float64)
+    shares = counts / counts.sum()
+    found = [_penalised(apart, shares, penalty) for penalty in _PENALTIES]
+    distances = [float(np.linalg.norm(apart @ own)) for own in found]
+    enough = min(distances) + _NEAR_ENOUGH
+    best = next(own for own, far in zip(found, distances, strict=True) if far <= enough)
+    return dict(zip(names, best.tolist(), strict=True))
+
+
+def _penalised(apart: FloatArray, shares: FloatArray, penalty: float) -> FloatArray:
+    """λ ≥ 0 that adds up to one, at the minimum of the distance with its penalty."""
     from scipy.optimize import nnls  # here, as it is slow to import
 
-    names = sorted(gaps)
-    total = sum(rows[name] for name in names)
-    apart = np.column_stack([gaps[name] for name in names])  # (n_moments, n_clients)
-    by_skew = np.diag([np.sqrt(len(apart) / rows[name]) for name in names])
-    system = np.vstack([apart, by_skew, np.full(len(names), _ONE)])
-    wanted = np.concatenate([np.zeros(len(system) - 1), [_ONE]])
-    found, _ = nnls(system, wanted)
-    if not total or found.sum() <= 0:
-        return {name: 1 / len(names) for name in names}
-    return dict(zip(names, (found / found.sum()).tolist(), strict=True))
+    by_skew = np.diag(np.sqrt(penalty / shares))
+    system = np.vstack([apart, by_skew, np.full(len(shares), _ONE)])
+    found, _ = nnls(system, np.append(np.zeros(len(system) - 1), _ONE))
+    weights: FloatArray = found / found.sum()
+    return weights

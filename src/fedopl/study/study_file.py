@@ -245,9 +245,9 @@ def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
 
 def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     """Refuse a mixture, or permissions, that name other clients than there are; say which line."""
-    names = _sources(path, study, list(clients))
+    names = list(clients)
     try:
-        study.mixture.weights(dict.fromkeys(names, 1))
+        study.mixture.weights(dict.fromkeys(_sources(path, study, names), 1))
     except OptionError as error:
         message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
         raise OptionError(message) from None

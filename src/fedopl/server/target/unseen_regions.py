@@ -13,7 +13,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.target.found_mixture import pooled_moments
 
 # In a direction, where about half, a fifth and a tenth of the target are beyond.
-_BEYOND = {0.0: "half", 0.84: "four fifths", 1.28: "nine tenths"}
+_BEYOND = {0.0: "half", 0.84: "fifth", 1.28: "tenth"}
 _FAR = 1.28
 
 
@@ -37,7 +37,7 @@ def regions_for(setting: Setting, moments: ContextMoments) -> list[tuple[str, Fl
     width = math.sqrt(max(float(direction**2 @ spread**2), 0.0))
     found = [
         (
-            f"where the target differs most from the sources, beyond {part} of it",
+            f"roughly the {part} of the target that is furthest from the sources",
             np.append(direction, -(middle + beyond * width)),
         )
         for beyond, part in _BEYOND.items()
