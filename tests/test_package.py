@@ -4,14 +4,15 @@ import sys
 import fedopl
 
 SURFACE = """
-    Basis Budget Costs DataError Declared Estimate EvaluationPlan FederationError FedoplError
-    FedoplWarning
+    Basis Budget Contexts Costs DataError Declared Estimate EvaluationPlan FederationError
+    FedoplError FedoplWarning
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
     Running Schema SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy
     aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy
-    load_run mixture overlap read_logged read_study run search_tree self_normalised_aipw_scores
+    load_run mixture overlap read_contexts read_logged read_study run search_tree
+    self_normalised_aipw_scores
     self_normalised_ipw_scores write_report
 """.split()
 

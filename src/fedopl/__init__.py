@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         self_normalised_ipw_scores,
     )
     from fedopl.client.scoring.values import estimate_value
+    from fedopl.client.table.contexts import Contexts, read_contexts
     from fedopl.client.table.logged_data import LoggedData
     from fedopl.client.table.read import read_logged
     from fedopl.engines.check_study import check
@@ -69,6 +70,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "fedopl.client.disclosure.limits": ("Limits",),
+    "fedopl.client.table.contexts": ("Contexts", "read_contexts"),
     "fedopl.client.table.logged_data": ("LoggedData",),
     "fedopl.client.scoring.cross_fit": ("Nuisances", "cross_fit"),
     "fedopl.client.scoring.overlap": ("Overlap", "overlap"),
@@ -125,6 +127,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Basis",
     "Budget",
+    "Contexts",
     "Costs",
     "DataError",
     "Declared",
@@ -175,6 +178,7 @@ __all__ = [
     "load_run",
     "mixture",
     "overlap",
+    "read_contexts",
     "read_logged",
     "read_study",
     "run",

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedopl
-from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS
+from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger, unlocking
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
@@ -51,6 +51,8 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, Axis, RowSplit
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
+from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
@@ -65,6 +67,7 @@ from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.solvers.personal_ridge import STRENGTHS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
+from fedopl.study.target_plan import TargetPlan
 from fedopl.study.training_plans import TrainingPlan
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
@@ -75,8 +78,10 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
+    ValueAtTarget,
     *(SumByFold, ValueAcrossFolds),
 )
+ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Whose answers depend on nothing that a server chooses.
 FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts, ScreenJumps)
@@ -123,6 +128,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["personal"] = "ridge"
     if kind in (ValuePrices, ValueTrees):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
+    if kind in ABOUT_A_TARGET:
+        options["target"] = TargetPlan(client="new")
     return Study(**{**options, **changes})
 
 
@@ -181,6 +188,14 @@ def query_of(kind, agreed, exchange=1, **changes):
             "centre": np.zeros(shape[1]),
             "scale": np.ones(shape[1]),
             "likelihoods": np.zeros(len(STRENGTHS)),
+        },
+        ValueAtTarget: {
+            **packed([], agreed),
+            "linear": np.zeros((1, *shape)),
+            "models": np.zeros(shape),
+            "means": np.append(np.zeros(shape[1] - 1), 1.0),
+            "squares": np.ones(shape[1]),
+            "regions": np.zeros((N_REGIONS, shape[1])),
         },
         ValueAcrossFolds: {
             **packed([], agreed),
@@ -685,6 +700,7 @@ STUDIES = {
         study_of(ValuePersonal),
         {SumOutcomes, *DESCRIBING, SumContrasts, ValuePersonal},
     ),
+    "for a target": (study_of(ValueAtTarget), {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET}),
     "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (
@@ -701,7 +717,7 @@ def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own
         needed.add(EstimateValues)
     assert queries_of(study) == needed
     door = scored(door_to(draw(), study))
-    for kind in HANDLERS:
+    for kind in HANDLERS:  # the target alone is asked what its contexts are like
         answer = ask(door, kind)
         if kind in needed:
             assert type(answer) is kind.answer
@@ -1624,7 +1640,7 @@ def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
 
 
 def test_every_message_a_server_can_send_has_a_handler():
-    assert {*HANDLERS, *PRIVATE_HANDLERS} == set(QUERIES)
+    assert {*HANDLERS, *PRIVATE_HANDLERS, *TARGET_HANDLERS} == set(QUERIES)
     # What may be asked with differential privacy is answered in one way only, with noise.
     assert set(PRIVATE_HANDLERS) == set(filter(is_private, QUERIES))
     others = {Refusal, MaskedSums}  # in the place of any answer, and of one that is a sum
@@ -1660,6 +1676,6 @@ def test_how_many_rows_have_a_score_is_told_with_noise_where_some_have_none(draw
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
 def test_the_handler_of_a_query_takes_it_and_gives_its_answer(query):
-    hints = get_type_hints((HANDLERS | PRIVATE_HANDLERS)[query])
+    hints = get_type_hints((HANDLERS | PRIVATE_HANDLERS | TARGET_HANDLERS)[query])
     assert hints.pop("return") is query.answer
     assert query in hints.values()

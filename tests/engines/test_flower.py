@@ -426,7 +426,7 @@ def test_the_reason_is_in_the_nodes_own_log(own, caplog):
     assert "nowhere" in caplog.text
 
 
-def road_to(study, clock, n_messages=10):
+def road_to(study, clock, n_messages=10, names=NAMES):
     """Three nodes, each of which calls the ClientApp with its own files."""
 
     def answer(name):
@@ -436,7 +436,7 @@ def road_to(study, clock, n_messages=10):
         clock,
         [
             Node(name, place, [(place, answer(name))] * n_messages)
-            for place, name in enumerate(NAMES, 1)
+            for place, name in enumerate(names, 1)
         ],
     )
 
@@ -500,6 +500,31 @@ def test_the_server_app_learns_what_is_learned_without_flower(own, clock, tmp_pa
     fedopl.run(untouched / own.name, untouched / "clients", out=tmp_path / "plain")
     for name in ("policy.json", "values.csv", "gains.csv", "study.json"):
         assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+
+
+def test_a_site_without_outcomes_is_valued_over_flower_as_without(own, clock, tmp_path):
+    everybody = (*NAMES, "new")
+    new = own.parent / "clients" / "new"
+    new.mkdir()
+    rng = np.random.default_rng(0)
+    numbers = rng.normal([66, 2.7, 77], [9, 1.2, 15], (300, 3))
+    living = np.where(rng.random(300) < 0.34, "alone", "with others")
+    lines = [
+        f"{a:.1f},{s:.2f},{k:.1f},{who}" for (a, s, k), who in zip(numbers, living, strict=True)
+    ]
+    header = "age,severity,kidney_function,living"
+    (new / "contexts.csv").write_text("\n".join([header, *lines, ""]))
+    (new / "client.toml").write_text('secret = "its own"\n[data]\nfile = "contexts.csv"\n')
+    own.write_text(own.read_text() + '\n[target]\nclient = "new"\n')
+    untouched = shutil.copytree(own.parent, tmp_path / "untouched")
+    road = road_to(own, clock, names=everybody)
+    settings = settings_for(tmp_path / "flower", clients=",".join(everybody))
+    server_app(own)(road, context_of(run_config=settings))
+    plain = fedopl.run(untouched / own.name, untouched / "clients", out=tmp_path / "plain")
+    for name in ("policy.json", "values.csv", "target.json", "study.json"):
+        assert (tmp_path / "flower" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    assert plain.target.values
+    assert set(plain.mixture) == set(NAMES)
 
 
 def test_who_is_lacking_on_one_trip_is_left_out_of_one_sum_and_comes_back(own, clock, tmp_path):

@@ -183,7 +183,7 @@ def preview(
     here = read_client(client)
     if agreed.table is None:
         raise StudyError(f"{study}: says nothing about tables")
-    rows = here.pinned(agreed, here.read(agreed.table), rehearsing=True)
+    rows = here.pinned(agreed, here.rows_for(agreed), rehearsing=True)
     leaving = rehearse(agreed, here, rows)
     if as_json:
         say_json([_leaving_as_json(left) for left in leaving])

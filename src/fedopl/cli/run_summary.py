@@ -54,11 +54,12 @@ def _recommendation(finished: "Record") -> "Recommendation":
 
 def _cautions(finished: "Record") -> list["Caution"]:
     """Those about models, single clients and guesses; all others are in the report."""
+    from fedopl.report.at_target import target_cautions
     from fedopl.report.fit_cautions import fit_cautions
     from fedopl.report.overlap_cautions import not_identified_cautions
     from fedopl.report.reliance_cautions import reliance_cautions
 
-    told = (fit_cautions, reliance_cautions, not_identified_cautions)
+    told = (fit_cautions, target_cautions, reliance_cautions, not_identified_cautions)
     return [caution for found_by in told for caution in found_by(finished)]
 
 
@@ -116,6 +117,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "improvements": _rows(finished.improvements, "policy", "level"),
         **({"personal": _rows(finished.personal, "against")} if finished.personal else {}),
         "guardrails": _guardrails(finished),
+        **({"target": _target(finished)} if finished.target else {}),
         "splits": _splits(finished),
         **_membership(finished),
         "cautions": [caution._asdict() for caution in _cautions(finished)],
@@ -173,6 +175,17 @@ def _guardrails(finished: "Record") -> list[dict[str, Any]]:
         }
         for name, agreed in finished.study.guardrails.items()
     ]
+
+
+def _target(finished: "Record") -> dict[str, Any]:
+    """What the policy is worth at a site without outcomes, and what that rests on."""
+    from dataclasses import asdict
+
+    found = finished.target
+    assert found is not None  # noqa: S101  (whoever asks has looked)
+    claimed = {} if finished.in_doubt else found.values
+    values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
+    return {**asdict(found), "values": values, "in_words": finished.at_target}
 
 
 def _budget(finished: "Record") -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.snapshots import NewRows, Snapshots
+from fedopl.client.table.contexts import Contexts, read_contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.table.read import read_logged
 from fedopl.client.table.spool import n_numbers
@@ -155,18 +156,46 @@ class Client:
         )
         return snapshots.pinned(self.name, study, data, keep=not rehearsing)
 
+    def rows_for(self, study: Study) -> LoggedData:
+        """Its rows for this study: of a target contexts alone, of any other client all columns."""
+        assert study.table is not None  # noqa: S101  (whoever asks has looked)
+        if not study.is_target(self.name):
+            return self.read(study.table)
+        return self.read_contexts(study.table).as_rows(study.actions)
+
+    def read_contexts(self, schema: Schema) -> Contexts:
+        """Its contexts, read by the study's schema; they are kept in memory."""
+        self._check_mapping(schema)
+        self._check_files()
+        source, name = self._source()
+        data = self.settings.data
+        return read_contexts(
+            source,
+            schema,
+            name=name,
+            columns=self.settings.columns,
+            labels=self.settings.labels,
+            encoding=data.encoding,
+            delimiter=data.delimiter,
+            decimal=data.decimal,
+            sheet=data.sheet,
+        )
+
+    def _source(self) -> tuple[object, str]:
+        """Where its rows are, and what errors call that."""
+        data = self.settings.data
+        if data.query is not None and data.database is not None:
+            database = _with_environment(data.database, str(self.path))
+            return run_query(database, data.query, self.path), f"{self.path}: the query"
+        path = self.path.parent / str(data.file)
+        return path, str(path)
+
     def read(self, schema: Schema) -> LoggedData:
         """Its rows, read by the study's schema."""
         self._check_mapping(schema)
         self._check_files()
         data = self.settings.data
-        source: object
-        if data.query is not None and data.database is not None:
-            database = _with_environment(data.database, str(self.path))
-            source, name = run_query(database, data.query, self.path), f"{self.path}: the query"
-        else:
-            source = self.path.parent / str(data.file)
-            name = str(source)
+        source, name = self._source()
         on_disk = isinstance(source, Path) and self._keeps_on_disk(source, schema)
         rows = read_logged(
             source,

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
-from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS
+from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
@@ -19,6 +19,7 @@ from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
@@ -80,18 +81,20 @@ class Door:
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         draws = PrivateDraws(study.seed, name, secret)
-        self._space: Workspace | PrivateWorkspace = (
-            PrivateWorkspace(data, study, self.limits, draws, store=store)
-            if study.privacy
-            else Workspace(
-                data, study, self.limits, draws, store=store, rules=rules, regressor=regressor
-            )
-        )
         self._after: Door | None = None  # for the study that this one goes on as
+        own = data, study, self.limits, draws
+        self._space: Workspace | PrivateWorkspace
+        if study.privacy:
+            self._space = PrivateWorkspace(*own, store=store)
+        elif study.is_target(name):
+            self._space = TargetWorkspace(*own, store=store)
+        else:
+            self._space = Workspace(*own, store=store, rules=rules, regressor=regressor)
         self._decoder, self._digest = decoder_of(study), study.digest
         agreed = study.before_screening
         self._agreed_on = "" if agreed is study else agreed.digest.hex()
-        self._needed, self._largest = queries_of(study), largest_query(study)
+        self._needed = queries_of(study) & self._handlers.keys()
+        self._largest = largest_query(study)
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
@@ -215,12 +218,20 @@ class Door:
             answer = party.masked(query, answer, asked)
         return replace(answer, study=self._digest, exchange=query.exchange)
 
+    @property
+    def _handlers(self) -> dict[type[Query[Any]], Any]:
+        """What is answered here, by query: a target tells of contexts, and sources of all else."""
+        if isinstance(self._space, PrivateWorkspace):
+            return PRIVATE_HANDLERS
+        return TARGET_HANDLERS if isinstance(self._space, TargetWorkspace) else HANDLERS
+
     def _computed(self, query: Query[Any]) -> Message:
         space = self._space
+        answer: Message
         if isinstance(space, PrivateWorkspace):
             return PRIVATE_HANDLERS[type(query)](space, query)
         space.new_scores = None
-        answer = HANDLERS[type(query)](space, query)
+        answer = self._handlers[type(query)](space, query)
         self._check_sizes(answer)
         if space.new_scores is not None:
             space.keep(space.new_scores)  # now that their sums may be released

@@ -76,6 +76,14 @@ class Examined:
     fit: FitCheck | None = None
     features: dict[str, FeatureSummary] | None = None
     attrition: Attrition | None = None  # where rows without an outcome were left out
+    is_target: bool = False  # so that it has contexts only
+
+    @property
+    def in_words(self) -> str:
+        """What its table holds."""
+        if self.data is None or not self.is_target:
+            return repr(self.data) if self.data else ""
+        return f"the target, {self.data.n_rows:,} rows of {self.data.n_features:,} features alone"
 
 
 def examine(client: Client, study: Study) -> Examined:
@@ -87,10 +95,12 @@ def examine(client: Client, study: Study) -> Examined:
         warnings.simplefilter("always")
         try:
             client.check_folder()
-            data = client.pinned(study, client.read(study.table), rehearsing=True)
+            data = client.pinned(study, client.rows_for(study), rehearsing=True)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
     cautions = [*(str(warning.message) for warning in caught), *_readable_data(client)]
+    if study.is_target(client.name):
+        return _examined_target(client, study, data, problems, cautions)
     whole = data
     if whole.is_on_disk:
         data = whole.part(slice(0, MOST_EXAMINED))
@@ -130,6 +140,28 @@ def examine(client: Client, study: Study) -> Examined:
         fit=fit,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         attrition=_attrition(caught),
+    )
+
+
+def _examined_target(
+    client: Client, study: Study, data: LoggedData, problems: list[str], cautions: list[str]
+) -> Examined:
+    """What is found in a table of contexts: nothing of overlap or outcomes, which it has not."""
+    limits = client.settings.limits
+    needed = max(limits.minimum_rows, limits.rows_needed(2 * study.n_features + 1))
+    if data.n_rows < needed:
+        problems.append(
+            f"has {data.n_rows:,} rows; means and squares of {study.n_features} features need "
+            f"{needed:,} of a target (minimum_rows, parameter_share)"
+        )
+    columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
+    return Examined(
+        name=client.name,
+        problems=(*problems, *_dominated(data, study, limits)),
+        cautions=tuple(cautions),
+        data=data,
+        features={name: FeatureSummary.of(column) for name, column in columns.items()},
+        is_target=True,
     )
 
 

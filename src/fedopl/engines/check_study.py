@@ -60,7 +60,7 @@ class Readiness:
             for query, code in self.refusals[name]
         ]
         parts = [
-            f"── {name}: {found.data!r}" if found.data else f"── {name}",
+            f"── {name}: {found.in_words}" if found.data else f"── {name}",
             _marked(found.problems, "✗"),
             f"\n{found.overlap.table()}\n" if found.overlap else "",
             f"{found.fit.table()}\n" if found.fit else "",
@@ -135,8 +135,9 @@ def _rehearsal(
 
 
 def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:
-    taken = [found.data.rows_per_action for found in examined.values() if found.data]
-    if len(taken) < len(examined):
+    sources = [found for found in examined.values() if not found.is_target]
+    taken = [found.data.rows_per_action for found in sources if found.data]
+    if len(taken) < len(sources):
         return []
     return [a for a, n in zip(study.actions, np.sum(taken, axis=0), strict=True) if not n]
 
@@ -145,12 +146,11 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
     readable = {n: found for n, found in examined.items() if found.data and found.features}
     if len(readable) < 2:
         return []
-    found = _weight_differences(study, readable)
+    sources = {n: e for n, e in readable.items() if not e.is_target}
+    found = _weight_differences(study, sources) if sources else []
     for position, action in enumerate(study.actions):
-        without = [
-            n for n, e in readable.items() if e.data and not e.data.rows_per_action[position]
-        ]
-        if without and len(without) < len(readable):
+        without = [n for n, e in sources.items() if e.data and not e.data.rows_per_action[position]]
+        if without and len(without) < len(sources):
             found.append(f"action '{action}' was never taken at {', '.join(without)}")
     for feature in study.features:
         found += _feature_differences(

@@ -89,7 +89,7 @@ def _door(context: Context, asker: str, content: bytes) -> Door:
     if agreed.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
     study = _asked_about(agreed, content)
-    pinned = client.pinned(study, client.read(agreed.table))
+    pinned = client.pinned(study, client.rows_for(agreed))
     return door_of(study, client, pinned, asker=asker)
 
 

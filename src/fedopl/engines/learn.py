@@ -21,6 +21,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.scoring.stacking.joined_regressors import try_out
+from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.workspace import Rule
 from fedopl.engines.in_process import (
@@ -51,7 +52,9 @@ from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_permitted
+from fedopl.study.target_plan import TargetPlan
 
+TARGET = "target"  # what a site without outcomes is called
 MOST_ASKED = 100  # clients whose rows knots are drafted from
 IN_A_ROW = 100  # rows that are read at once for that
 # Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
@@ -100,6 +103,7 @@ def learn(
     personal: str = "none",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
+    target: Contexts | None = None,
     privacy: PrivacyPlan | None = None,
     quorum: float = 0.5,
     limits: object = "open",
@@ -137,6 +141,8 @@ def learn(
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
+        target: `Contexts` of a site without outcomes, of which the result says what the policy is
+            worth there; among clients it is called "target".
         privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
             everything is learned and valued from sums with noise; exact sums if not said.
         quorum: the share of clients without whose answers a round does not count.
@@ -148,6 +154,9 @@ def learn(
     """
     refuse_moved(moved, "learn()")
     _check_clients(clients)
+    candidates = policy.named if isinstance(policy, KindOfPlan) else {}
+    if target is not None:
+        _check_target(target, clients, candidates)
     running = running or Running()
     if privacy and privacy.is_secure and not privacy.keys:
         running = replace(running, secret=_secret_for_noise(running))
@@ -163,6 +172,7 @@ def learn(
         "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
+        "target": None if target is None else TargetPlan(client=TARGET),
         "privacy": privacy,
         "quorum": quorum,
         "seed": seed,
@@ -174,9 +184,11 @@ def learn(
         study = _study_of(clients, basis=drafted, **agreed)
     if personal == "auto" and len(clients) > 1 and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
-    candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
-    return _run(study, clients, given, own_limits, running)
+    everybody = dict(clients)
+    if target is not None:
+        everybody[TARGET] = target.as_rows(study.actions)
+    return _run(study, everybody, given, own_limits, running)
 
 
 def _may_bend(study: Study) -> bool:
@@ -225,7 +237,7 @@ def _drafted_basis(
     }
     plan = study.evaluation
     may_screen = not plan.is_cross_fitted and plan.splits == 1
-    may_screen &= study.n_features <= MOST_TO_SCREEN
+    may_screen &= study.n_features <= MOST_TO_SCREEN and study.target is None
     return drafted_basis(columns, kind, most, may_screen=may_screen)
 
 
@@ -250,7 +262,7 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     check_packages(study)
     study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
     try:
-        check_permitted(study, clients)
+        check_permitted(study, [*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
         raise OptionError(str(error)) from None
     for name, data in clients.items():
@@ -343,6 +355,31 @@ def _check_clients(clients: Mapping[str, LoggedData]) -> None:
                 f"{name}: {what} differ from those of {first_name}: expected {quoted(expected)}, "
                 f"came {quoted(came)}; give every client the same {what}, in the same order"
             )
+
+
+def _check_target(
+    target: object, clients: Mapping[str, LoggedData], candidates: Mapping[str, object]
+) -> None:
+    """Refuse a target that is none, or whose features are not those of the clients."""
+    if not isinstance(target, Contexts):
+        raise OptionError(
+            f"target: expected fedopl.Contexts(...), came {type(target).__name__}; of a client "
+            "with outcomes, its values are in every result already"
+        )
+    if TARGET in clients:
+        raise OptionError(f"clients: '{TARGET}' is what the target is called; use another name")
+    first_name, first = next(iter(clients.items()))
+    if target.feature_names != first.feature_names:
+        raise StudyError(
+            f"target: feature_names differ from those of {first_name}: expected "
+            f"{quoted(first.feature_names)}, came {quoted(target.feature_names)}"
+        )
+    rules = [name for name, one in candidates.items() if not isinstance(one, Policy)]
+    if rules:
+        raise OptionError(
+            f"candidates: {quoted(rules)} is a function, which the target does not have; give a "
+            "saved policy instead, or leave the target out"
+        )
 
 
 def refuse_moved(given: Mapping[str, object], called: str) -> None:

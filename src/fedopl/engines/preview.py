@@ -5,12 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
+from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.engines.run import door_of
@@ -26,8 +29,11 @@ from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
+from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
@@ -94,8 +100,11 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     Sums over its own rows are those it would send. What depends on others, the scores by shared
     outcome models and the learned policy, is made from this client's rows alone. Where a study
     compares clients, it is compared with one just like it; where answers are masked, they are for
-    as few clients just like it as there have to be.
+    as few clients just like it as there have to be; where there is a target, one with contexts like
+    its own. A target is asked about a policy that gives everybody the first action.
     """
+    if study.is_target(client.name):
+        return list(_rehearsed_target(study, client, data))
     own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
     if study.privacy and study.privacy.is_secure:
         own["privacy"] = _among_stand_ins(study.privacy, client)
@@ -115,6 +124,10 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
     doors = {client.name: door_of(alone, client, data, MemoryLedger())}
     if alone.joining.diagnose or alone.mixture.kind in FOUND:
         doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
+    if alone.target:
+        secret = client.secret(rehearsing=True)
+        like_it = Contexts(data.contexts[:], feature_names=alone.features).as_rows(alone.actions)
+        doors[alone.target.client] = Door(alone.target.client, like_it, alone, secret=secret)
     if adds_under_masks(alone):
         doors |= {
             name: Door(name, data, alone, secret=client.secret(rehearsing=True))
@@ -128,11 +141,37 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
         stand_ins = dict.fromkeys(alone.candidates, arm)
         run_study(conversation, policies=stand_ins, alone=only_policy(doors))
     found = conversation.study  # with the pairs that were found, if it looks for some
-    sizes = axis_sizes(found)
+    for left in _heard(transport, found):
+        yield replace(left, split=split)
+
+
+def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterator[Leaving]:
+    """What would leave a target: moments of contexts, and what models make of them."""
+    transport = _Listening({client.name: door_of(study, client, data, MemoryLedger())}, client.name)
+    conversation = Conversation(study, transport)
+    moments = conversation.each(TellContexts(), [client.name]).get(client.name)
+    if moments is not None:
+        everybody = constant_policy(study.actions[0], study.actions, study.features)
+        fields: dict[str, Any] = packed([everybody], study)
+        sizes = {axis: max(size) for axis, size in axis_sizes(study).items() if size}
+        query = ValueAtTarget(
+            models=np.zeros((study.n_actions, study.n_terms + 1)),
+            means=moments.means,
+            squares=moments.squares,
+            regions=np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
+            **fields,
+        )
+        conversation.each(query, [client.name])
+    yield from _heard(transport, study)
+
+
+def _heard(transport: _Listening, study: Study) -> Iterator[Leaving]:
+    """Every answer that was heard, in words."""
+    sizes = axis_sizes(study)
     for queries, answers in transport.heard:
         for query, answer in zip(unbundled(queries), unbundled(answers), strict=True):
             asked, told = codec.decode(query, sizes), codec.decode(answer, sizes)
-            yield replace(_leaving(found, asked, told, len(answer)), split=split)
+            yield _leaving(study, asked, told, len(answer))
 
 
 def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
@@ -233,6 +272,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
     labels: dict[Axis, tuple[str, ...]] = {
         Axis.ACTIONS: study.actions,
         Axis.PARAMETERS: features,
+        Axis.TARGET_VALUES: ("policy", *study.actions),
         Axis.REGRESSION: (*terms, "outcome"),
         Axis.PAIRS: tuple(
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)

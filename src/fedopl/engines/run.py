@@ -52,7 +52,7 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
         if lacking:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
-    return {name: client.read(study.table) for name, client in clients.items()}
+    return {name: client.rows_for(study) for name, client in clients.items()}
 
 
 def _opened(

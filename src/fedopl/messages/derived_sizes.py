@@ -15,6 +15,7 @@ from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.secure.sum_numbers import holding_in, n_secrets, n_session_keys
+from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
@@ -80,6 +81,8 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.NEAR_BINS: NEAR_BINS,
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
+        Axis.TARGET_VALUES: n_actions + 1,
+        Axis.REGIONS: N_REGIONS,
         Axis.JUMPS_TOLD: MOST_JUMPS_TOLD,
         Axis.JUMP_NUMBERS: len(JUMP_NUMBERS),
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,

@@ -88,6 +88,8 @@ class Axis(enum.Enum):
     MASK_SECRETS = "mask secrets"  # two for each sum
     SEALED_WORDS = "sealed words"  # of a share under seal
     MASKED = "masked numbers"  # all sums of an answer, one behind the other
+    TARGET_VALUES = "target values"  # of the policy, then of every action
+    REGIONS = "regions"  # in which a target may have people whom nobody has seen
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 
 

@@ -40,6 +40,8 @@ from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
+from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
@@ -91,6 +93,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValuePersonal,
     MeasureNumbers,
     TakeRanges,
+    TellContexts,
+    ValueAtTarget,
 )
 # What a study asks before it is known which terms it has, and in what they are measured.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -8,6 +8,7 @@ from fedopl.analysis.recommended import affordable_actions
 from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
+from fedopl.report.at_target import target_cautions
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.overlap_cautions import overlap_cautions
@@ -40,6 +41,7 @@ def cautions(record: Record) -> list[Caution]:
     by_gravity = (
         fit_cautions,
         _of_a_part,
+        target_cautions,
         _unclear_gain,
         reliance_cautions,
         _hidden,

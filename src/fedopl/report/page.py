@@ -6,6 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedopl.base.files import write_atomically
+from fedopl.report.at_target import at_target
 from fedopl.report.cautions import cautions
 from fedopl.report.guardrails_kept import guardrails_kept
 from fedopl.report.parts import Section
@@ -32,6 +33,7 @@ _SECTIONS = (
     guardrails_kept,
     within_budget,
     held_out_values,
+    at_target,
     by_client,
     resting_on_clients,
     joining,

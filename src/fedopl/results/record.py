@@ -27,6 +27,7 @@ from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
+from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
     LEARNED,
     GainTable,
@@ -85,6 +86,7 @@ class Record:
     outcomes: OutcomeTable = field(default_factory=OutcomeTable)  # that guardrails are about
     guardrails: GuardrailTable = field(default_factory=GuardrailTable)  # whether each is kept
     personal: PersonalTable = field(default_factory=PersonalTable)  # where clients have some
+    target: AtTarget | None = None  # what it is worth at a site without outcomes, if there is one
     curve: BudgetCurve | None = None  # what the policy gains and spends, where there is a budget
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
     for_newcomers: ForNewcomers | None = None  # None where nobody can join or leave
@@ -275,7 +277,19 @@ class Record:
             self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,
         }
-        return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self)]
+        there = [self.at_target] if self.at_target else []
+        return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self), *there]
+
+    @property
+    def at_target(self) -> str:
+        """What it is worth at a site without outcomes, in a sentence; nothing without such a one.
+
+        Where nothing is claimed of values at sources, nothing is there, either.
+        """
+        if self.target is None:
+            return ""
+        doubted = replace(self.target, why_not=self.in_doubt or self.target.why_not)
+        return doubted.in_words(self.chosen)
 
     @property
     def _net(self) -> str:

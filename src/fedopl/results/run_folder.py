@@ -14,6 +14,7 @@ leaves.csv       of a tree: who ends in each leaf, and what each action is worth
 mixture.json     how the weights were found, where they were not agreed
 diagnosis.json   where clients differ, and what joining is worth, if the study asks
 budget.json      what the policy gains and spends at prices, where there is a budget
+target.json      what the policy is worth at a site without outcomes, where the study has one
 reliance.json    what would come out without single clients, and who contradicts itself
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
 newcomers.npz    what a client that joins later is scored and added with, where one can join

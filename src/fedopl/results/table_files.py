@@ -20,6 +20,7 @@ from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve
+from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
     GainRow,
     GainTable,
@@ -190,6 +191,10 @@ def _curve_json(curve: BudgetCurve) -> str:
     return _json(TypeAdapter(BudgetCurve).dump_python(curve))
 
 
+def _target_json(found: AtTarget) -> str:
+    return _json(TypeAdapter(AtTarget).dump_python(found))
+
+
 TEXT_FILES = {
     "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
     "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
@@ -215,5 +220,8 @@ TEXT_FILES = {
     ),
     "reliance.json": TextFile(
         "reliance", _reliance_json, lambda t: TypeAdapter(Reliance).validate_python(json.loads(t))
+    ),
+    "target.json": TextFile(
+        "target", _target_json, lambda t: TypeAdapter(AtTarget).validate_python(json.loads(t))
     ),
 }

@@ -12,6 +12,7 @@ from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
+from fedopl.server.target.value_there import EXCHANGES
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -28,8 +29,9 @@ def _under_one_split(study: Study, n_clients: int) -> int:
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
-    priced = study.budget is not None
-    return exchanges_to_evaluate(study) + learning + priced + described + diagnosis
+    priced, at_target = study.budget is not None, EXCHANGES if study.target else 0
+    asked = exchanges_to_evaluate(study) + learning + priced + described
+    return asked + diagnosis + at_target
 
 
 def expected_trips(study: Study, n_clients: int) -> int:

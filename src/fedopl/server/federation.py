@@ -48,6 +48,7 @@ from fedopl.server.private_values import value_privately
 from fedopl.server.reliance.influential import asked_beside, without_each
 from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screening import go_on_for, screen_if_wanted
+from fedopl.server.target.value_there import value_at_target
 from fedopl.study.joining_later import why_fixed
 from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
@@ -83,6 +84,9 @@ def run_study(
             conversation, learned.setting, learned.statistics, answers, candidates.names()
         )
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
+    if study.target:
+        found_there = value_at_target(conversation, learned.setting, record)
+        record = replace(record, target=found_there, rounds=tuple(conversation.rounds))
     return record
 
 

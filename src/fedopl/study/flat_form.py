@@ -83,6 +83,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         # Nobody had a policy of its own when studies were first hashed.
         **({"personal": plans["personal"]} if plans["personal"]["kind"] != "none" else {}),
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
+        **({"target": plans["target"]} if plans["target"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }

@@ -64,6 +64,11 @@ def _why_not_solved(study: Study) -> str | None:
             f"its policy was found by asking everybody ({how}), and only what csoaa-exact learned "
             f"follows from sums, and trees on a grid; {_ANEW}"
         )
+    if study.target:
+        return (
+            f"what the policy is worth at '{study.target.client}' was found by asking everybody, "
+            f"and would have to be again; {_ANEW}"
+        )
     if study.personalises:
         return (
             "each client's personal policy was moved from what all others had learned, and would "

@@ -46,6 +46,7 @@ from fedopl.study.policy_plans import Linear, PolicyPlan
 from fedopl.study.private.privacy_plan import PrivacyPlan, check_private
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Costs
+from fedopl.study.target_plan import TargetPlan, check_target
 from fedopl.study.training_plans import NetworkPlan
 
 
@@ -68,6 +69,9 @@ class Study(Checked):
     joining: JoiningSetting = JoiningPlan()
     personal: PersonalSetting = PersonalPlan()
     guardrails: dict[str, Guardrail] = Field(default={}, description="what must not get worse")
+    target: TargetPlan | None = Field(
+        default=None, description="a client with contexts only, where the policy is to be used"
+    )
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     privacy: PrivacyPlan | None = Field(
         default=None, description="differential privacy; exact sums if not said"
@@ -116,6 +120,7 @@ class Study(Checked):
                 plan.check(self)
         check_guardrails(self)
         check_personal(self)
+        check_target(self)
         if self.privacy:
             check_private(self, self.privacy)
         check_message_sizes(self)
@@ -123,6 +128,10 @@ class Study(Checked):
         if self.permissions:
             self.permissions.check(self.columns, self.actions)
         return self
+
+    def is_target(self, client: str) -> bool:
+        """Whether this client is the one that has contexts only."""
+        return self.target is not None and self.target.client == client
 
     @property
     def is_screened(self) -> bool:

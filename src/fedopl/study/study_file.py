@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
@@ -28,6 +29,7 @@ from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
+from fedopl.study.target_plan import TargetPlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 
@@ -128,6 +130,7 @@ class StudyFile(Checked):
     joining: JoiningPlan = JoiningPlan()
     personal: PersonalPlan = PersonalPlan()
     guardrails: dict[str, Guardrail] = same_as(Study, "guardrails")
+    target: TargetPlan | None = same_as(Study, "target")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
     declared: Declared = same_as(Study, "declared")
     requires: Grants = same_as(Study, "requires")
@@ -195,6 +198,7 @@ class StudyFile(Checked):
             **({"budget": sections["budget"]} if self.budget else {}),
             **({"privacy": sections["privacy"]} if self.privacy else {}),
             "personal": sections["personal"],
+            **({"target": sections["target"]} if self.target else {}),
             **({"guardrails": sections["guardrails"]} if self.guardrails else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
             **({"caution": self.policy.caution} if self.policy.caution else {}),
@@ -246,7 +250,7 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     """Refuse a mixture, or permissions, that name other clients than there are; say which line."""
     names = list(clients)
     try:
-        study.mixture.weights(dict.fromkeys(names, 1))
+        study.mixture.weights(dict.fromkeys(_sources(path, study, names), 1))
     except OptionError as error:
         message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
         raise OptionError(message) from None
@@ -255,6 +259,22 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     except PlacedError as error:
         message = TomlFile.read(Path(path)).complaint(error.place, str(error))
         raise OptionError(message) from None
+
+
+def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
+    """All clients but the target, which must be one of them."""
+    if study.target is None:
+        return clients
+    sources = [name for name in clients if not study.is_target(name)]
+    message = ""
+    if len(sources) == len(clients):
+        message = f"'{study.target.client}' is not among the clients; there are {quoted(clients)}"
+    elif not sources:
+        message = "there is nobody else; what is learned comes from clients with outcomes"
+    if message:
+        place = ("target", "client")
+        raise OptionError(TomlFile.read(Path(path)).complaint(place, f"client: {message}"))
+    return sources
 
 
 def check_permitted(study: Study, clients: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from fedopl.client.answers import (
     tell_models,
     tell_moments,
 )
+from fedopl.client.answers.transporting import tell_contexts, value_at_target
 from fedopl.client.answers.valuing import (
     cross_fitting,
     estimate_values,
@@ -25,6 +26,7 @@ from fedopl.client.answers.valuing import (
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.screening import screen_terms
+from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import Message, Query
 
@@ -60,6 +62,11 @@ _ANSWERING: tuple[Handler, ...] = (
     spending_path.value_trees,
     value_personal.sum_contrasts,
     value_personal.answer,
+    value_at_target.answer_as_source,
+)
+_ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (
+    tell_contexts.answer,
+    value_at_target.answer_as_target,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,
@@ -79,6 +86,9 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
 # By the query that a function answers, the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {
     [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING
+}
+TARGET_HANDLERS = {
+    [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING_AS_TARGET
 }
 PRIVATE_HANDLERS = {
     [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING_PRIVATELY

@@ -46,9 +46,11 @@ class StudyRows:
         draws: PrivateDraws,
         *,
         outcome: str | None = None,  # a further one, in place of the reward
+        held_out: float | None = None,  # the share of rows, if not what the study says
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
         self._draws, self.outcome = draws, outcome
+        self._held_out = study.evaluation.share if held_out is None else held_out
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
@@ -121,7 +123,7 @@ class StudyRows:
         return self._assigned(N_PARTS).taken(self.order)
 
     def _assigned(self, n_folds: int) -> Folds:
-        share, draws = self._study.evaluation.share, self._draws
+        share, draws = self._held_out, self._draws
         rows = self.fingerprint if draws.secret else ""
         seed = draws.split_seed(self._study.agreed_digest, rows)
         return assign_folds_and_hold_out(self.given, n_folds, share, seed)

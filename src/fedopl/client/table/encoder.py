@@ -33,6 +33,12 @@ class Encoded:
     labels: dict[str, IntArray]  # action, group
     strata: IntArray | None  # (n_rows,)  of known propensities
 
+    @property
+    def missing(self) -> dict[str, BoolArray]:
+        """By column, the rows that have no value in it."""
+        features = _missing(self.numeric, self.categorical)
+        return _missing(self.numbers, self.labels) | features
+
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
@@ -61,6 +67,20 @@ class Encoder:
             numbers={column: self._numbers(table, column) for column in needed},
             labels=labels,
             strata=self._strata(table),
+        )
+
+    def encode_contexts(self, table: Columns) -> Encoded:
+        """Features, weights and groups as numbers: of a table without actions and outcomes."""
+        schema = self.schema
+        return Encoded(
+            numeric={column: self._feature(table, column) for column in schema.numeric},
+            categorical={
+                column: self._codes(table, column, levels)
+                for column, levels in schema.categorical.items()
+            },
+            numbers={schema.weight: self._numbers(table, schema.weight)} if schema.weight else {},
+            labels={schema.group: self.group_codes(table[schema.group])} if schema.group else {},
+            strata=None,
         )
 
     def _strata(self, table: Columns) -> IntArray | None:

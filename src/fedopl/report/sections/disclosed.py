@@ -40,6 +40,8 @@ _AXES = {
     Axis.REPEATS: "repeated fits",
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
+    Axis.TARGET_VALUES: "(actions + 1)",
+    Axis.REGIONS: "regions",
     Axis.NETWORK_NUMBERS: "weights of the network",
     Axis.NUMBERS: "numbers",
     Axis.SESSION_KEYS: "keys",

@@ -21,7 +21,7 @@ from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.replies import Place, Replies
-from fedopl.server.exchange.transport import Transport
+from fedopl.server.exchange.transport import AmongSources, Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
@@ -46,6 +46,8 @@ class Conversation:
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.study.target is not None:
+            self.transport = AmongSources(self.transport, self.study.target.client)
         self.go_on_as(self.study)
 
     def go_on_as(self, study: Study) -> None:

@@ -1,0 +1,27 @@
+"""What the target's contexts are like: means of (x, 1) and of its squares."""
+
+from typing import Any
+
+import numpy as np
+
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.target_workspace import TargetWorkspace
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.target.context_moments import ContextMoments, TellContexts
+
+
+def answer(space: TargetWorkspace, _query: TellContexts) -> ContextMoments:
+    """The means over all rows, each with its weight, with rare values masked."""
+    n_numbers = 2 * space.study.n_features + 1
+    if space.n_training < space.limits.rows_needed(n_numbers):
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    space.check_rows_for_sums()
+    sums: Any = 0.0
+    for chunk in space.unscored_chunks():
+        contexts = chunk.data.contexts[chunk.training]
+        weights = chunk.weights(chunk.training)
+        features = np.column_stack([contexts, np.ones(len(contexts))])
+        weighted = features if weights is None else features * weights[:, None]
+        sums = sums + np.array([weighted.sum(axis=0), (weighted * features).sum(axis=0)])
+    means, squares = sums / sums[0, -1]
+    return ContextMoments(n_rows=space.n_training, means=means, squares=squares)

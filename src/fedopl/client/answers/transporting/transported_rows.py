@@ -1,0 +1,151 @@
+"""Means of rows under weights that make them look like others, and what may be said of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.answers.valuing.estimate_values import ScoreSpread, most_valued
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.noise import values_with_noise
+from fedopl.client.workspace import Workspace
+from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
+from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
+from fedopl.policies.policy import Policy
+from fedopl.solvers.entropy_balance import effective_rows
+
+# Behind any mean under such weights, whatever the limits are: of fewer, its error says little.
+LEAST_EFFECTIVE = 10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeighedRows:
+    """Values of rows, NaN where there are none, and weights that add up to one."""
+
+    values: FloatArray  # (n_rows, n_actions + 1)
+    weights: FloatArray  # (n_rows,)
+    groups: IntArray | None  # (n_rows,)
+
+    @property
+    def by_unit(self) -> FloatArray:  # (n_units,)
+        """The weights of rows, or of groups where rows come in some."""
+        if self.groups is None:
+            return self.weights
+        _, codes = np.unique(self.groups, return_inverse=True)
+        return np.asarray(np.bincount(codes, self.weights), np.float64)
+
+    @property
+    def known(self) -> FloatArray:  # (n_actions + 1,)
+        """1 where every row has a value; of a policy only where that is so of every action.
+
+        Whether rows have one for what a policy decides would tell who is where it decides so.
+        """
+        arms = np.isfinite(self.values[:, 1:]).all(axis=0)
+        return np.concatenate([[arms.all()], arms]).astype(np.float64)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Weighted means, and the covariances of them by leaving out each row, or group, in turn.
+
+        Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g): a row of much weight is not
+        taken for typical of others.
+        """
+        values = np.where(self.known > 0, self.values, 0.0)
+        means = self.weights @ values
+        moved = self.weights[:, None] * (values - means)
+        if self.groups is not None:
+            _, codes = np.unique(self.groups, return_inverse=True)
+            by_group = np.zeros((int(codes.max()) + 1, moved.shape[1]))
+            np.add.at(by_group, codes, moved)
+            moved = by_group
+        moved = moved / (1 - self.by_unit)[:, None]
+        return means, moved.T @ moved
+
+
+def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
+    """The policy as it would decide at the target, whoever is asked."""
+    assert space.study.target is not None  # noqa: S101  (or nobody would ask)
+    for field in POLICY_FIELDS:
+        for numbers in getattr(query, field):
+            if field == RULES:
+                raise RefusedError(RefusalCode.MALFORMED)
+            try:
+                policy = unpacked(field, np.asarray(numbers), space.study)
+            except ValueError:
+                raise RefusedError(RefusalCode.MALFORMED) from None
+            return policy.at(space.study.target.client)
+    raise RefusedError(RefusalCode.MALFORMED)
+
+
+def decisions(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
+    """What the policy decides in each row; what only a few would get is the commonest instead.
+
+    A policy that treats one person apart from all others would tell of that person.
+    """
+    decided = asked_policy(space, query).decide(contexts)
+    counts = np.bincount(decided, minlength=space.study.n_actions)
+    few = counts[decided] < space.limits.minimum_cell
+    return np.where(few, np.argmax(counts), decided) if few.any() else decided
+
+
+def modelled(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> FloatArray:
+    """μ̂(x; a) by the models that were sent (n_rows, n_actions)."""
+    terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
+    return terms @ query.models[:, :-1].T + query.models[:, -1]
+
+
+def with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_rows, n_actions + 1)
+    """The values of what is decided, then those of every action."""
+    return np.column_stack([by_action[np.arange(len(decided)), decided], by_action])
+
+
+def may_be_released(space: Workspace, rows: WeighedRows, n_numbers: int) -> bool:
+    """Whether means under these weights rest on enough rows, and not on one for the most part.
+
+    The server chooses what they are to look like, so it could have them look like somebody.
+    """
+    units = rows.by_unit
+    limits = space.limits
+    needed = max(LEAST_EFFECTIVE, limits.rows_needed(n_numbers))
+    if limits.dominance < 1 and (units**2).max() > limits.dominance * (units**2).sum():
+        return False
+    return effective_rows(units) >= needed
+
+
+def released(
+    space: Workspace,
+    query: ValueAtTarget,
+    rows: WeighedRows,
+    spread: ScoreSpread,
+    added: FloatArray | float = 0.0,
+) -> TransportedValues:
+    """Means and covariances with noise: what a few usual rows of the largest weight change them by.
+
+    The server may have chosen whose weight that is.
+    """
+    means, covariances = rows.moments()
+    units = rows.by_unit
+    asked = ("transported", *(array for _, array in query.named_arrays()))
+    draws = [space.noise_for(*asked, place) for place in range(len(means) + 1)]
+    influence = space.limits.value_noise * spread.usual * float(units.max())
+    most = most_valued(space.study) + ValueAtTarget.most_amount(space.study)
+    means, covariances = values_with_noise(means, covariances + added, influence, draws, most)
+    known = rows.known
+    return TransportedValues(
+        released=1,
+        n_rows=len(rows.weights),
+        effective_rows=float(np.floor(effective_rows(units))),
+        known=known,
+        means=means * known,
+        covariances=covariances * np.outer(known, known),
+        shares=np.empty(0),
+    )
+
+
+def shares_in_regions(
+    space: Workspace, query: ValueAtTarget, contexts: FloatArray
+) -> FloatArray:  # (n_regions,)
+    """The share of rows in each region, counted with noise."""
+    inside = contexts @ query.regions[:, :-1].T + query.regions[:, -1] > 0
+    counts = space.noisy(inside.sum(axis=0).astype(np.float64), "regions", query.regions)
+    return np.minimum(counts / max(len(contexts), 1), 1.0)

@@ -1,0 +1,1 @@
+"""Messages about a site without outcomes."""

@@ -1,0 +1,93 @@
+"""What a policy and every action are worth at a site without outcomes, from both sides.
+
+With models μ̂ that all are sent: the target tells the mean of μ̂(x; π(x)) over its contexts, every
+source the mean of Γ̂(π) − μ̂(π) over held-out rows, weighed so that they look like the target. The
+sum of both is doubly robust.
+"""
+
+from typing import Annotated
+
+import numpy as np
+
+from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.evaluation.policy_values import most_rows
+from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
+from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, MOST_BY_ROUNDING, fault_in_moments
+from fedopl.messages.target.context_moments import fault_in_squares_of_means
+from fedopl.study.study import Study
+
+# Regions in which the target may have people whom no source has seen.
+N_REGIONS = 4
+# Noise may be added as large as some of the rows that means rest on.
+_NOISE = 0.5
+
+
+@message
+class TransportedValues(Message, code=121):
+    """Means of the policy's and of every action's values, and the covariances of those means.
+
+    At a source they are of what scores have beyond the models; `released` is 0 where no weights
+    make its rows look like the target, or where such weights would rest on too few of them.
+    """
+
+    released: Annotated[int, PerClient]
+    n_rows: Annotated[int, PerClient]
+    effective_rows: Annotated[float, PerClient]  # (Σw)²/Σw², rounded down; 0 where not released
+    known: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]  # 0 where there are no scores
+    means: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]
+    covariances: Annotated[Array, (Axis.TARGET_VALUES, Axis.TARGET_VALUES), PerClient]
+    shares: Annotated[Array, (Axis.REGIONS,), PerClient]  # of rows in each region, with noise
+
+
+@message
+class ValueAtTarget(
+    AsksAboutPolicies[TransportedValues],
+    code=55,
+    asked=Asked.EACH,
+    once=True,
+    lifetime="value_policies",
+    permission="values",
+):
+    """Ask the target, and sources that make themselves look like it, what a policy is worth."""
+
+    title = "What the policy is worth at the target"
+    content = "means of values and of what they leave of scores, how precise they are, and shares"
+    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+    means: Annotated[Array, (Axis.PARAMETERS,)]  # of the target's contexts
+    squares: Annotated[Array, (Axis.PARAMETERS,)]
+    regions: Annotated[Array, (Axis.REGIONS, Axis.PARAMETERS)]  # a row is in one if θᵀ(x, 1) > 0
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where the study has a target."""
+        return study.target is not None
+
+    @property
+    def amount(self) -> int:
+        """The policy, and every action."""
+        return len(self.models) + self.n_policies
+
+    @classmethod
+    def most_amount(cls, study: Study) -> float:
+        """One query of one policy."""
+        return study.n_actions + 1
+
+    def is_plausible(self, study: Study) -> bool:
+        """One policy, and moments that contexts can have."""
+        fault = fault_in_squares_of_means(self.means, self.squares)
+        return self.n_policies == 1 and not fault and super().is_plausible(study)
+
+    def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:
+        """Of rows that are there, with covariances to go with means."""
+        if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
+            return "tells a part of its values"
+        if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):
+            return f"values of {answer.n_rows:,} rows, of which it has fewer"
+        if not 0 <= answer.effective_rows <= answer.n_rows:
+            return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
+        if ((answer.shares < 0) | (answer.shares > MOST_BY_ROUNDING)).any():
+            return "a share of rows is outside 0 to 1"
+        if not answer.released:
+            return "values that were not released" if answer.means.any() else None
+        return fault_in_moments(answer.covariances, EIGENVALUE_TOLERANCE + _NOISE)

@@ -1,0 +1,200 @@
+"""The policy at a site without outcomes: what it is worth there, and what that rests on."""
+
+from collections.abc import Iterator
+
+from fedopl.report.explain.in_doubt import folded_if_doubted
+from fedopl.report.parts import Caution, Heading, Part, Points, Section, Table, Text
+from fedopl.report.words.numbers import Span, alike, count, decimal, listed, percent, plural
+from fedopl.report.words.policy_labels import OutcomeWords, label, opened, verdict
+from fedopl.results.record import Record
+from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, Source
+
+_HOW = (
+    "The target told what its contexts are like: the means of all features, and of their squares. "
+    "Each source then weighed its held-out rows, at home, so that they have the same. A value is "
+    "what models of outcomes say of the target's contexts, plus what the scores of these rows have "
+    "beyond the models (doubly robust): it is right if either the models or the weights are. What "
+    "neither can know is whether the same action does the same at the target as at the sources: "
+    "that people alike in the features fare alike there is assumed."
+)
+_LEARNED = (
+    "The policy was learned from all sources' rows as the mixture says, without these weights: "
+    "they are for values."
+)
+_SIGNIFICANT = {
+    "better": "more is gained there",
+    "worse": "it does worse there",
+    "unclear": "which of the two is better there is not shown",
+    "same": "both decide alike there",
+}
+
+
+def at_target(record: Record) -> Section | None:
+    """The section; None where the study has no target."""
+    found = record.target
+    if found is None:
+        return None
+    parts: tuple[Part, ...] = (Text(_verdict(record, found)),)
+    if found.values:
+        parts += folded_if_doubted(record, (_values(record, found), Text(_gain(record, found))))
+    parts += (Text(_HOW), Text(_LEARNED))
+    if found.sources:
+        parts += (Heading("What each source says"), _sources(record, found), Text(_screen(record)))
+    if found.regions:
+        parts += (Heading("Whether sources have seen such people"), *_regions(found))
+    if found.mixture:
+        parts += (Heading("The mixture that is like the target"), *_mixture(found))
+    return Section(name="target", title=f"What it is worth at {found.client}", parts=parts)
+
+
+def target_cautions(record: Record) -> Iterator[Caution]:
+    """What to know of the target before acting there."""
+    found = record.target
+    if found is None:
+        return
+    if found.unseen:
+        where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.unseen]
+        yield Caution(
+            f"{opened(found.client)} has people whom hardly anybody has seen",
+            f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
+            "Nothing is claimed of what the policy is worth there, and what it decides for them "
+            "is a guess. Let somebody join who has seen such people.",
+        )
+    elif found.thin and not found.why_not:
+        where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.thin]
+        yield Caution(
+            f"Some at {found.client} are like hardly anybody at the sources",
+            f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
+            "What is said of them rests on models and on a few rows of much weight: the value as "
+            "a whole allows for that, what the policy decides for them is little better than a "
+            "guess.",
+        )
+    elif found.why_not:
+        yield Caution(
+            f"Nothing is claimed about {found.client}", f"{opened(found.why_not)}.", _advice(found)
+        )
+    odd = [one.client for one in found.left_out if one.chance is not None and one.effective_rows]
+    if odd and not found.why_not:
+        yield Caution(
+            "A source's outcomes do not transport",
+            f"At the same contexts outcomes at {listed(odd)} differ from those of the other "
+            "sources by more than chance, so it has no say in the value at the target.",
+            "The policy was learned with its rows all the same. Find out why it differs, and "
+            "whether the target is more like it than like the others.",
+        )
+
+
+def _advice(found: AtTarget) -> str:
+    if not found.n_rows:
+        return "Let the target see what it would tell (fedopl preview), and run the study again."
+    return "Let clients join whose contexts are more like the target's, or wait for more rows."
+
+
+def _verdict(record: Record, found: AtTarget) -> str:
+    if found.why_not:
+        return (
+            f"Nothing is claimed about what the policy is worth at {found.client}, which has "
+            f"contexts only: {found.why_not}."
+        )
+    span, words = Span.of(found.values[record.chosen]), OutcomeWords.of(record.study)
+    used = [one.client for one in found.sources if one.used]
+    return (
+        f"At {found.client}, which has {count(found.n_rows)} rows of contexts and no outcomes, "
+        f"{label(record.study, record.chosen)} is expected to come to {span} {words.name} per "
+        f"decision. That rests on {listed(used)}: {plural(round(found.effective_rows), 'row')}, in "
+        f"effect, of {count(sum(one.n_rows for one in found.sources))} that were held out."
+    )
+
+
+def _values(record: Record, found: AtTarget) -> Table:
+    words = OutcomeWords.of(record.study)
+    spans = alike([Span.of(estimate) for estimate in found.values.values()])
+    return Table(
+        caption=f"Expected {words.name} per decision at {found.client} ({words.better})",
+        headers=("Policy", "Expected", "95 % interval"),
+        rows=tuple(
+            (opened(label(record.study, name)), span.number, span.interval)
+            for name, span in zip(found.values, spans, strict=True)
+        ),
+    )
+
+
+def _gain(record: Record, found: AtTarget) -> str:
+    if found.gain is None:
+        return f"What '{record.best_arm}' is worth there is not known."
+    span = Span.of(found.gain)
+    return (
+        f"Over '{record.best_arm}' for everybody, the best single action at the sources, it gains "
+        f"{span} there: {_SIGNIFICANT[verdict(span)]}."
+    )
+
+
+def _sources(record: Record, found: AtTarget) -> Table:
+    return Table(
+        caption=(
+            "Held-out rows, how many rows of equal weight they come to once they look like the "
+            f"target, and what scores of {label(record.study, record.chosen)} have beyond models"
+        ),
+        headers=("Source", "Rows", "Effective", "Beyond models", "Chance", "Counts"),
+        rows=tuple(_source(one) for one in found.sources),
+        text_columns=(5,),
+    )
+
+
+def _source(one: Source) -> tuple[str, ...]:
+    correction = "–"
+    if one.correction is not None and one.standard_error is not None:
+        correction = f"{decimal(one.correction)} ± {decimal(one.standard_error)}"
+    chance = "–" if one.chance is None else f"{one.chance:.2g}"
+    effective = count(round(one.effective_rows)) if one.effective_rows else "–"
+    counts = "yes" if one.used else f"no: {one.why_not}"
+    return one.client, count(one.n_rows), effective, correction, chance, counts
+
+
+def _screen(record: Record) -> str:
+    plan = record.study.target
+    level = plan.screen if plan else 0.0
+    if not level:
+        return "The study leaves no source out for its outcomes."
+    return (
+        "The chance is that of so large a difference from the other sources, at the same contexts "
+        "and over all actions (a Wald test). By the study's rule, the source that differs most is "
+        f"left out if its chance is below {level:g} over the number of sources; then the others "
+        "are compared again. Only a minority is ever left out; where those that are left still "
+        "disagree, nothing is claimed."
+    )
+
+
+def _regions(found: AtTarget) -> tuple[Part, ...]:
+    rule = (
+        f"Where {percent(GOOD_PART)} of the target or more lie beyond a line, and sources have "
+        f"fewer than {LEAST_SEEN} held-out rows there, no value is claimed; from {percent(SOME)} "
+        "on there is a caution. Counts have noise. Lines are straight: people who are unusual in "
+        "another way are not found by them."
+    )
+    table = Table(
+        caption="Regions where the target has people, and sources may have few",
+        headers=("Region", "Of the target", "Rows of sources there"),
+        rows=tuple(
+            (opened(one.words), percent(one.share), count(round(one.source_rows)))
+            for one in found.regions
+        ),
+        long_names=True,
+    )
+    return table, Text(rule, quiet=True)
+
+
+def _mixture(found: AtTarget) -> tuple[Part, ...]:
+    shares = tuple(f"{name}: {percent(share)}" for name, share in sorted(found.mixture.items()))
+    skew, gap, agreed = found.skewness, found.gap, found.gap_as_agreed
+    assert skew is not None  # noqa: S101  (it comes with the mixture)
+    text = (
+        "The least skewed mixture of sources whose contexts come as near to the target's as those "
+        "of any, but for a twentieth of a standard deviation, found from means and squares. Its "
+        f"price is a skewness of {decimal(skew)}: means of it are as "
+        f"precise as those of 1/{decimal(skew)} of the rows. It leaves a difference of "
+        f"{decimal(gap or 0.0)} standard deviations in the feature that differs most, where the "
+        f"mixture that the policy is learned for leaves {decimal(agreed or 0.0)}. The policy is "
+        "not learned for it."
+    )
+    return Text(text), Points(shares)

@@ -1,0 +1,86 @@
+"""What a policy is worth at a site without outcomes, and what that rests on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedopl.base.estimates import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One client with outcomes, beside the target."""
+
+    client: str
+    n_rows: int  # held out
+    effective_rows: float  # after weighing; 0 where no weights make them look like the target
+    correction: float | None  # what its scores of the policy have beyond models, on average
+    standard_error: float | None
+    chance: float | None  # of so large a difference from the other sources; None without others
+    used: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """Where the target may have people whom no source has seen."""
+
+    words: str
+    share: float  # of the target's rows
+    source_rows: float  # held-out rows of all sources there, up to noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtTarget:
+    """The policy and every action at the target; without values, `why_not` says why."""
+
+    client: str
+    n_rows: int = 0  # of the target
+    effective_rows: float = 0.0  # of the sources that are used, together
+    values: Mapping[str, Estimate] = field(default_factory=dict)  # by policy
+    gain: Estimate | None = None  # of the learned policy over the best constant arm of all sources
+    why_not: str = ""
+    sources: tuple[Source, ...] = ()
+    regions: tuple[Region, ...] = ()
+    # The mixture of sources whose contexts come nearest to the target's.
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    skewness: float | None = None  # its price
+    gap: float | None = None  # left in a mean or mean square, in standard deviations
+    gap_as_agreed: float | None = None  # the same of the mixture that the policy is learned for
+
+    @property
+    def unseen(self) -> tuple[Region, ...]:
+        """Regions with a good part of the target that sources have next to no rows in."""
+        return self._hardly_seen(GOOD_PART)
+
+    @property
+    def thin(self) -> tuple[Region, ...]:
+        """The same of regions that some of the target is in: of these people little is known."""
+        return self._hardly_seen(SOME)
+
+    def _hardly_seen(self, share: float) -> tuple[Region, ...]:
+        few = (one for one in self.regions if one.source_rows < LEAST_SEEN)
+        return tuple(one for one in few if one.share >= share)
+
+    @property
+    def left_out(self) -> tuple[Source, ...]:
+        """The sources that do not count."""
+        return tuple(one for one in self.sources if not one.used)
+
+    def in_words(self, chosen: str) -> str:
+        """One plain sentence."""
+        where = f"At '{self.client}', which has contexts only,"
+        if self.why_not:
+            return f"{where} nothing is claimed about the policy's value: {self.why_not}."
+        found = self.values[chosen]
+        low, high = found.interval()
+        return (
+            f"{where} the policy is worth {found.value:.4g} (95 % interval {low:.4g} to "
+            f"{high:.4g}), by {self.effective_rows:,.0f} effective rows of "
+            f"{sum(one.used for one in self.sources)} of {len(self.sources)} sources."
+        )
+
+
+# How few held-out rows of sources are next to none, beyond a line that a good part of the target,
+# or some of it, lies beyond.
+LEAST_SEEN = 10
+GOOD_PART, SOME = 0.15, 0.05

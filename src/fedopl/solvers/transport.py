@@ -1,0 +1,155 @@
+"""The value of a policy somewhere else: what a model says there, and what sources correct it by.
+
+V = E_target[μ̂(x; π(x))] + Σ_c a_c·Σ w(Γ̂(π) − μ̂(π)), with sources' weights w that make their rows
+look like the target. It is right if either the models or the weights are (doubly robust).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """Means of some columns that one party told, their covariances, and what they rest on."""
+
+    means: FloatArray  # (n_columns,)
+    covariances: FloatArray  # (n_columns, n_columns)
+    known: BoolArray  # (n_columns,)
+    effective_rows: float
+
+
+def combined_sources(parts: Mapping[str, Part]) -> Part:
+    """The sources' weighted mean; each counts by its effective rows, which no outcome decides."""
+    own = [parts[name] for name in sorted(parts)]
+    # (n_sources, n_columns)
+    counts = np.array([one.known * float(one.effective_rows) for one in own])
+    totals = counts.sum(axis=0)
+    shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
+    means = sum(share * one.means for share, one in zip(shares, own, strict=True))
+    covariances = sum(
+        np.outer(share, share) * one.covariances for share, one in zip(shares, own, strict=True)
+    )
+    return Part(
+        means=np.asarray(means),
+        covariances=np.asarray(covariances),
+        known=totals > 0,
+        effective_rows=float(sum(one.effective_rows for one in own)),
+    )
+
+
+def transported(target: Part, sources: Mapping[str, Part]) -> Part:
+    """The values at the target: those of models there, with the sources' correction."""
+    correction = combined_sources(sources)
+    return Part(
+        means=target.means + correction.means,
+        covariances=target.covariances + correction.covariances,
+        known=target.known & correction.known,
+        effective_rows=correction.effective_rows,
+    )
+
+
+# --- sources whose outcomes do not transport ----------------------------------------------------
+
+
+def disagreement(one: Part, others: Part) -> float:
+    """The chance of so large a difference between a source and the others at the same contexts.
+
+    A Wald test of what scores of every action have beyond the same models, which is Theorem 3's
+    difference in outcomes; by the F distribution, as covariances are of few effective rows.
+    """
+    from scipy.special import fdtrc  # here, as it is slow to import
+
+    both = one.known & others.known
+    both[0] = False  # the policy is made of actions
+    n_columns = int(both.sum())
+    n_rows = min(one.effective_rows, others.effective_rows)
+    if not n_columns or n_rows <= n_columns + 1:
+        return 1.0
+    apart = (one.means - others.means)[both]
+    covariances = (one.covariances + others.covariances)[np.ix_(both, both)]
+    statistic = float(apart @ np.linalg.pinv(covariances, hermitian=True) @ apart)
+    ratio = statistic * (n_rows - n_columns) / (n_columns * (n_rows - 1))
+    return float(fdtrc(n_columns, n_rows - n_columns, max(ratio, 0.0)))
+
+
+def chances(parts: Mapping[str, Part]) -> dict[str, float]:
+    """Each source's chance against all the others; nothing where there are no others."""
+    if len(parts) < 2:
+        return {}
+    return {
+        name: disagreement(parts[name], combined_sources(_without(parts, {name})))
+        for name in sorted(parts)
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """Who is left out, and whether those who are left still disagree."""
+
+    chances: Mapping[str, float]  # by source, as it was last compared with the others
+    left_out: tuple[str, ...]
+    disagree: bool
+
+
+def screen(parts: Mapping[str, Part], level: float) -> Screened:
+    """Leave out, one after the other, who disagrees most with the others, but only a minority.
+
+    Whoever is compared has a chance below `level` over the number of sources. Of two that disagree
+    nobody knows which is the odd one.
+    """
+    found, left_out = chances(parts), list[str]()
+    now = dict(found)
+    most = (len(parts) - 1) // 2
+    while now and min(now.values()) < level / len(parts) and len(left_out) < most:
+        left_out.append(min(now, key=lambda name: (now[name], name)))
+        now = chances(_without(parts, left_out))
+        found |= now
+    disagree = bool(now) and min(now.values()) < level / len(parts)
+    return Screened(chances=found, left_out=tuple(left_out), disagree=disagree)
+
+
+def _without(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, Part]:
+    return {name: part for name, part in parts.items() if name not in names}
+
+
+# --- the mixture that matches -------------------------------------------------------------------
+
+# What keeps shares from adding up to anything but one.
+_ONE = 1e4
+# From next to no say of the distance to next to no say of skewness.
+_PENALTIES = np.geomspace(1e3, 1e-6, 46)
+# A distance to the target, in standard deviations, that is not worth more skewness.
+_NEAR_ENOUGH = 0.05
+
+
+def matching_mixture(gaps: Mapping[str, FloatArray], rows: Mapping[str, int]) -> dict[str, float]:
+    """The least skewed λ whose mean contexts come about as near to the target's as any.
+
+    `gaps` are each client's means and mean squares less the target's, in standard deviations. Each
+    penalty κ has its minimum of |Σ λ_c·gap_c|² + κ·𝔰(λ‖n̄); of these it is the one of the largest κ
+    that is no further away than the nearest, but for a twentieth of a standard deviation.
+    """
+    names = sorted(gaps)
+    apart = np.column_stack([gaps[name] for name in names])  # (n_moments, n_clients)
+    counts = np.array([rows[name] for name in names], np.float64)
+    shares = counts / counts.sum()
+    found = [_penalised(apart, shares, penalty) for penalty in _PENALTIES]
+    distances = [float(np.linalg.norm(apart @ own)) for own in found]
+    enough = min(distances) + _NEAR_ENOUGH
+    best = next(own for own, far in zip(found, distances, strict=True) if far <= enough)
+    return dict(zip(names, best.tolist(), strict=True))
+
+
+def _penalised(apart: FloatArray, shares: FloatArray, penalty: float) -> FloatArray:
+    """λ ≥ 0 that adds up to one, at the minimum of the distance with its penalty."""
+    from scipy.optimize import nnls  # here, as it is slow to import
+
+    by_skew = np.diag(np.sqrt(penalty / shares))
+    system = np.vstack([apart, by_skew, np.full(len(shares), _ONE)])
+    found, _ = nnls(system, np.append(np.zeros(len(system) - 1), _ONE))
+    weights: FloatArray = found / found.sum()
+    return weights

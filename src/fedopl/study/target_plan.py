@@ -1,0 +1,58 @@
+"""A site without outcomes: a client that has contexts only, for which a policy is wanted."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from fedopl.base.validation import Checked, PlacedError
+
+if TYPE_CHECKING:
+    from fedopl.study.study import Study
+
+
+class TargetPlan(Checked):
+    """Who the target is, and when nothing is claimed about it."""
+
+    client: str = Field(
+        min_length=1,
+        description="the client that has contexts only: its table has no action and no outcome",
+    )
+    least_rows: int = Field(
+        default=50,
+        ge=10,
+        description="effective rows of sources, without which no value is claimed there",
+    )
+    screen: float = Field(
+        default=0.01,
+        ge=0,
+        le=0.2,
+        description="a source is left out if its outcomes differ from others' with less chance "
+        "than this, over all sources; with 0 nobody is",
+    )
+
+
+def check_target(study: "Study") -> None:
+    """Refuse a target in a study that cannot say what a policy is worth there."""
+    if study.target is None:
+        return
+    plan = study.evaluation
+    if study.privacy:
+        message = (
+            "the weights that make sources look like the target follow from exact means, which a "
+            "study with differential privacy or secure aggregation does not have; leave [target] "
+            "or [privacy] out"
+        )
+    elif plan.is_cross_fitted or not plan.share:
+        message = "a policy is valued there by held-out rows; hold some out (evaluation.share)"
+    elif plan.splits > 1:
+        message = "a policy is valued there under one split; leave evaluation.splits out"
+    elif study.basis is not None and study.basis.screens:
+        message = (
+            "which features act together is found by asking, and the target has no outcomes to be "
+            "asked about; name products in [basis], and leave screened ones out"
+        )
+    elif study.policy.learned_by_one:
+        message = "thresholds that were observed are for one party alone; use the grid"
+    else:
+        return
+    raise PlacedError("target", message)
