@@ -28,6 +28,7 @@ from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
@@ -199,6 +200,7 @@ AXES = {
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
     Axis.CURVE_POINTS: "64 + d",
+    Axis.STRENGTHS: "47",
     Axis.CANDIDATES: "v + 2",
     Axis.PARTIES: "C",
     Axis.SESSION_KEYS: "1 + m",
@@ -220,11 +222,14 @@ OWN_AXES = {
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
+# The same of answers, by what they answer.
+ANSWERED_AXES = {ValuePersonal: {Axis.CANDIDATES: "v + 3"}}
 
 
-def encoded(message, letters):
-    """A message of zeros, as large as these letters make it."""
-    axes, values = {**AXES, **OWN_AXES.get(message, {})}, {}
+def encoded(message, letters, query=None):
+    """A message of zeros, as large as these letters make it; perhaps the answer to a query."""
+    own = ANSWERED_AXES.get(query, {}) if message is not query else {}
+    axes, values = {**AXES, **OWN_AXES.get(message, {}), **own}, {}
     for name, content in codec.FIELDS[message]:
         if isinstance(content, tuple):
             values[name] = np.zeros([int(value_of(axes[axis], letters)) for axis in content])
@@ -244,7 +249,7 @@ def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_cli
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
     )
     for message, table in ((query, QUERIES), (query.answer, ANSWERS)):
-        assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters))
+        assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters, query))
 
 
 def test_a_refusal_has_the_bytes_that_its_formula_says():
