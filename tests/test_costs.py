@@ -28,6 +28,7 @@ from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
@@ -202,6 +203,7 @@ AXES = {
     Axis.PRICES: "64",
     Axis.PATH_TREES: "16 + d",
     Axis.CURVE_POINTS: "65 + d",
+    Axis.STRENGTHS: "47",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
@@ -225,11 +227,16 @@ OWN_AXES = {
     ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
+# The same of answers, by what they answer.
+ANSWERED_AXES = {ValuePersonal: {Axis.CANDIDATES: "v + 3"}}
 
 
 def encoded(message, letters, query=None):
     """A message of zeros, as large as these letters make it; an answer as its query's."""
     axes, values = {**AXES, **OWN_AXES.get(query, {}), **OWN_AXES.get(message, {})}, {}
+    """A message of zeros, as large as these letters make it; perhaps the answer to a query."""
+    own = ANSWERED_AXES.get(query, {}) if message is not query else {}
+    axes, values = {**AXES, **OWN_AXES.get(message, {}), **own}, {}
     for name, content in codec.FIELDS[message]:
         if isinstance(content, tuple):
             values[name] = np.zeros([int(value_of(axes[axis], letters)) for axis in content])
