@@ -475,8 +475,10 @@ def keys_of(study):
 
 MEASURED = 'scales = "measured"\n'
 LACKING = PRIVATE.replace("outcome =", "steps = 1\ncolluders = 0\ndropouts = 1\noutcome =")
+BUDGET = '\n[budget]\nshares = { "new drug" = 0.3 }\n[policy]\nkind = "tree"\n[tree]\nbins = 8\n'
 WAYS = {
     "exact sums": "",
+    "a tree within a budget": BUDGET,
     "sums with noise": PRIVATE,
     "totals alone": f"{PRIVATE}[privacy.keys]\n",
     "totals of who is there": f"{LACKING}[privacy.keys]\n",
