@@ -64,7 +64,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
-from fedopl.solvers.personal_ridge import STRENGTHS
+from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
@@ -187,7 +187,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "others": np.zeros(shape),
             "centre": np.zeros(shape[1]),
             "scale": np.ones(shape[1]),
-            "likelihoods": np.zeros(len(STRENGTHS)),
+            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
         },
         ValueAtTarget: {
             **packed([], agreed),

@@ -8,7 +8,7 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.personal_values import MOST_ASKED, ValuePersonal
+from fedopl.messages.evaluation.personal_values import MOST_PERSONAL, ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -18,7 +18,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.results.value_tables import LOCAL, PERSONAL
 from fedopl.server.aggregate.others_policies import policies_of_others
 from fedopl.simulation.differing_worlds import differing_world, odd_world, saturating_world
-from fedopl.solvers.personal_ridge import STRENGTHS
+from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 
 PLAN = fedopl.EvaluationPlan(share=0.25, describe=False)
 
@@ -150,7 +150,7 @@ PERSONAL_STUDY = {"personal": "ridge", "evaluation": 0.5}
 
 def _fields(study, others, asked=(), likelihoods=None):
     """A query that makes the personal policy the one that the server wants."""
-    forced = np.full(len(STRENGTHS), -1e9)
+    forced = np.full(len(RIDGE_STRENGTHS), -1e9)
     forced[0] = 0.0
     return {
         **packed(list(asked), study),
@@ -227,7 +227,7 @@ def test_the_same_policy_has_the_same_noise_however_it_is_asked_about():
 def test_it_counts_as_a_policy_and_few_are_asked_about():
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    for place in range(MOST_ASKED):
+    for place in range(MOST_PERSONAL):
         asked = _fields(server.study, others + 1e-9 * place)
         assert not isinstance(server.ask(ValuePersonal, **asked), Refusal)
     again = server.ask(ValuePersonal, **_fields(server.study, others + 1e-6))
@@ -239,7 +239,7 @@ def test_no_answer_carries_the_personal_policy():
     """What the door wrote down as released has a mean for each candidate, and their covariances."""
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    likely = np.zeros(len(STRENGTHS))
+    likely = np.zeros(len(RIDGE_STRENGTHS))
     told = server.ask(ValuePersonal, **_fields(server.study, others, likelihoods=likely))
     assert told.means.shape == (3,)
     assert told.covariances.shape == (3, 3)
@@ -252,7 +252,7 @@ def test_no_answer_carries_the_personal_policy():
         {"scale": np.full(N_FEATURES + 1, -1.0)},
         {"scale": np.zeros(N_FEATURES + 1)},
         {"centre": np.ones(N_FEATURES + 1)},
-        {"likelihoods": np.full(len(STRENGTHS), np.nan)},
+        {"likelihoods": np.full(len(RIDGE_STRENGTHS), np.nan)},
         {"others": np.full((len(ACTIONS), N_FEATURES + 1), 1e16)},
     ],
 )

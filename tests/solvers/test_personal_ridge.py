@@ -6,7 +6,7 @@ import pytest
 from fedopl.policies.linear import NEVER
 from fedopl.solvers.bent_index import BendSums, knots_of
 from fedopl.solvers.personal_ridge import (
-    STRENGTHS,
+    RIDGE_STRENGTHS,
     OwnSums,
     PersonalPath,
     Scaling,
@@ -90,7 +90,7 @@ def test_the_likelihood_is_that_of_the_rows():
         n_values = values.size
         return -0.5 * (n_values * np.log(square) + (N_ACTIONS - 1) * determinant)
 
-    expected = np.array([of(strength) for strength in STRENGTHS])
+    expected = np.array([of(strength) for strength in RIDGE_STRENGTHS])
     assert np.allclose(path.log_likelihoods(), expected - expected[0], atol=1e-6)
 
 
@@ -119,14 +119,14 @@ def test_terms_that_are_not_used_have_no_part():
 
 
 def test_own_rows_and_others_speak_together_for_a_strength():
-    own, others = np.zeros(len(STRENGTHS)), np.zeros(len(STRENGTHS))
+    own, others = np.zeros(len(RIDGE_STRENGTHS)), np.zeros(len(RIDGE_STRENGTHS))
     both = Strengths(own=own, others=others)
     assert both.best == 0.0
     assert both.evidence == 0.0
     own[10], others[20] = 1.0, 2.0
-    assert both.best == STRENGTHS[20]
+    assert both.best == RIDGE_STRENGTHS[20]
     own[10] = 3.0
-    assert both.best == STRENGTHS[10]
+    assert both.best == RIDGE_STRENGTHS[10]
     assert np.isclose(both.weights.sum(), 1)
     assert np.isclose(both.weights[10] / both.weights[0], np.e**3)
     assert np.isclose(np.exp(both.evidence), np.exp(own).mean())
@@ -135,8 +135,8 @@ def test_own_rows_and_others_speak_together_for_a_strength():
 def test_a_mean_over_strengths_is_that_of_the_solutions():
     terms, scores, others = drawn(2)
     path = PersonalPath.of(sums_of(terms, scores), others, scaling_of(terms))
-    weights = Strengths(own=path.log_likelihoods(), others=np.zeros(len(STRENGTHS))).weights
-    each = np.array([path.at(strength) for strength in STRENGTHS])
+    weights = Strengths(own=path.log_likelihoods(), others=np.zeros(len(RIDGE_STRENGTHS))).weights
+    each = np.array([path.at(strength) for strength in RIDGE_STRENGTHS])
     assert np.allclose(path.mean(weights), np.tensordot(weights, each, axes=1))
 
 

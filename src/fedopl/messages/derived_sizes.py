@@ -30,7 +30,7 @@ from fedopl.secure.double_masks import SEAL_BYTES
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedopl.secure.masks import WORD
 from fedopl.secure.secret_shares import SHARE_BYTES
-from fedopl.solvers.personal_ridge import STRENGTHS
+from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 from fedopl.study.private.added_up import adds_under_masks, most_lacking, parties_of
 from fedopl.study.screened_study import with_most_found
 from fedopl.study.study import Study
@@ -88,7 +88,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
         Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
         Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,
-        Axis.STRENGTHS: len(STRENGTHS),
+        Axis.STRENGTHS: len(RIDGE_STRENGTHS),
         Axis.PARTIES: len(parties_of(study)),
         Axis.SESSION_KEYS: n_session_keys(study),
         Axis.KEY_WORDS: KEY_BYTES // 8,

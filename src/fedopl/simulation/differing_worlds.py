@@ -10,7 +10,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
-from fedopl.simulation.named_worlds import alike, changed
+from fedopl.simulation.named_worlds import changed, clients_alike
 from fedopl.simulation.reward_shapes import Shape, linear, smooth
 from fedopl.simulation.shaped_worlds import ShapedWorld
 
@@ -20,7 +20,7 @@ SHAPES = {"linear": linear, "smooth": smooth}
 
 def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
     """Each client's rewards are the common ones and slopes of its own, `far` times as large."""
-    world = alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
+    world = clients_alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
     for name in world.clients:
         world = _adding(world, name, far)
     return world
@@ -28,13 +28,13 @@ def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
 
 def odd_world(seed: int, far: float = 1.0) -> ShapedWorld:
     """Linear; the first client has slopes of its own beside the common ones, and no other."""
-    world = alike(linear, seed, N_CLIENTS, N_ACTIONS)
+    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
     return _adding(world, world.clients[0], far)
 
 
 def saturating_world(seed: int, most: float = 0.5) -> ShapedWorld:
     """Linear; at the first client rewards rise with everybody's index to `most` and fall again."""
-    world = alike(linear, seed, N_CLIENTS, N_ACTIONS)
+    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
     first = world.clients[0]
     usual = world.sites[first].rewards
     return changed(world, first, rewards=_bent(usual, most))

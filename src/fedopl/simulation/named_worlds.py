@@ -26,7 +26,9 @@ LEAST_PROPENSITY = 0.05  # less where there are more than four actions
 DrawShape = Callable[[np.random.Generator, int], Shape]
 
 
-def alike(draw: DrawShape, seed: int, n_clients: int = 3, n_actions: int = 3) -> ShapedWorld:
+def clients_alike(
+    draw: DrawShape, seed: int, n_clients: int = 3, n_actions: int = 3
+) -> ShapedWorld:
     """Clients with other contexts and other habits, and the same rewards."""
     # One shape more than there are actions: it is common to all of them, and confounds.
     parts = draw(generator_for(seed, purpose="rewards"), n_actions + 1)
@@ -64,7 +66,7 @@ def _site(name: str, parts: Shape, seed: int, n_actions: int) -> Site:
 
 
 def _of_shape(draw: DrawShape, **sizes: int) -> Callable[[int], ShapedWorld]:
-    return lambda seed: alike(draw, seed, **sizes)
+    return lambda seed: clients_alike(draw, seed, **sizes)
 
 
 def changed(world: ShapedWorld, client: str, **what: object) -> ShapedWorld:
@@ -79,7 +81,7 @@ def _plus(first: Shape, second: Shape) -> Shape:
 
 def _clients_differ(seed: int) -> ShapedWorld:
     """Smooth; each client has a slope and a wave of its own beside what all have."""
-    world = alike(smooth, seed)
+    world = clients_alike(smooth, seed)
     for name in world.clients:
         rng = generator_for(seed, client=name, purpose="own rewards")
         own = _plus(linear(rng, world.n_actions, size=0.3), smooth(rng, world.n_actions, size=0.5))
@@ -90,7 +92,7 @@ def _clients_differ(seed: int) -> ShapedWorld:
 
 def _noisy(seed: int) -> ShapedWorld:
     """Linear; the rewards of the first client are ten times as noisy."""
-    world = alike(linear, seed)
+    world = clients_alike(linear, seed)
     return changed(world, world.clients[0], reward_sd=10.0)
 
 
@@ -104,18 +106,18 @@ def _noisy_and_different(seed: int) -> ShapedWorld:
 def _larger_effects(seed: int) -> ShapedWorld:
     """Linear; the first client's slopes are others, and four times as large."""
     own = linear(generator_for(seed, purpose="other slopes"), 3, size=2.0)
-    world = alike(linear, seed)
+    world = clients_alike(linear, seed)
     return changed(world, world.clients[0], rewards=own)
 
 
 def _few_rows(seed: int) -> ShapedWorld:
     """Linear; ten clients of sixty rows."""
-    return replace(alike(linear, seed, n_clients=10), rows=60)
+    return replace(clients_alike(linear, seed, n_clients=10), rows=60)
 
 
 def _heavy_tails(seed: int) -> ShapedWorld:
     """Linear; noise has Student's t with 1.6 degrees of freedom, so no variance."""
-    world = alike(linear, seed)
+    world = clients_alike(linear, seed)
     for name in world.clients:
         world = changed(world, name, heavy_tail=1.6)
     return world
@@ -127,7 +129,7 @@ def _poor_overlap(seed: int) -> ShapedWorld:
     There it is worth 1.5 less, the same, or 1.5 more, in turns by the seed.
     """
     extra = (-1.5, 0.0, 1.5)[seed % 3]
-    world = replace(alike(linear, seed, n_actions=2), least_propensity=0.0)
+    world = replace(clients_alike(linear, seed, n_actions=2), least_propensity=0.0)
     for name, site in world.sites.items():
 
         def rewards(contexts: FloatArray, usual: Shape = site.rewards) -> FloatArray:
@@ -145,7 +147,7 @@ def _poor_overlap(seed: int) -> ShapedWorld:
 
 def _both_nonlinear(seed: int) -> ShapedWorld:
     """Smooth; five clients of 400 rows, and logging follows twice what is common to all actions."""
-    world = replace(alike(smooth, seed, n_clients=5), rows=400)
+    world = replace(clients_alike(smooth, seed, n_clients=5), rows=400)
     for name, site in world.sites.items():
 
         def leaning(contexts: FloatArray, site: Site = site) -> FloatArray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.solvers.personal_ridge import NOBODY_ELSE, ShrunkPath, Strengths, shrunk_path
+from fedopl.solvers.personal_ridge import NO_OTHERS, ShrunkPath, Strengths, shrunk_path
 
 N_KNOTS = 9
 
@@ -55,7 +55,7 @@ class BendSums:
     def bend(self) -> Bend:
         """The mean of the functions at all strengths, by how likely those are."""
         path, scale = self._path()
-        strengths = Strengths(own=path.log_likelihoods(), others=NOBODY_ELSE)
+        strengths = Strengths(own=path.log_likelihoods(), others=NO_OTHERS)
         moved = path.mean(strengths.weights)[0] / scale / self.unit
         moved[0] += 1.0
         return Bend(knots=self.knots, slopes=moved, evidence=strengths.evidence)

@@ -16,8 +16,8 @@ from fedopl.policies.linear import NEVER
 
 # Of strengths, which are squared effects of a standardised term in units of the errors of scores:
 # none at all, and five to each power of ten.
-STRENGTHS: FloatArray = np.concatenate([[0.0], np.logspace(-6, 3, 46)])
-STRENGTHS.flags.writeable = False
+RIDGE_STRENGTHS: FloatArray = np.concatenate([[0.0], np.logspace(-6, 3, 46)])
+RIDGE_STRENGTHS.flags.writeable = False
 # What rounding leaves of a sum of squares that a fit takes away.
 _ROUNDING = 1e-12
 
@@ -74,7 +74,9 @@ class ShrunkPath:
 
     def mean(self, weights: FloatArray) -> FloatArray:  # (n_responses, n_columns)
         """The mean of the solutions at the public strengths, by these weights."""
-        gains = weights @ (STRENGTHS[:, None] / (1 + STRENGTHS[:, None] * self.eigenvalues))
+        gains = weights @ (
+            RIDGE_STRENGTHS[:, None] / (1 + RIDGE_STRENGTHS[:, None] * self.eigenvalues)
+        )
         return np.asarray(self.given + (self.slopes * gains) @ self.vectors.T)
 
     def _gains(self, strength: float) -> FloatArray:  # (n_columns,)
@@ -83,7 +85,9 @@ class ShrunkPath:
         spanned = self.eigenvalues > _ROUNDING * self.eigenvalues.max(initial=0.0)
         return np.divide(1.0, self.eigenvalues, where=spanned, out=np.zeros_like(self.eigenvalues))
 
-    def log_likelihoods(self, strengths: FloatArray = STRENGTHS) -> FloatArray:  # (n_strengths,)
+    def log_likelihoods(
+        self, strengths: FloatArray = RIDGE_STRENGTHS
+    ) -> FloatArray:  # (n_strengths,)
         """Of each strength, less that of none: coefficients integrated out, σ² at its best."""
         if self.n_values <= 0 or self.squares <= 0:
             return np.zeros(len(strengths))
@@ -224,7 +228,7 @@ class Strengths:
     @property
     def best(self) -> float:
         """The likeliest; of those that are as likely, the least."""
-        return float(STRENGTHS[int(np.argmax(self.own + self.others))])
+        return float(RIDGE_STRENGTHS[int(np.argmax(self.own + self.others))])
 
     @property
     def evidence(self) -> float:
@@ -235,5 +239,5 @@ class Strengths:
         return float(logsumexp(self.own) - np.log(len(self.own)))
 
 
-NOBODY_ELSE: FloatArray = np.zeros(len(STRENGTHS))
-NOBODY_ELSE.flags.writeable = False
+NO_OTHERS: FloatArray = np.zeros(len(RIDGE_STRENGTHS))
+NO_OTHERS.flags.writeable = False

@@ -1,15 +1,14 @@
 """The personal policy: everybody else's, moved toward the client's own rows; solved at home."""
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.score_means import means_of
-from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
 from fedopl.policies.bent import BentPolicy
@@ -30,9 +29,6 @@ from fedopl.study.study import Study
 BEYOND_CHANCE = 3.0
 # How much likelier, in logarithms, a bend has to make own rows than other slopes do.
 CLEARLY_LIKELIER = 3.0
-
-# Chunks with their scores; called once for every pass.
-ScoredChunks = Callable[[], Iterator[ScoredChunk]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,7 +75,7 @@ class PersonalTask:
         if not self.rows.given.is_on_disk:
             held = list(scored())  # scored once, and gone through several times
             parts = lambda: iter(held)  # noqa: E731
-        path = PersonalPath.of(own_sums(parts, self.rows), self.others, self.scaling)
+        path = PersonalPath.of(client_sums(parts, self.rows), self.others, self.scaling)
         strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
         return _Found(parts, path, strengths)
 
@@ -96,7 +92,7 @@ class _Found(NamedTuple):
         return self.path.path.variance(self.strengths.best)
 
 
-def own_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
+def client_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
     """Means over training rows of squares and products of terms and scores."""
     complete = all(np.isfinite(one.scores[one.training]).all() for one in parts())
     means = means_of(parts, rows, None, complete=complete)

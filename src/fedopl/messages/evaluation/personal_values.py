@@ -11,7 +11,7 @@ from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
 from fedopl.study.study import Study
 
 # Different ones that a study may ask: a run, and others after clients came or left.
-MOST_ASKED = 3
+MOST_PERSONAL = 3
 
 
 @message
@@ -45,7 +45,7 @@ class ValuePersonal(
     @classmethod
     def most(cls, _study: Study) -> int:
         """A few: what all others learned is another policy where one of them is lacking."""
-        return MOST_ASKED
+        return MOST_PERSONAL
 
     @property
     def amount(self) -> int:
@@ -55,7 +55,7 @@ class ValuePersonal(
     @classmethod
     def most_amount(cls, study: Study) -> float:
         """What a few queries may ask about, each with a personal policy."""
-        return MOST_ASKED * (most_in_query(study) + 1)
+        return MOST_PERSONAL * (most_in_query(study) + 1)
 
     def is_plausible(self, study: Study) -> bool:
         """Terms that can be standardised, and the intercept as it is."""

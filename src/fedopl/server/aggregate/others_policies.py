@@ -11,7 +11,7 @@ from fedopl.messages.message import LARGEST_ASKED
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import plain_terms
 from fedopl.server.aggregate.setting import Setting
-from fedopl.solvers.personal_ridge import STRENGTHS, OwnSums, PersonalPath, Scaling
+from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS, OwnSums, PersonalPath, Scaling
 from fedopl.study.mixture import Weights
 
 # A client of less weight is sent what all learned: without it nearly the same would come out, and
@@ -86,4 +86,4 @@ def _likelihoods(
 def mean_of_others(curves: Mapping[str, FloatArray], client: str) -> FloatArray:  # (n_strengths,)
     """The mean of all curves but the client's own; zero where there is none."""
     rest = [curve for name, curve in sorted(curves.items()) if name != client]
-    return np.mean(rest, axis=0) if rest else np.zeros(len(STRENGTHS))
+    return np.mean(rest, axis=0) if rest else np.zeros(len(RIDGE_STRENGTHS))

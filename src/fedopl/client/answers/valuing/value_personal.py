@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.valuing.estimate_values import values_on_split
-from fedopl.client.local.personal_policy import PersonalTask, own_sums
+from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import Values
@@ -18,7 +18,7 @@ from fedopl.solvers.personal_ridge import Scaling
 def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     """How far scores of a row lie apart, on average over training rows."""
     space.check_rows_for_sums()
-    return ContrastSquares(squares=own_sums(space.chunks, space.study_rows).squares)
+    return ContrastSquares(squares=client_sums(space.chunks, space.study_rows).squares)
 
 
 def answer(space: Workspace, query: ValuePersonal) -> Values:
