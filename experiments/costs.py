@@ -192,7 +192,7 @@ QUERIES = {
     "ValueOutcome": Message(101, "W + 1"),
     "ValuePrices": Message(57, "d·(p + 1) + 2"),
     "TellContexts": Message(48, "0"),
-    "ValueAtTarget": Message(133, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -232,8 +232,8 @@ ANSWERS = {
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "ValuePrices": Message(70, "6·(64 + d) + 3"),
-    "TellContexts": Message(62, "2·(p + 1) + 1"),
-    "ValueAtTarget": Message(83, "(d + 1)·(d + 3) + 7"),
+    "TellContexts": Message(58, "2·(p + 1) + 1"),
+    "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
