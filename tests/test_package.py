@@ -4,8 +4,8 @@ import sys
 import fedopl
 
 SURFACE = """
-    Basis Budget Contexts Costs DataError Declared Estimate EvaluationPlan FederationError FedoplError
-    FedoplWarning
+    Basis Budget Contexts Costs DataError Declared Estimate EvaluationPlan FederationError
+    FedoplError FedoplWarning
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
