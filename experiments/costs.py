@@ -197,7 +197,7 @@ QUERIES = {
     "SumContrasts": Message(48, "0"),
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "TellContexts": Message(48, "0"),
-    "ValueAtTarget": Message(133, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -242,8 +242,8 @@ ANSWERS = {
     "ValueTrees": Message(70, "6·(17 + d) + 3"),
     "SumContrasts": Message(48, "1"),
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
-    "TellContexts": Message(62, "2·(p + 1) + 1"),
-    "ValueAtTarget": Message(83, "(d + 1)·(d + 3) + 7"),
+    "TellContexts": Message(58, "2·(p + 1) + 1"),
+    "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

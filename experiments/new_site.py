@@ -1,6 +1,6 @@
 """What a policy is worth at a site that has contexts only, by several ways to say it.
 
-    python experiments/new_site.py [DRAWS]
+    python experiments/new_site.py [DRAWS [FIRST]]
 
 Rows are made up: three sources and a target of 1,000 contexts each, which is moved by 0.5 or by 1
 standard deviation in two features and by 0.5 in a third; outcomes are smooth in contexts, or steps;
@@ -12,8 +12,9 @@ are weights found for all sources' rows together, for which a server would choos
 counts, in five to seven trips; "each alone" are those that each source finds by itself, in one.
 
 The second is of what `learn(..., target=...)` says of the policy that it learns, from three sources
-of 2,000 rows, of which a quarter is held out; and how often it claims a value at all. So is the
-third, of a target where nobody is, and of a source whose outcomes are another's.
+of 2,000 rows, of which a quarter is held out, in draws from the FIRST on; how often it claims a
+value at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
+third is the same within default limits. All cells share their draws.
 """
 
 import sys
@@ -210,7 +211,7 @@ def table_of_ways(n_draws: int, apart: float) -> None:
         print(f"| {way} | " + " | ".join(row) + " |", flush=True)
 
 
-def table_of_library(n_draws: int, limits: str) -> None:
+def table_of_library(n_draws: int, limits: str, first: int) -> None:
     """Print what `learn` says of the policy it learns."""
     print(f"\nThe learned policy, 3 × {N_LIBRARY:,} rows, limits {limits}\n")
     print("| | claimed | mean squared error | coverage | width | effective rows |")
@@ -219,7 +220,7 @@ def table_of_library(n_draws: int, limits: str) -> None:
     cells += [("smooth", 4.0, 0.3, 0.0), ("smooth", 0.5, 0.3, 1.5)]
     for name, move, apart, odd in cells:
         means, errors, covered, widths, rows, out = WORLDS[name], [], [], [], [], 0
-        for seed in range(n_draws):
+        for seed in range(first, first + n_draws):
             clients = sources(means, seed, N_LIBRARY, apart, odd)
             there = fedopl.Contexts(target(move, seed))
             run = fedopl.learn(clients, target=there, limits=limits, seed=seed)
@@ -246,4 +247,4 @@ if __name__ == "__main__":
     for so_far in (0.3, 1.0):
         table_of_ways(draws, so_far)
     for kind in ("open", "guarded"):
-        table_of_library(draws, kind)
+        table_of_library(draws, kind, int(sys.argv[2]) if sys.argv[2:] else 0)

@@ -35,6 +35,7 @@ from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.noised_scores import NoisedScores
 from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.trees.tree_path import ValueTrees
@@ -213,12 +214,15 @@ AXES = {
     Axis.HOLDERS: "C",  # of up to 100
     Axis.MASK_SECRETS: "2·m",
     Axis.SEALED_WORDS: "6",
+    Axis.TARGET_VALUES: "d + 1",
+    Axis.REGIONS: "4",
 }
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
     SumCells: {Axis.TREE_NODES: "h"},
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
+    ValueAtTarget: {Axis.LINEAR_POLICIES: "1"},
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
