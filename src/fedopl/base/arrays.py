@@ -25,6 +25,19 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return view
 
 
+def to_eight_digits(numbers: FloatArray, largest: float = 1e100) -> FloatArray:
+    """The numbers to 26 bits of the largest; those beyond `largest` stand for something else.
+
+    What is computed on another processor differs in its last bits, and is the same after this.
+    """
+    usual = np.abs(numbers) < largest
+    most = float(np.abs(numbers[usual]).max(initial=0.0))
+    if not most:
+        return numbers
+    unit = math.ldexp(1.0, math.frexp(most)[1] - 26)
+    return np.where(usual, np.round(numbers / unit) * unit, numbers)
+
+
 def largest_size(array: NDArray[Scalar]) -> float:
     """The largest |number| in the array, NaN if one is; 0 if there is none."""
     if not array.size:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray, frozen
+from fedopl.base.arrays import FloatArray, IntArray, frozen, to_eight_digits
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
@@ -14,13 +14,27 @@ from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.pairwise import PairwisePolicy
+
+# Fields whose policies are weighed sums of features; trees have thresholds, which are exact.
+_SLOPES = (LinearPolicy.message_field, PairwisePolicy.message_field)
 
 Decides = Callable[[FloatArray], IntArray]
 
 
 def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
-    """The policies of a query, each as the field that carried it and its numbers."""
-    return [{name: np.asarray(one)} for name in POLICY_FIELDS for one in getattr(query, name)]
+    """The policies of a query, each as the field that carried it and its numbers.
+
+    Slopes count to eight digits, in what is decided as in what noise follows from: so a study has
+    the same values whatever processor its policy was solved on, and no two policies that differ
+    have the same noise.
+    """
+    return [
+        {name: to_eight_digits(np.asarray(one)) if name in _SLOPES else np.asarray(one)}
+        for name in POLICY_FIELDS
+        for one in getattr(query, name)
+    ]
 
 
 def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:

@@ -5,13 +5,13 @@ tells how much that is: it is subtracted, and it gives the standard error.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, to_eight_digits
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.score_means import effective_rows_behind, without_zeros
@@ -34,6 +34,8 @@ SHARE_TOLERANCE = 1e-12  # so that log(0) does not come up where a chance underf
 def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     """Divergences from every model; a comparison that rests on a few rows is suppressed."""
     own = own_models(space)
+    # To eight digits, so that noise does not follow from the last bits of another's processor.
+    query = replace(query, propensities=to_eight_digits(query.propensities))
     theirs = _models_of(query)
     space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
     rows = ComparedRows(space)

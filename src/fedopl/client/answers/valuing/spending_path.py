@@ -1,8 +1,10 @@
 """What policies along a path of prices gain and spend, on the client's held-out rows."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray, to_eight_digits
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, check_not_selected
 from fedopl.client.answers.valuing.priced_paths import AtPrices, Path, TreePath
 from fedopl.client.disclosure.limits import RefusedError
@@ -24,7 +26,12 @@ _HELD_OUT = RowSplit.EVALUATION
 
 
 def value_prices(space: Workspace, query: ValuePrices) -> PriceCurve:
-    """What a linear policy comes to at each price."""
+    """What a linear policy comes to at each price, both to eight digits, as for other values."""
+    query = replace(
+        query,
+        parameters=to_eight_digits(query.parameters),
+        prices=to_eight_digits(query.prices),
+    )
     asked = ("prices", query.parameters, query.prices, np.array([float(query.against)]))
     return _told(space, AtPrices(space, query), asked)
 
