@@ -82,7 +82,7 @@ def around(server, person, rng):
     """
     direction = rng.standard_normal(N_FEATURES)
     at = float(direction @ person)
-    reach = 1e-9 * max(1.0, abs(at))
+    reach = 1e-6 * max(1.0, abs(at))
     flat, offset = np.zeros(N_FEATURES), -rng.uniform(1, 2)
     alike = [server.half_space(flat, offset, code, 2) for code in (1, 0)]
     above = server.half_space(direction, at - reach, 1, 0)
@@ -150,7 +150,7 @@ def moved_by_a_needle(data, person):
     server = LyingServer(data).score()
     direction = np.array([1.0, 0.3, -0.2, 0.1])
     at = float(direction @ person)
-    edges = [server.half_space(direction, at + side * 1e-9, 1, 0) for side in (-1, 1)]
+    edges = [server.half_space(direction, at + side * 1e-6, 1, 0) for side in (-1, 1)]
     answer = server.ask(EstimateValues, split=RowSplit.EVALUATION, **server.policies(*edges))
     return answer.means[0] != answer.means[1]
 
@@ -262,7 +262,7 @@ def test_the_outcome_of_the_only_one_who_would_not_get_what_nobody_took_is_hidde
     for person in people:
         server = LyingServer(data).score()
         direction = space.data.contexts[person]
-        policy = server.half_space(direction, float(direction @ direction) - 1e-9, 0, 2)
+        policy = server.half_space(direction, float(direction @ direction) - 1e-6, 0, 2)
         answer = server.ask(EstimateValues, split=RowSplit.EVALUATION, **server.policies(policy))
         found.append(answer.n_rows * answer.means[0])
     assert np.corrcoef(found, space.scores[people, 0])[0, 1] ** 2 < 0.5
@@ -284,7 +284,7 @@ def test_models_whose_signs_jump_at_one_person_do_not_tell_who_is_there():
     asked = []
     for person in people:
         direction = rng.standard_normal(N_FEATURES)
-        for side in (-1e-7, 1e-7):
+        for side in (-1e-4, 1e-4):
             propensities = own.propensities.copy()
             propensities[:-1, 0] += 1e-3 * np.append(direction, side - direction @ person)
             propensities[-1, 0, -1] += 1.0  # which many rows are behind

@@ -25,17 +25,17 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return view
 
 
-def to_eight_digits(numbers: FloatArray, largest: float = 1e100) -> FloatArray:
-    """The numbers to 26 bits of the largest; those beyond `largest` stand for something else.
+def to_eight_digits(numbers: FloatArray) -> FloatArray:  # shaped as numbers
+    """Each number to 26 bits, and what is nothing beside others in its column to none.
 
     What is computed on another processor differs in its last bits, and is the same after this.
     """
-    usual = np.abs(numbers) < largest
-    most = float(np.abs(numbers[usual]).max(initial=0.0))
-    if not most:
-        return numbers
-    unit = math.ldexp(1.0, math.frexp(most)[1] - 26)
-    return np.where(usual, np.round(numbers / unit) * unit, numbers)
+    usual = np.abs(numbers) < 1e100  # others stand for "never"
+    sizes = np.where(usual, np.abs(numbers), 0.0)
+    largest = sizes.max(axis=max(numbers.ndim - 2, 0), keepdims=True, initial=0.0)
+    (_, own), (_, most) = np.frexp(sizes), np.frexp(largest)
+    powers = np.maximum(own - 26, most - 46)
+    return np.where(usual, np.ldexp(np.round(np.ldexp(numbers, -powers)), powers), numbers)
 
 
 def largest_size(array: NDArray[Scalar]) -> float:
