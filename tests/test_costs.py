@@ -228,16 +228,16 @@ OWN_AXES = {
     NoisedValues: {Axis.CANDIDATES: "4"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
-    ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
 # The same of answers, by what they answer.
-ANSWERED_AXES = {ValuePersonal: {Axis.CANDIDATES: "v + 3"}}
+ANSWERED_AXES = {
+    ValuePersonal: {Axis.CANDIDATES: "v + 3"},
+    ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
+}
 
 
 def encoded(message, letters, query=None):
-    """A message of zeros, as large as these letters make it; an answer as its query's."""
-    axes, values = {**AXES, **OWN_AXES.get(query, {}), **OWN_AXES.get(message, {})}, {}
     """A message of zeros, as large as these letters make it; perhaps the answer to a query."""
     own = ANSWERED_AXES.get(query, {}) if message is not query else {}
     axes, values = {**AXES, **OWN_AXES.get(message, {}), **own}, {}

@@ -69,7 +69,7 @@ REWARDS = np.random.default_rng(0).choice([-3.0, 3.0], 60)
 
 
 def test_without_limits_weights_aimed_at_a_person_tell_their_outcome(monkeypatch):
-    monkeypatch.setattr(transported_rows, "LEAST_EFFECTIVE", 0)
+    monkeypatch.setattr(transported_rows, "FEWEST_EFFECTIVE", 0)
     found = told_of(REWARDS[:12], 1e-3, limits=Limits.open())
     told = [(reward, answer.means[2]) for reward, answer in found if answer.released]
     assert len(told) >= 3

@@ -84,8 +84,8 @@ def test_all_rounds_spent_on_one_person_do_not_tell_the_outcome(split, read, say
     without_noise = learned_of_people(split, read, says, OPEN)
     within_limits = learned_of_people(split, read, says)
     print(f"r² {without_noise:.2f} without noise, {within_limits:.2f} within default limits")
-    assert without_noise > 0.5  # the attack is one
-    assert within_limits < 0.5
+    assert without_noise > 0.4  # the attack is one; its steps differ by processor
+    assert within_limits < 0.2
 
 
 def test_a_round_is_asked_once_and_in_the_units_of_the_first():

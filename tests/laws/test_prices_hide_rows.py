@@ -29,7 +29,7 @@ def _switching_at(person, direction, place):
     between = (PRICES[place] + PRICES[place + 1]) / 2
     parameters = np.zeros((len(ACTIONS), N_FEATURES + 1))
     parameters[2, -1] = -1e9
-    steep = 1e9 * direction
+    steep = 1e4 * direction
     parameters[1] = [*steep, between - steep @ person]
     return parameters
 

@@ -16,7 +16,7 @@ from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
-from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.spending.priced_trees import tree_at
 
 ACTIONS = ("usual", "new", "both")
 COST = np.array([0.0, 1.0, 3.0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fedopl.solvers.entropy_balance import balance, effective_rows
+from fedopl.solvers.entropy_balance import balance, rows_behind
 
 
 def drawn(n_rows=400, n_features=3, seed=0):
@@ -83,6 +83,6 @@ def test_a_number_that_never_varies_in_either_place_is_balanced_only_if_it_is_th
 
 
 def test_effective_rows_are_all_of_equal_ones_and_one_of_a_single_one():
-    assert effective_rows(np.full(7, 0.2)) == pytest.approx(7)
-    assert effective_rows(np.array([1.0, 0.0, 0.0])) == 1
-    assert effective_rows(np.zeros(3)) == 0
+    assert rows_behind(np.full(7, 0.2)) == pytest.approx(7)
+    assert rows_behind(np.array([1.0, 0.0, 0.0])) == 1
+    assert rows_behind(np.zeros(3)) == 0

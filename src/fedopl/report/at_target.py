@@ -7,7 +7,7 @@ from fedopl.report.parts import Caution, Heading, Part, Points, Section, Table, 
 from fedopl.report.words.numbers import Span, alike, count, decimal, listed, percent, plural
 from fedopl.report.words.policy_labels import OutcomeWords, label, opened, verdict
 from fedopl.results.record import Record
-from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, Source
+from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, TargetSource
 
 _HOW = (
     "The target told what its contexts are like: the means of all features, and of their squares. "
@@ -135,13 +135,13 @@ def _sources(record: Record, found: AtTarget) -> Table:
             "Held-out rows, how many rows of equal weight they come to once they look like the "
             f"target, and what scores of {label(record.study, record.chosen)} have beyond models"
         ),
-        headers=("Source", "Rows", "Effective", "Beyond models", "Chance", "Counts"),
+        headers=("TargetSource", "Rows", "Effective", "Beyond models", "Chance", "Counts"),
         rows=tuple(_source(one) for one in found.sources),
         text_columns=(5,),
     )
 
 
-def _source(one: Source) -> tuple[str, ...]:
+def _source(one: TargetSource) -> tuple[str, ...]:
     correction = "–"
     if one.correction is not None and one.standard_error is not None:
         correction = f"{decimal(one.correction)} ± {decimal(one.standard_error)}"
@@ -174,7 +174,7 @@ def _regions(found: AtTarget) -> tuple[Part, ...]:
     )
     table = Table(
         caption="Regions where the target has people, and sources may have few",
-        headers=("Region", "Of the target", "Rows of sources there"),
+        headers=("TargetRegion", "Of the target", "Rows of sources there"),
         rows=tuple(
             (opened(one.words), percent(one.share), count(round(one.source_rows)))
             for one in found.regions

@@ -22,7 +22,7 @@ from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
-from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics

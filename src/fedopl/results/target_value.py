@@ -7,7 +7,7 @@ from fedopl.base.estimates import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TargetSource:
     """One client with outcomes, beside the target."""
 
     client: str
@@ -21,7 +21,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Region:
+class TargetRegion:
     """Where the target may have people whom no source has seen."""
 
     words: str
@@ -39,8 +39,8 @@ class AtTarget:
     values: Mapping[str, Estimate] = field(default_factory=dict)  # by policy
     gain: Estimate | None = None  # of the learned policy over the best constant arm of all sources
     why_not: str = ""
-    sources: tuple[Source, ...] = ()
-    regions: tuple[Region, ...] = ()
+    sources: tuple[TargetSource, ...] = ()
+    regions: tuple[TargetRegion, ...] = ()
     # The mixture of sources whose contexts come nearest to the target's.
     mixture: Mapping[str, float] = field(default_factory=dict)
     skewness: float | None = None  # its price
@@ -48,21 +48,21 @@ class AtTarget:
     gap_as_agreed: float | None = None  # the same of the mixture that the policy is learned for
 
     @property
-    def unseen(self) -> tuple[Region, ...]:
+    def unseen(self) -> tuple[TargetRegion, ...]:
         """Regions with a good part of the target that sources have next to no rows in."""
         return self._hardly_seen(GOOD_PART)
 
     @property
-    def thin(self) -> tuple[Region, ...]:
+    def thin(self) -> tuple[TargetRegion, ...]:
         """The same of regions that some of the target is in: of these people little is known."""
         return self._hardly_seen(SOME)
 
-    def _hardly_seen(self, share: float) -> tuple[Region, ...]:
+    def _hardly_seen(self, share: float) -> tuple[TargetRegion, ...]:
         few = (one for one in self.regions if one.source_rows < LEAST_SEEN)
         return tuple(one for one in few if one.share >= share)
 
     @property
-    def left_out(self) -> tuple[Source, ...]:
+    def left_out(self) -> tuple[TargetSource, ...]:
         """The sources that do not count."""
         return tuple(one for one in self.sources if not one.used)
 

@@ -344,7 +344,7 @@ def _belied(
     return told[name].contradiction(own) if told and own and not fault else fault
 
 
-class Along(NamedTuple):
+class ToldAlong(NamedTuple):
     """What came along with the sums of scores, where the study asks for it."""
 
     by_fold: Answers[ScoreSumsByFold] | None
@@ -352,7 +352,7 @@ class Along(NamedTuple):
     contrasts: Answers[ContrastSquares] | None
 
 
-def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatistics, Along]:
+def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatistics, ToldAlong]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
@@ -378,4 +378,4 @@ def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatisti
         borrowed=enrolled.borrowed,
         taken=enrolled.taken,
     )
-    return statistics, Along(found.get("by fold"), found.get("cells"), found.get("contrasts"))
+    return statistics, ToldAlong(found.get("by fold"), found.get("cells"), found.get("contrasts"))

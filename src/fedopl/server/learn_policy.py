@@ -10,7 +10,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.spending.budget_curve import BudgetCurve, at_price
-from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.solvers.least_squares import effective_rows
 
 # Keeps η finite where no weights reach the other population; far below what moves reachable ones.
-RIDGE = 1e-4
-MOST_STEPS = 200
+_RIDGE = 1e-4
+_MOST_STEPS = 200
 # A step that would lower the logarithm by less than this changes nothing that can be seen.
 _SMALLEST_GAIN = 1e-14
 _SHORTEST = 1e-6  # part of a Newton step that is tried
@@ -31,13 +32,13 @@ class Balanced:
     @property
     def effective_rows(self) -> float:
         """So many rows of equal weight have means as precise: (Σw)²/Σw²."""
-        return effective_rows(self.weights)
+        return rows_behind(self.weights)
 
 
-def effective_rows(weights: FloatArray) -> float:
+def rows_behind(weights: FloatArray) -> float:
     """(Σw)²/Σw²: as many as there are where all are equal, one where one has all the weight."""
-    squares = float(np.sum(np.square(weights)))
-    return float(np.sum(weights)) ** 2 / squares if squares else 0.0
+    total, squares = np.asarray(weights.sum()), np.asarray(np.square(weights).sum())
+    return float(effective_rows(total, squares))
 
 
 def balance(
@@ -71,11 +72,11 @@ def _weights(columns: FloatArray, log_base: FloatArray) -> FloatArray:  # (n_row
     """exp(ηᵀ(B − m)) at the minimum of the logarithm of their sum, with a ridge on η."""
     eta = np.zeros(columns.shape[1])
     value, weights = _at(eta, columns, log_base)
-    for _ in range(MOST_STEPS):
+    for _ in range(_MOST_STEPS):
         mean = weights @ columns
-        slope = mean + RIDGE * eta
+        slope = mean + _RIDGE * eta
         hessian = (columns * weights[:, None]).T @ columns - np.outer(mean, mean)
-        step = -np.linalg.solve(hessian + RIDGE * np.eye(len(eta)), slope)
+        step = -np.linalg.solve(hessian + _RIDGE * np.eye(len(eta)), slope)
         gain = -float(slope @ step)
         if gain < _SMALLEST_GAIN:
             break
@@ -97,5 +98,5 @@ def _at(eta: FloatArray, columns: FloatArray, log_base: FloatArray) -> tuple[flo
     largest = exponents.max()
     raised = np.exp(exponents - largest)
     total = raised.sum()
-    value = float(largest + np.log(total) + RIDGE / 2 * (eta @ eta))
+    value = float(largest + np.log(total) + _RIDGE / 2 * (eta @ eta))
     return value, raised / total

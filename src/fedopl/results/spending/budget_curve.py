@@ -18,7 +18,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
-from fedopl.results.spending.weighed_curve import ROUNDING, ClientCurve, WeighedCurve
+from fedopl.results.spending.weighed_curve import CURVE_ROUNDING, ClientCurve, WeighedCurve
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.spending.budget_plan import Budget
 
@@ -92,7 +92,7 @@ class BudgetCurve:
     def _point(self, price: float, budget: float, client: str, confidence: float) -> BudgetPoint:
         curve = self._of(client)
         spending = curve.estimate(price, (0.0, 1.0))
-        error, is_sure = spending.standard_error, spending.value <= budget * (1 + ROUNDING)
+        error, is_sure = spending.standard_error, spending.value <= budget * (1 + CURVE_ROUNDING)
         over = 1 - NormalDist(spending.value, error).cdf(budget) if error else 1.0 - is_sure
         return BudgetPoint(
             client=client,

@@ -19,7 +19,7 @@ _BOUNDLESS = 1_000_000  # degrees of freedom of what has no noise
 _BY_BENDING = 4.0
 # So many times what is spent less beside it, or its error, is no smooth fall.
 _JUMP = 2.0
-ROUNDING = 1e-9
+CURVE_ROUNDING = 1e-9
 _HALVINGS = 40
 
 
@@ -76,7 +76,7 @@ class WeighedCurve:
         reached = np.array(
             [self.spending[place] + errors * self._error(place) for place in range(self._n_prices)]
         )
-        kept = np.flatnonzero(reached <= budget * (1 + ROUNDING))
+        kept = np.flatnonzero(reached <= budget * (1 + CURVE_ROUNDING))
         return int(kept[0]) if len(kept) else None
 
     def _error(self, place: int) -> float:
@@ -105,7 +105,7 @@ class WeighedCurve:
         for _ in range(_HALVINGS):  # with the error of lying between two prices
             middle = (low + high) / 2
             spent = self.estimate(middle, (0.0, 1.0))
-            keeps = spent.value + errors * spent.standard_error <= budget * (1 + ROUNDING)
+            keeps = spent.value + errors * spent.standard_error <= budget * (1 + CURVE_ROUNDING)
             low, high = (low, middle) if keeps else (middle, high)
         return high
 

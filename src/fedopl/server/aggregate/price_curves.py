@@ -12,7 +12,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.results.spending.budget_curve import BudgetCurve
-from fedopl.results.spending.tree_path import tree_path
+from fedopl.results.spending.priced_trees import tree_path
 from fedopl.results.spending.weighed_curve import ClientCurve
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.server.aggregate.placed_prices import placed_prices

@@ -25,8 +25,8 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import enrol_clients, score
 from fedopl.server.membership.newcomers_values import valued_by
 from fedopl.server.membership.solve_again import (
-    changed,
     history_of,
+    history_with,
     now,
     policy_of,
     require_open,
@@ -53,7 +53,7 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
     setting = setting_of(both)
     valued = valued_by(newcomers, policy_of(both, setting), setting, conversation)
     rounds = _numbered_on(conversation.rounds, record.rounds)
-    history = changed(
+    history = history_with(
         history_of(record),
         [_change(name, both, rounds, shares.get(name)) for name in newcomers],
         valued=valued,

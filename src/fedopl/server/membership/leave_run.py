@@ -10,8 +10,8 @@ from fedopl.results.round import Round
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.server.membership.solve_again import (
-    changed,
     history_of,
+    history_with,
     now,
     require_open,
     solved_again,
@@ -30,7 +30,7 @@ def leave_run(record: Record, client: str) -> Record:
     staying = [name for name in record.rows if name != client]
     history = history_of(record)
     change = Change(kind="left", client=client, when=now(), rows=record.rows[client])
-    history = changed(history, [change], clients=staying)
+    history = history_with(history, [change], clients=staying)
     fewer = _without(replace(record, study=_study_of(record.study, history)), client)
     return solved_again(replace(fewer, rounds=_rounds_of(fewer, history)), history)
 

@@ -120,7 +120,7 @@ def history_of(record: Record) -> Membership:
     return Membership(changes=(), valuations=(Valuation.of(record),), before=Record(**fields))
 
 
-def changed(
+def history_with(
     membership: Membership,
     changes: Collection[Change],
     *,

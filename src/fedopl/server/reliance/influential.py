@@ -11,7 +11,7 @@ from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.budget_curve import at_price
-from fedopl.results.spending.tree_path import tree_at
+from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Solved, Statistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import arm_name

@@ -8,7 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.target.context_moments import ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
-from fedopl.results.target_value import Region
+from fedopl.results.target_value import TargetRegion
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.target.found_mixture import pooled_moments
 
@@ -57,10 +57,10 @@ def seen_in(
     regions: list[tuple[str, FloatArray]],
     there: TransportedValues,
     told: Mapping[str, TransportedValues],
-) -> tuple[Region, ...]:
+) -> tuple[TargetRegion, ...]:
     """How much of the target, and how many rows of sources, are in each region."""
     return tuple(
-        Region(
+        TargetRegion(
             words=words,
             share=float(there.shares[place]),
             source_rows=float(sum(told[n].shares[place] * told[n].n_rows for n in sorted(told))),

@@ -20,13 +20,13 @@ from fedopl.messages.target.context_moments import TellContexts
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
 from fedopl.policies.kinds import packed
 from fedopl.results.record import Record
-from fedopl.results.target_value import AtTarget, Source
+from fedopl.results.target_value import AtTarget, TargetSource
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.target.found_mixture import matched
 from fedopl.server.target.unseen_regions import regions_for, seen_in
-from fedopl.solvers.transport import Part, Screened, screen, transported
+from fedopl.solvers.transport_sources import Screened, SourcePart, screen, transported
 from fedopl.study.mixture import Weights
 from fedopl.study.target_plan import TargetPlan
 
@@ -102,8 +102,8 @@ def _models(setting: Setting) -> FloatArray:  # (n_actions, n_terms + 1)
     return np.where(unknown[:, None], np.nan, plain)
 
 
-def _part(answer: TransportedValues) -> Part:
-    return Part(
+def _part(answer: TransportedValues) -> SourcePart:
+    return SourcePart(
         means=answer.means,
         covariances=answer.covariances,
         known=answer.known > 0,
@@ -114,9 +114,9 @@ def _part(answer: TransportedValues) -> Part:
 def _sources(
     weights: Weights,
     told: Mapping[str, TransportedValues],
-    parts: Mapping[str, Part],
+    parts: Mapping[str, SourcePart],
     screened: Screened,
-) -> tuple[Source, ...]:
+) -> tuple[TargetSource, ...]:
     """Every source in the order of names, and why some do not count."""
     found = []
     for name in sorted(weights):
@@ -131,7 +131,7 @@ def _sources(
         elif name in screened.left_out:
             why = "its outcomes differ from the other sources' at the same contexts"
         found.append(
-            Source(
+            TargetSource(
                 client=name,
                 n_rows=own.n_rows if own else 0,
                 effective_rows=own.effective_rows if own else 0.0,
@@ -164,7 +164,7 @@ def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
     return ""
 
 
-def _with_values(found: AtTarget, values: Part, record: Record) -> AtTarget:
+def _with_values(found: AtTarget, values: SourcePart, record: Record) -> AtTarget:
     study = record.study
     freedom = max(int(found.effective_rows) - 1, 1)
 

@@ -13,10 +13,10 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.policy import Policy
-from fedopl.solvers.entropy_balance import effective_rows
+from fedopl.solvers.entropy_balance import rows_behind
 
 # Behind any mean under such weights, whatever the limits are: of fewer, its error says little.
-LEAST_EFFECTIVE = 10
+FEWEST_EFFECTIVE = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +77,7 @@ def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
     raise RefusedError(RefusalCode.MALFORMED)
 
 
-def decisions(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
+def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
     """What the policy decides in each row; what only a few would get is the commonest instead.
 
     A policy that treats one person apart from all others would tell of that person.
@@ -88,7 +88,7 @@ def decisions(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> I
     return np.where(few, np.argmax(counts), decided) if few.any() else decided
 
 
-def modelled(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> FloatArray:
+def modelled_scores(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> FloatArray:
     """μ̂(x; a) by the models that were sent (n_rows, n_actions)."""
     terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
     return terms @ query.models[:, :-1].T + query.models[:, -1]
@@ -106,10 +106,10 @@ def may_be_released(space: Workspace, rows: WeighedRows, n_numbers: int) -> bool
     """
     units = rows.by_unit
     limits = space.limits
-    needed = max(LEAST_EFFECTIVE, limits.rows_needed(n_numbers))
+    needed = max(FEWEST_EFFECTIVE, limits.rows_needed(n_numbers))
     if limits.dominance < 1 and (units**2).max() > limits.dominance * (units**2).sum():
         return False
-    return effective_rows(units) >= needed
+    return rows_behind(units) >= needed
 
 
 def released(
@@ -134,7 +134,7 @@ def released(
     return TransportedValues(
         released=1,
         n_rows=len(rows.weights),
-        effective_rows=float(np.floor(effective_rows(units))),
+        effective_rows=float(np.floor(rows_behind(units))),
         known=known,
         means=means * known,
         covariances=covariances * np.outer(known, known),

@@ -7,9 +7,9 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.transporting.transported_rows import (
     WeighedRows,
-    decisions,
+    decided_by,
     may_be_released,
-    modelled,
+    modelled_scores,
     released,
     shares_in_regions,
     with_policy,
@@ -39,8 +39,8 @@ def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValue
     space.limits.check_parameters(n_numbers, held.n_rows)
     shares = shares_in_regions(space, query, held.contexts)
     found = balance(held.contexts, query.means[:-1], query.squares[:-1], held.weights)
-    decided = decisions(space, query, held.contexts)
-    residuals = held.scores - modelled(space, query, held.contexts)
+    decided = decided_by(space, query, held.contexts)
+    residuals = held.scores - modelled_scores(space, query, held.contexts)
     rows = WeighedRows(
         values=with_policy(residuals, decided), weights=found.weights, groups=held.groups
     )
@@ -60,8 +60,8 @@ def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> Transporte
     contexts, own = whole.data.contexts, whole.data.weights_of()
     n_numbers = 2 * space.study.n_features + space.study.n_actions + 1
     space.limits.check_parameters(n_numbers, len(contexts))
-    by_action = modelled(space, query, contexts)
-    decided = decisions(space, query, contexts)
+    by_action = modelled_scores(space, query, contexts)
+    decided = decided_by(space, query, contexts)
     values = with_policy(by_action, decided)
     rows = WeighedRows(values=values, weights=own / own.sum(), groups=whole.data.groups)
     if not may_be_released(space, rows, n_numbers):

@@ -22,7 +22,7 @@ from fedopl.policies.linear import LinearPolicy
 _HELD_OUT = RowSplit.EVALUATION
 
 
-class Path(ABC):
+class PricedPath(ABC):
     """What is decided at every price, and what that gains and costs."""
 
     def __init__(self, space: Workspace, against: int) -> None:
@@ -84,7 +84,7 @@ class Path(ABC):
         return wider
 
 
-class AtPrices(Path):
+class AtPrices(PricedPath):
     """A linear policy, argmax_a θ_aᵀφ(x) − μ·c_a(x)."""
 
     def __init__(self, space: Workspace, query: ValuePrices) -> None:
@@ -102,7 +102,7 @@ class AtPrices(Path):
             yield np.argmax(indices - price * costs, axis=1)
 
 
-class TreePath(Path):
+class TreePath(PricedPath):
     """Trees that were found at prices."""
 
     def __init__(self, space: Workspace, query: ValueTrees) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray, to_eight_digits
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, check_not_selected
-from fedopl.client.answers.valuing.priced_paths import AtPrices, Path, TreePath
+from fedopl.client.answers.valuing.priced_paths import AtPrices, PricedPath, TreePath
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.scoring.net_scores import net_rewards
@@ -42,7 +42,7 @@ def value_trees(space: Workspace, query: ValueTrees) -> PriceCurve:
     return _told(space, TreePath(space, query), asked)
 
 
-def _told(space: Workspace, path: Path, asked: tuple[object, ...]) -> PriceCurve:
+def _told(space: Workspace, path: PricedPath, asked: tuple[object, ...]) -> PriceCurve:
     """Means and covariances of gains and costs, each with noise as values of policies have it."""
     n_rows, n_told = space.n_rows(_HELD_OUT), n_points(space.study)
     if n_rows < max(space.limits.minimum_cell, 1):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, to_eight_digits
 from fedopl.client.answers.valuing.estimate_values import values_on_split
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.workspace import Workspace
@@ -10,7 +10,8 @@ from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
-from fedopl.policies.linear import NEVER
+from fedopl.policies.bent import BentPolicy
+from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.solvers.personal_ridge import Scaling
 
@@ -42,4 +43,8 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
-    return task.solve()
+    policy = task.solve()
+    if isinstance(policy, BentPolicy):
+        return policy
+    # As policies that are asked about count, so that the same one has the same noise.
+    return LinearPolicy.from_numbers(to_eight_digits(policy.numbers()), space.study)

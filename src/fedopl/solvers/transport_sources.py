@@ -13,7 +13,7 @@ from fedopl.base.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class SourcePart:
     """Means of some columns that one party told, their covariances, and what they rest on."""
 
     means: FloatArray  # (n_columns,)
@@ -22,7 +22,7 @@ class Part:
     effective_rows: float
 
 
-def combined_sources(parts: Mapping[str, Part]) -> Part:
+def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
     """The sources' weighted mean; each counts by its effective rows, which no outcome decides."""
     own = [parts[name] for name in sorted(parts)]
     # (n_sources, n_columns)
@@ -33,7 +33,7 @@ def combined_sources(parts: Mapping[str, Part]) -> Part:
     covariances = sum(
         np.outer(share, share) * one.covariances for share, one in zip(shares, own, strict=True)
     )
-    return Part(
+    return SourcePart(
         means=np.asarray(means),
         covariances=np.asarray(covariances),
         known=totals > 0,
@@ -41,10 +41,10 @@ def combined_sources(parts: Mapping[str, Part]) -> Part:
     )
 
 
-def transported(target: Part, sources: Mapping[str, Part]) -> Part:
+def transported(target: SourcePart, sources: Mapping[str, SourcePart]) -> SourcePart:
     """The values at the target: those of models there, with the sources' correction."""
     correction = combined_sources(sources)
-    return Part(
+    return SourcePart(
         means=target.means + correction.means,
         covariances=target.covariances + correction.covariances,
         known=target.known & correction.known,
@@ -55,7 +55,7 @@ def transported(target: Part, sources: Mapping[str, Part]) -> Part:
 # --- sources whose outcomes do not transport ----------------------------------------------------
 
 
-def disagreement(one: Part, others: Part) -> float:
+def disagreement(one: SourcePart, others: SourcePart) -> float:
     """The chance of so large a difference between a source and the others at the same contexts.
 
     A Wald test of what scores of every action have beyond the same models, which is Theorem 3's
@@ -76,7 +76,7 @@ def disagreement(one: Part, others: Part) -> float:
     return float(fdtrc(n_columns, n_rows - n_columns, max(ratio, 0.0)))
 
 
-def chances(parts: Mapping[str, Part]) -> dict[str, float]:
+def chances(parts: Mapping[str, SourcePart]) -> dict[str, float]:
     """Each source's chance against all the others; nothing where there are no others."""
     if len(parts) < 2:
         return {}
@@ -95,7 +95,7 @@ class Screened:
     disagree: bool
 
 
-def screen(parts: Mapping[str, Part], level: float) -> Screened:
+def screen(parts: Mapping[str, SourcePart], level: float) -> Screened:
     """Leave out, one after the other, who disagrees most with the others, but only a minority.
 
     Whoever is compared has a chance below `level` over the number of sources. Of two that disagree
@@ -112,7 +112,7 @@ def screen(parts: Mapping[str, Part], level: float) -> Screened:
     return Screened(chances=found, left_out=tuple(left_out), disagree=disagree)
 
 
-def _without(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, Part]:
+def _without(parts: Mapping[str, SourcePart], names: Collection[str]) -> dict[str, SourcePart]:
     return {name: part for name, part in parts.items() if name not in names}
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedopl.solvers.transport import (
-    Part,
+from fedopl.solvers.transport_sources import (
+    SourcePart,
     combined_sources,
     disagreement,
     matching_mixture,
@@ -16,7 +16,7 @@ from fedopl.solvers.transport import (
 def part(means, variance=0.01, rows=100.0, known=None):
     means = np.asarray(means, float)
     known = np.ones(len(means), bool) if known is None else np.asarray(known)
-    return Part(
+    return SourcePart(
         means=means, covariances=variance * np.eye(len(means)), known=known, effective_rows=rows
     )
 
@@ -56,7 +56,7 @@ def test_the_test_has_its_level_with_few_rows_whose_covariances_are_estimated():
             rows = rng.standard_normal((n_rows, 3))
             covariances = np.cov(rows.T) / n_rows
             sources.append(
-                Part(
+                SourcePart(
                     means=rows.mean(axis=0),
                     covariances=covariances,
                     known=np.ones(3, bool),
