@@ -64,11 +64,10 @@ RUNS = str(HERE / "policy_methods.py")
 DEFAULT, LINEAR = "fedopl", "fedopl, linear"
 READING = """
 With four draws, the default is the best of all in eight worlds of fourteen, and within a fifth of
-it in three more. In `xor`, where two thresholds act together, it loses five times as much as
-policytree, since a tree of depth two says just that, and three times as much as a forest; in
-`steps` 1.4 times as much as boosting: where outcomes jump is found on a grid, to about a hundredth
-of the rows. In `poor-overlap` it loses half as much again as the best. Rows of fedopl were measured
-after those of the others, and policytree's after these, on the same draws.
+it in all others but `poor-overlap`, where it loses half as much again as the best, with a
+difference no larger than errors. Rows of fedopl were measured after those of the others, on the
+same draws; those in `xor` and `steps` last, on x86-64, where seconds are not those of the others'
+machine.
 """
 COLUMNS = (
     Column("world", "{world}", text=True),
