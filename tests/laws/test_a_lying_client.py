@@ -33,7 +33,7 @@ QUICK = {"nuisances": fedopl.NuisancePlan(propensity="marginal")}
 
 @cache
 def clients():
-    return {name: WORLD.logged(name, 600) for name in WORLD.clients}
+    return {name: WORLD.logged(name, 1_000) for name in WORLD.clients}
 
 
 def said_of(record):
