@@ -1,6 +1,6 @@
 """What a real federation costs: the same study in process, and over Flower on this machine.
 
-The three hospitals of `fedopl demo` in one process, and with a SuperLink and three SuperNodes on
+Three made-up hospitals in one process, and with a SuperLink and three SuperNodes on
 the same cores, with TLS and keys, learned by the exact solver and by five rounds of local steps.
 What is learned is the same, byte for byte. A trip over Flower is a poll every three seconds and a
 new process at every client, with all its imports; on machines of their own clients do not share
@@ -16,7 +16,7 @@ from harness import Column, Options, Row, Table, options, spread, tell, write
 
 import fedopl
 from fedopl.client.client_file import read_clients
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines.flower_up import run_over_flower
 from fedopl.results.record import Record
 
@@ -38,7 +38,7 @@ def once(name: str, settings: str) -> dict[str, Row]:
     """The study in process, and over Flower, once each."""
     tell(__file__, name)
     with tempfile.TemporaryDirectory() as folder:
-        study = hospitals().write(Path(folder) / "hospitals")
+        study = three_hospitals().write(Path(folder) / "hospitals")
         study.write_text(study.read_text() + settings)
         again = shutil.copytree(study.parent, Path(folder) / "again") / study.name
         plain, over = Path(folder) / "plain", Path(folder) / "over flower"

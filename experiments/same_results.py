@@ -51,7 +51,7 @@ class Job:
     """A study made from one of the demo's, and what is done with it."""
 
     name: str
-    data: str = "hospitals"  # which of the demo's examples; empty for none
+    data: str = "three-hospitals"  # which of the demo's examples; empty for none
     changes: dict[str, str] = field(default_factory=dict)  # text of study.toml, old to new
     add: str = ""  # at the end of study.toml
     clients: dict[str, dict[str, str]] = field(default_factory=dict)  # of client.toml, old to new
@@ -89,7 +89,7 @@ JOBS = (
     Job(
         name="demo",
         commands=(
-            "demo .",
+            "demo . --data three-hospitals",
             "check study.toml --clients clients",
             "check study.toml --clients clients --json",
             "preview study.toml clients/west",
@@ -265,7 +265,7 @@ class Side:
 
     def _prepare(self, job: Job, folder: Path) -> None:
         """Write the job's study and clients, from those that this checkout's demo wrote."""
-        name = {"hospitals": "demo", "rand-hie": "RAND"}[job.data]
+        name = {"three-hospitals": "demo", "rand-hie": "RAND"}[job.data]
         demo = self.done(next(job for job in JOBS if job.name == name))
         text = (demo / "study.toml").read_text(encoding="utf-8")
         for mistake, change in MISTAKES.items() if job.name == "mistakes" else ():

@@ -134,7 +134,7 @@ def test_a_marker_stands_only_above_a_block():
 
 
 def test_the_verdict_in_the_page_is_the_one_printed(tmp_path):
-    study, _ = fedopl.read_study(write_demo(tmp_path, "hospitals"))
+    study, _ = fedopl.read_study(write_demo(tmp_path, "three-hospitals"))
     folders = read_clients(tmp_path / "clients")
     clients = {name: client.read(study.table) for name, client in folders.items()}
     page = " ".join((ROOT / "docs" / "learning.md").read_text(encoding="utf-8").split())
@@ -352,7 +352,7 @@ def numbers_in(text):
 def test_json_has_the_keys_that_the_reference_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    run("fedopl demo .")
+    run("fedopl demo . --data three-hospitals")
     for command in (
         "run --out run --resume",
         "check",

@@ -135,7 +135,7 @@ def test_what_cannot_be_weighed_is_refused(tmp_path):
         fedopl.learn({"x": data}, nuisances=failing)
     with pytest.raises(OptionError, match="give the regressor itself"):
         fedopl.learn({"x": data}, nuisances=fedopl.NuisancePlan(outcome="plugged-in"))
-    study = write_demo(tmp_path, "hospitals")
+    study = write_demo(tmp_path, "three-hospitals")
     text = study.read_text(encoding="utf-8")
     study.write_text(f'{text}\n[nuisances]\noutcome = "plugged-in"\n', encoding="utf-8")
     with pytest.raises(OptionError, match="a file cannot hold a regressor"):

@@ -27,7 +27,7 @@ from fedopl.client.client_file import read_clients
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.personal_store import kept_personal
 from fedopl.client.disk.store import FolderStore
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines import flower_apps
 from fedopl.engines.flower_apps import FlowerTransport, client_app, server_app
 from fedopl.engines.join_and_leave import join_folder
@@ -300,13 +300,13 @@ def test_waiting_ends_when_the_time_is_over(clock):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    example = hospitals()
+    example = three_hospitals()
     return example.write(tmp_path_factory.mktemp("hospitals"))
 
 
 @pytest.fixture
 def own(tmp_path):
-    return hospitals().write(tmp_path / "hospitals")
+    return three_hospitals().write(tmp_path / "hospitals")
 
 
 def context_of(node_config=None, run_config=None):

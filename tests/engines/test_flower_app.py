@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
 from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 
@@ -19,7 +19,7 @@ NAMES = ["west", "north", "south"]
 
 @pytest.fixture
 def study(tmp_path):
-    return hospitals().write(tmp_path / "hospitals")
+    return three_hospitals().write(tmp_path / "hospitals")
 
 
 def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):

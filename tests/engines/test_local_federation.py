@@ -17,7 +17,7 @@ pytest.importorskip("flwr")
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines.certificates import make_certificates, make_client_key
 from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.in_process import InProcess
@@ -117,7 +117,7 @@ class Story:
 
 def write_study(folder):
     """Three hospitals that take rounds; whoever is odd has the rows of west."""
-    study = hospitals().write(folder)
+    study = three_hospitals().write(folder)
     text = study.read_text().replace("seed = 1", "seed = 1\nquorum = 0.25")
     text = text.replace("share = 0.3", "share = 0\ndescribe = false").replace("values = true", "")
     study.write_text(text + SETTINGS)
@@ -312,7 +312,7 @@ def up(study, out, *more):
 
 @pytest.fixture
 def small(tmp_path):
-    study = hospitals().write(tmp_path / "small")
+    study = three_hospitals().write(tmp_path / "small")
     study.write_text(study.read_text().replace("seed = 1", "seed = 1\nquorum = 1.0"))
     shutil.rmtree(study.parent / "clients" / "north")
     return study

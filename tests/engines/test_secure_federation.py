@@ -8,7 +8,7 @@ import pytest
 
 import fedopl
 from fedopl.base.labels import GLOBAL
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 
 pytest.importorskip("flwr")
 
@@ -43,7 +43,7 @@ def command(*arguments):
 
 
 def test_totals_alone_are_read_over_a_real_federation(tmp_path):
-    study = hospitals().write(tmp_path / "hospitals")
+    study = three_hospitals().write(tmp_path / "hospitals")
     clients = study.parent / "clients"
     text = study.read_text().replace("values = true", "")
     text = text.replace("share = 0.3", "share = 0\ndescribe = false")  # a trip less, of seconds

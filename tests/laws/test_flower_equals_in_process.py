@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fedopl
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.three_hospitals import three_hospitals
 from watching import processes_of, sockets_of
 
 pytest.importorskip("flwr")
@@ -50,7 +50,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("federation")
-    study = hospitals().write(folder / "three hospitals")
+    study = three_hospitals().write(folder / "three hospitals")
     settings = study.parent / "clients/north/client.toml"
     with_secret, n_replaced = re.subn('secret = ".*"', f'secret = "{SECRET}"', settings.read_text())
     assert n_replaced == 1
@@ -131,7 +131,7 @@ def test_what_left_each_client_is_in_its_own_ledger(watched):
 
 
 def test_a_tree_over_flower_is_the_one_found_in_process_bit_for_bit(tmp_path):
-    study = hospitals().write(tmp_path / "hospitals")
+    study = three_hospitals().write(tmp_path / "hospitals")
     shutil.rmtree(study.parent / "clients" / "north")  # every trip starts a process for each client
     with study.open("a") as file:
         file.write('\n[policy]\nkind = "tree"\n\n[tree]\ndepth = 2\nbins = 8\n')

@@ -2,34 +2,53 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath, Threads
+from fedopl.cli.demo_summary import say_demo
 from fedopl.cli.live import watched
 from fedopl.cli.printing import note, resumable
 from fedopl.cli.run_summary import say_run
 
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="where to write; made if it is not there")] = Path(
-        "fedopl-demo"
-    ),
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="where to write; made if it is not there; fedopl-demo if not said"),
+    ] = None,
     *,
     data: Annotated[
-        Literal["hospitals", "rand-hie"],
-        typer.Option(help="three made-up hospitals, or the RAND experiment"),
+        Literal["hospitals", "three-hospitals", "rand-hie"],
+        typer.Option(help="eight made-up hospitals, three, or the RAND experiment"),
     ] = "hospitals",
+    private: Annotated[
+        bool,
+        typer.Option("--private", help="with differential privacy (ε = 2) and secure aggregation"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a complete example, run it, and name the report."""
     from fedopl.demo.writing import write_demo
 
-    study = write_demo(folder, data)
+    if private and data != "hospitals":
+        raise OptionError(
+            f"--private: is for the eight hospitals, and not for {data}; leave it out"
+        )
+    folder = folder or Path("fedopl-demo-private" if private else "fedopl-demo")
+    study = write_demo(folder, "private-hospitals" if private else data)
     note(f"The example is in {folder}: {study}, and a folder for each client.")
     # Resumed, so that the demo may be called again in the same folder.
-    run(study, clients=folder / "clients", out=folder / "run", resume=True, as_json=as_json)
+    finished, report = _learn(study, folder / "clients", folder / "run", resume=True)
+    if data == "hospitals" and not as_json:
+        say_demo(finished, folder / "clients", report)
+    else:
+        say_run(finished, report, as_json=as_json)
 
 
 def run(
@@ -44,17 +63,25 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
-    from fedopl.engines.run import run as run_folders
-    from fedopl.report.page import write_report
     from fedopl.study.study_file import read_study
 
     folder = out or Path("runs") / _slug(read_study(study)[0].name)
+    finished, report = _learn(study, clients, folder, resume=resume, threads=threads)
+    say_run(finished, report, as_json=as_json)
+
+
+def _learn(
+    study: Path, clients: Path, folder: Path, *, resume: bool, threads: int = 1
+) -> tuple["Record", Path]:
+    """The finished run, and the report that was written of it."""
+    from fedopl.engines.run import run as run_folders
+    from fedopl.report.page import write_report
+
     with resumable("run", study, "--clients", clients, "--out", folder, "--resume"):
         finished = run_folders(
             study, clients, out=folder, resume=resume, threads=threads, watch=watched
         )
-        report = write_report(finished, folder / "report.html")
-    say_run(finished, report, as_json=as_json)
+        return finished, write_report(finished, folder / "report.html")
 
 
 def _slug(name: str) -> str:

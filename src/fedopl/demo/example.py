@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from fedopl.base.errors import StorageError
@@ -44,6 +45,19 @@ class Example:
             _write_table(home / client.file_name, client.rows)
         write_atomically(study, self.study.encode())
         return study
+
+
+def renamed(
+    rows: ExampleTable, columns: dict[str, str], labels: dict[str, dict[str, str]]
+) -> ExampleTable:
+    """The same rows with a client's own names for columns and labels."""
+    own = {
+        name: [labels[name][str(label)] for label in np.asarray(values)]
+        if name in labels
+        else values
+        for name, values in rows.items()
+    }
+    return {columns[name]: values for name, values in own.items()}
 
 
 def _write_table(path: Path, rows: ExampleTable) -> None:

@@ -1,17 +1,31 @@
-"""Three made-up hospitals that differ in size, in patients, and in how they decided so far."""
+"""Eight made-up hospitals: most are small, and one differs from the others."""
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.demo.example import Example, ExampleClient, ExampleTable
+from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.demo.example import Example, ExampleClient, ExampleTable, renamed
+from fedopl.demo.three_hospitals import WEST_COLUMNS, WEST_LABELS
+from fedopl.secure.keys import Identity
 
-TREATMENTS = ("usual care", "new drug", "new drug + coaching")
-SIZES = {"north": 2_400, "south": 1_200, "west": 420}
+TREATMENTS = ("usual care", "new drug")
+SIZES = {
+    "north": 3_000,
+    "south": 1_200,
+    "west": 400,
+    "east": 380,
+    "hill": 360,
+    "lake": 340,
+    "coast": 320,
+    "island": 400,
+}
+SMALL = tuple(name for name, n_rows in SIZES.items() if n_rows <= 400)
+ODD = "island"
+SECRET = "made-up rows need none"  # noqa: S105
+DRAW = 36  # of the patients: one that shows the gain everywhere; see `experiments/demo_draws.py`
 
-HOSPITALS_STUDY = """\
-# What the three hospitals agreed on before anything ran. `fedopl init` explains every setting.
-name = "Three hospitals"
+_AGREED = """\
 seed = 1
 
 [outcome]
@@ -20,7 +34,7 @@ direction = "higher"           # more of them is better
 
 [action]
 column = "treatment"
-levels = ["usual care", "new drug", "new drug + coaching"]
+levels = ["usual care", "new drug"]
 
 [features]
 age = "number"
@@ -28,39 +42,57 @@ severity = "number"            # 0 is mild
 kidney_function = "number"     # 100 is healthy
 living = ["with others", "alone"]
 
+[basis]                        # the drug's effect may bend at these values
+kind = "KIND"
+knots = { severity = [2, 3, 5, 6], kidney_function = [50, 70, 90] }
+products = []
+"""
+
+HOSPITALS_STUDY = f"""\
+# What the eight hospitals agreed on before anything ran. `fedopl init` explains every setting.
+name = "Eight hospitals"
+{_AGREED.replace("KIND", "auto")}
+[nuisances]
+folds = 2                      # small hospitals have too few patients for more
+
 [evaluation]
-share = 0.3                    # of the rows are held out, and never learned from
+share = 0.6                    # of the rows are held out, and never learned from
+
+[personal]
+kind = "ridge"                 # every hospital gets a policy of its own as well
 
 [requires]
 values = true                  # everybody tells what policies are worth on its held-out rows
 """
 
-NORTH = """\
-# North: a large hospital that tossed coins. Its table is named as the study names things.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+PRIVATE_STUDY = f"""\
+# What the eight hospitals agreed on before anything ran. `fedopl init` explains every setting.
+name = "Eight hospitals, in private"
+{_AGREED.replace("KIND", "hinges")}
+[evaluation]
+share = 0.5                    # of the rows are held out, and never learned from
 
-[data]
-file = "discharges.csv"
+[declared]
+overlap = 0.2                  # every treatment had at least this probability
+
+[privacy]
+epsilon = 2                    # a patient changes any chance by a factor of e^2 at most
+aggregation = "secure"         # answers are masked, and the server reads totals alone
+noise = "total"                # every hospital adds its share
+outcome = [8, 26]              # where nearly all lie; those beyond count as at its ends
+ranges = {{ age = [40, 90], severity = [0, 8], kidney_function = [20, 120] }}
+
+[privacy.keys]                 # by which hospitals know each other
 """
 
-SOUTH = """\
-# South: gave the new drug mostly to the severely ill, so its raw averages mislead.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+ABOUT = {
+    "north": "North: a large hospital that tossed coins.",
+    "south": "South: its doctors gave the drug mostly to the severely ill.",
+    "west": "West: small, with older patients, and with names of its own for everything.",
+    "island": "Island: its tablets are of another make, and work on other patients.",
+}
 
-[data]
-file = "discharges.parquet"
-
-[limits]
-minimum_cell = 10              # more careful than the default
-"""
-
-WEST = """\
-# West: small, with older patients, and with names of its own for everything.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
-
-[data]
-file = "export.csv"
-
+WEST = """
 [columns]                      # the study's name = the name here
 age = "age_years"
 severity = "score"
@@ -72,7 +104,6 @@ days_at_home = "home30"
 [labels.treatment]             # the label here = the study's label
 A = "usual care"
 B = "new drug"
-C = "new drug + coaching"
 
 [labels.living]
 shared = "with others"
@@ -80,28 +111,53 @@ single = "alone"
 """
 
 
-def hospitals() -> Example:
-    """The study, and what each hospital has."""
-    north, south, west = (_discharges(name) for name in SIZES)
-    return Example(
-        study=HOSPITALS_STUDY,
-        clients={
-            "north": ExampleClient(settings=NORTH, file_name="discharges.csv", rows=north),
-            "south": ExampleClient(settings=SOUTH, file_name="discharges.parquet", rows=south),
-            "west": ExampleClient(settings=WEST, file_name="export.csv", rows=_renamed(west)),
-        },
-    )
+def hospitals(draw: int = DRAW) -> Example:
+    """The study, and what each hospital has in one of many draws of its patients."""
+    return Example(study=HOSPITALS_STUDY, clients={name: _hospital(name, draw) for name in SIZES})
 
 
-def _discharges(hospital: str) -> ExampleTable:
-    rng, n_rows = generator_for(0, client=hospital, purpose="discharges"), SIZES[hospital]
-    age = rng.normal(74 if hospital == "west" else 62, 9, n_rows).clip(30, 98)
-    severity = rng.gamma(2.0 if hospital == "north" else 3.0, 1, n_rows)
-    kidneys = (rng.normal(85, 12, n_rows) - 0.9 * (age - 60).clip(0)).clip(8, 120)
-    alone = rng.random(n_rows) < (0.45 if hospital == "west" else 0.3)
+def private_hospitals() -> Example:
+    """The same hospitals in a study with differential privacy and secure aggregation."""
+    keys = (f'{name} = "{_public_key(name)}"\n' for name in sorted(SIZES))
+    clients = {name: _hospital(name, DRAW) for name in SIZES}
+    return Example(study=PRIVATE_STUDY + "".join(keys), clients=clients)
+
+
+def _hospital(name: str, draw: int) -> ExampleClient:
+    file_name = "discharges.parquet" if name == "south" else "discharges.csv"
+    about = ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
+    settings = f"""\
+# {about}
+secret = "{SECRET}"   # so that everybody who tries this gets the same results
+
+[data]
+file = "{file_name}"
+"""
+    rows = patients(name, draw)
+    if name == "west":
+        return ExampleClient(
+            settings=settings + WEST,
+            file_name=file_name,
+            rows=renamed(rows, WEST_COLUMNS, WEST_LABELS),
+        )
+    return ExampleClient(settings=settings, file_name=file_name, rows=rows)
+
+
+def _public_key(name: str) -> str:
+    return Identity(PrivateDraws(0, name, SECRET).key).public
+
+
+def patients(hospital: str, draw: int) -> ExampleTable:
+    """The patients that a hospital discharged."""
+    rng, n_rows = generator_for(draw, client=hospital, purpose="discharges"), SIZES[hospital]
+    age = rng.normal(72 if hospital == "west" else 64, 9, n_rows).clip(30, 98)
+    severity = rng.normal(4, 1.7, n_rows).clip(0, 9)
+    kidneys = rng.normal(70, 17, n_rows).clip(8, 120)
+    alone = rng.random(n_rows) < 0.35
     taken = _taken(hospital, severity, rng)
-    means = _days(age, severity, kidneys, alone)
-    days = means[np.arange(n_rows), taken] + rng.normal(0, 3, n_rows)
+    usual = 17 - (severity - 4) - 0.05 * (age - 60) - alone
+    effect = drug_effect(hospital, severity, kidneys)
+    days = usual + effect * taken + rng.normal(0, 2, n_rows)
     return {
         "age": age.round(),
         "severity": severity.round(2),
@@ -112,35 +168,19 @@ def _discharges(hospital: str) -> ExampleTable:
     }
 
 
+def drug_effect(hospital: str, severity: FloatArray, kidneys: FloatArray) -> FloatArray:
+    """Days at home that the drug adds: to the moderately ill, if kidneys neither hold nor lose it.
+
+    Island's tablets are of another make, and work where those of the others do not.
+    """
+    moderate = np.where(abs(severity - 4) < 1.15, 1.3, -1.3)
+    borne = np.where(abs(kidneys - 70) < 12, 0.7, -0.7)
+    effect: FloatArray = (moderate + borne) * (-1 if hospital == ODD else 1)
+    return effect
+
+
 def _taken(hospital: str, severity: FloatArray, rng: np.random.Generator) -> IntArray:
-    """North and west tossed coins; south looked at how ill somebody was."""
-    leaning = 0.8 * (severity - 3) * (hospital == "south")
-    chances = np.exp(np.column_stack([np.zeros_like(leaning), leaning, leaning - 0.4]))
-    chances /= chances.sum(axis=1, keepdims=True)
-    draws = rng.random((len(severity), 1))
-    taken: IntArray = (chances.cumsum(axis=1)[:, :-1] < draws).sum(axis=1)
+    """South's doctors looked at how ill somebody was; all others tossed coins."""
+    leaning = (0.4 * (severity - 4)).clip(-1.2, 1.2) * (hospital == "south")
+    taken: IntArray = (rng.random(len(severity)) < 1 / (1 + np.exp(-leaning))).astype(np.int64)
     return taken
-
-
-def _days(
-    age: FloatArray, severity: FloatArray, kidneys: FloatArray, alone: BoolArray
-) -> FloatArray:  # (n_rows, n_actions)
-    """The drug helps the severely ill whose kidneys can bear it, coaching those who live alone."""
-    usual = 24 - 1.6 * severity - 0.05 * (age - 60) - 1.0 * alone
-    drug = usual + 1.3 * (severity - 2.2) - 0.08 * (70 - kidneys).clip(0)
-    coached = drug - 1.2 + 3.0 * alone
-    return np.column_stack([usual, drug, coached])
-
-
-def _renamed(rows: ExampleTable) -> ExampleTable:
-    """West's own names for the same things."""
-    arms = dict(zip(TREATMENTS, "ABC", strict=True))
-    homes = {"with others": "shared", "alone": "single"}
-    return {
-        "age_years": rows["age"],
-        "score": rows["severity"],
-        "egfr": rows["kidney_function"],
-        "household": [homes[str(label)] for label in np.asarray(rows["living"])],
-        "arm": [arms[str(label)] for label in np.asarray(rows["treatment"])],
-        "home30": rows["days_at_home"],
-    }

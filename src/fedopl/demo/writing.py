@@ -4,10 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedopl.demo.example import Example
-from fedopl.demo.hospitals import hospitals
+from fedopl.demo.hospitals import hospitals, private_hospitals
 from fedopl.demo.rand_hie import rand_hie
+from fedopl.demo.three_hospitals import three_hospitals
 
-EXAMPLES: dict[str, Callable[[], Example]] = {"hospitals": hospitals, "rand-hie": rand_hie}
+EXAMPLES: dict[str, Callable[[], Example]] = {
+    "hospitals": hospitals,
+    "private-hospitals": private_hospitals,
+    "three-hospitals": three_hospitals,
+    "rand-hie": rand_hie,
+}
 
 
 def write_demo(folder: Path, name: str) -> Path:

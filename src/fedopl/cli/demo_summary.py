@@ -1,0 +1,75 @@
+"""The demo in three lines: what the shared policy gains, what joining gains, and what left."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from fedopl.base.estimates import Estimate
+    from fedopl.results.record import Record
+
+
+def say_demo(finished: "Record", clients: Path, report: Path) -> None:
+    """Three lines, and where the report is."""
+    typer.echo(f"Together: {finished.verdict}\n")
+    typer.echo(f"Over learning alone: {_over_alone(finished)}\n")
+    typer.echo(f"What left: {_left(finished, clients)}\n")
+    typer.echo(f"The report is {report}")
+
+
+def _over_alone(finished: "Record") -> str:
+    """What each client gains by the shared policy over its own, and who needs one of its own."""
+    from fedopl.analysis.three_ways import three_ways
+    from fedopl.base.labels import GLOBAL
+    from fedopl.results.value_tables import LOCAL
+
+    rows = [row for row in finished.gains.rows if row.against == LOCAL and row.client != GLOBAL]
+    if finished.study.privacy and finished.study.privacy.is_secure and not rows:
+        return "nobody can say, since the server reads no numbers of one client."
+    if finished.in_doubt or not rows:
+        return "nothing is known of it."
+    own = {name: ways.personal_over_shared for name, ways in three_ways(finished).items()}
+    personal = [
+        f"{name} does better by its personal policy, {_gain(gain)} over the shared one"
+        for name, gain in own.items()
+        if gain.interval()[0] > 0
+    ]
+    shared = ", ".join(f"{row.client} {_gain(row.estimate)}" for row in rows)
+    return "; ".join([f"{shared} (95 % intervals)", *personal]) + "."
+
+
+def _gain(estimate: "Estimate") -> str:
+    from fedopl.report.words.numbers import Span
+
+    span = Span.of(estimate)
+    plus = "+" if span.value > 0 and not span.is_nothing else ""
+    return f"{plus}{span.number} ({span.interval})"
+
+
+def _left(finished: "Record", clients: Path) -> str:
+    """How many answers and numbers each client's ledger says have left it."""
+    from fedopl.client.client_file import read_clients
+    from fedopl.client.disclosure.ledger import FileLedger
+    from fedopl.report.words.numbers import size
+
+    ledgers = [FileLedger(own.ledger_path).entries() for own in read_clients(clients).values()]
+    answers = [len(entries) for entries in ledgers]
+    numbers = [
+        sum(math.prod(shape) for entry in entries for shape in entry.shapes.values())
+        for entries in ledgers
+    ]
+    n_bytes = [sum(entry.n_bytes for entry in entries) for entries in ledgers]
+    privacy = finished.study.privacy
+    noise = f", with noise (ε = {privacy.epsilon:g})" if privacy else ""
+    masks = ", under masks" if privacy and privacy.is_secure else ""
+    return (
+        f"no row; of each client {_between(answers)} answers with {_between(numbers)} numbers in "
+        f"all, {size(max(n_bytes))} at most{noise}{masks}. `fedopl ledger` shows each."
+    )
+
+
+def _between(counts: list[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
