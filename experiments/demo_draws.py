@@ -1,8 +1,10 @@
 """How typical the draw of patients is that `fedopl demo` shows.
 
-The demo's hospitals with other patients, drawn anew: at how many of the small hospitals the interval
-of what joining gains over learning alone lies above zero, and whether the personal policy is surely
-better than the shared one at the hospital that differs.
+    python experiments/demo_draws.py [--draws 20] [--first 1]
+
+The demo's hospitals with other patients, drawn anew: at how many of the small hospitals the
+interval of what joining gains over learning alone lies above zero, and whether the personal policy
+is surely better than the shared one at the hospital that differs.
 """
 
 import argparse
@@ -26,25 +28,23 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             study = hospitals(draw).write(Path(folder))
             record = run(study, Path(folder) / "clients", out=Path(folder) / "run")
-        over_alone = {row.client: row for row in record.gains.rows if row.against == LOCAL}
-        above = [name for name in alike if over_alone[name].interval[0] > 0]
-        moved = next(
-            row for row in record.personal.rows if (row.against, row.client) == (record.chosen, ODD)
-        )
-        sure, odd = sure + len(above), odd + (moved.interval[0] > 0)
+        gains = {row.client: row for row in record.gains.rows if row.against == LOCAL}
+        above = [name for name in alike if gains[name].interval[0] > 0]
+        low, high = record.personal.over(record.chosen, ODD).interval()
+        sure, odd = sure + len(above), odd + (low > 0)
+        found = {name: gains[name].estimate for name in (*alike, ODD)}
         ratios = ", ".join(
-            f"{name} {over_alone[name].estimate.value / over_alone[name].estimate.standard_error:.1f}"
-            for name in [*alike, ODD]
+            f"{name} {gain.value / gain.standard_error:.1f}" for name, gain in found.items()
         )
         print(
             f"draw {draw}: {len(above)} of {len(alike)} above zero ({ratios} standard errors); "
-            f"{ODD} personal over shared {moved.interval[0]:.2f} to {moved.interval[1]:.2f}; "
+            f"{ODD} personal over shared {low:.2f} to {high:.2f}; "
             f"{len(record.refusals)} refusals",
             flush=True,
         )
     print(
-        f"over {wanted.draws} draws: {sure / wanted.draws:.1f} of {len(alike)} small hospitals surely "
-        f"gain by joining; {ODD} surely by its personal policy in {odd} of {wanted.draws}"
+        f"over {wanted.draws} draws: {sure / wanted.draws:.1f} of {len(alike)} small hospitals "
+        f"surely gain by joining; {ODD} surely by its personal policy in {odd} of {wanted.draws}"
     )
 
 

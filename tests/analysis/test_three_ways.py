@@ -6,6 +6,7 @@ import pytest
 
 from fedopl.analysis.three_ways import ThreeWays, three_ways
 from fedopl.base.estimates import Estimate
+from fedopl.report.joining.personal_tables import ways_in_short
 from fedopl.results.value_tables import LOCAL, GainRow, GainTable, PersonalTable
 
 
@@ -44,6 +45,19 @@ def test_the_best_is_sure_only_over_what_its_intervals_exclude(worth, best, as_g
 
 def test_nothing_is_decided_where_models_are_in_doubt():
     assert ways(3, 1, 1, in_doubt=True).decision == "undecided"
+    assert not ways(3, 1, 1, in_doubt=True).surely_joins
+
+
+@pytest.mark.parametrize(
+    ("worth", "said"),
+    [
+        ((2.95, 3, 0), "For north, learning alone is surely not best; the held-out rows cannot "),
+        ((3, 1, 2.9), "For no client can the held-out rows tell which of three policies is best."),
+        ((3, 1, 1), "For north, its personal policy is best."),
+    ],
+)
+def test_that_joining_pays_is_said_where_shared_and_personal_are_alike(worth, said):
+    assert ways_in_short([ways(*worth)]).startswith(said)
 
 
 def test_three_comparisons_need_more_than_one_does():

@@ -1,27 +1,73 @@
 """The demo: a complete example, run, and run again."""
 
+import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from fedopl.cli.demo_summary import _over_alone
 from fedopl.client.client_file import read_client
+from fedopl.demo.hospitals import ODD, SMALL
 from fedopl.demo.rand_hie import SITES
 from fedopl.demo.writing import write_demo
 from fedopl.engines.runs import load_run
+from fedopl.results.value_tables import LOCAL, GainTable
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, installed
 
 SAME = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "report.html")
 
 
-def test_the_demo_ends_with_a_verdict_and_names_its_report(demo):
+def test_the_demo_says_in_three_lines_what_joining_brings(demo):
     said = (demo / "said.txt").read_text()
-    assert said.startswith("Use the learned policy: compared with what was done so far")
-    assert "The learned policy beats the best constant arm" in said
-    assert said.rstrip().endswith(f"The report is {demo / 'run' / 'report.html'}")
+    together, alone, left, report = [line for line in said.splitlines() if line]
+    assert together.startswith("Together: The learned policy beats the best constant arm")
+    assert alone.startswith("Over learning alone: coast +")
+    assert "; island does better by its personal policy, +" in alone
+    assert left.startswith("What left: no row; of each client 8 answers with ")
+    assert report == f"The report is {demo / 'run' / 'report.html'}"
     assert (demo / "run" / "report.html").is_file()
+
+
+def test_every_small_hospital_surely_gains_by_joining(demo):
+    record = load_run(demo / "run")
+    over_alone = {row.client: row.interval[0] for row in record.gains.rows if row.against == LOCAL}
+    assert all(over_alone[name] > 0 for name in SMALL if name != ODD)
+    assert over_alone[ODD] < 0
+    assert record.personal.over(record.chosen, ODD).interval()[0] > 0
+    assert record.refusals == ()
+
+
+def test_what_the_demo_says_has_left_is_in_the_ledgers(demo):
+    said = (demo / "said.txt").read_text()
+    listed = fedopl("ledger", demo / "clients" / "west", "--json").json()
+    numbers = sum(math.prod(size) for entry in listed for size in entry["shapes"].values())
+    assert f"{len(listed)} answers with {numbers:,} numbers in all" in said
+
+
+def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):
+    record = load_run(demo / "run")
+    silent = replace(record, gains=GainTable(()))
+    assert _over_alone(silent) == "nothing is known of it."
+
+
+def test_the_private_demo_learns_from_totals_alone(tmp_path):
+    done = installed("demo", tmp_path / "private", "--private")
+    assert (done.code, done.err) == (0, "")
+    together, alone, left, _ = [line for line in done.out.splitlines() if line]
+    assert together.startswith("Together: The learned policy beats the best constant arm")
+    assert "nobody can say, since the server reads no numbers of one client" in alone
+    assert "with noise (ε = 2), under masks" in left
+
+
+def test_only_the_eight_hospitals_have_a_private_demo(tmp_path):
+    done = fedopl("demo", tmp_path / "private", "--private", "--data", "rand-hie")
+    assert done.code == 1
+    assert "--private: is for the eight hospitals" in done.err
+    assert not (tmp_path / "private").exists()
 
 
 def test_the_demo_again_in_the_same_folder_gives_the_same_bytes(demo):

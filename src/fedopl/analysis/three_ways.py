@@ -44,6 +44,11 @@ class ThreeWays:
         """The best, where it surely is; the rows decide, and no model."""
         return "undecided" if self.in_doubt or self.as_good else self.best
 
+    @property
+    def surely_joins(self) -> bool:
+        """Whether the policy of its own rows alone is surely not the best of the three."""
+        return not self.in_doubt and "alone" not in (self.best, *self.as_good)
+
     def _surely_over(self, other: Way) -> bool:
         low, high = self.gain(self.best, other).interval(LEVEL)
         sign = self.sign(self.best, other)

@@ -34,10 +34,16 @@ def ways_in_short(found: list[ThreeWays]) -> str:
         names = [one.client for one in found if one.decision == way]
         if names:
             sentences.append(f"For {listed(names)}, {words} is best.")
-    open_ones = [one.client for one in found if one.decision == "undecided"]
-    if len(open_ones) == len(found):
+    joins = [one.client for one in found if one.decision == "undecided" and one.surely_joins]
+    if joins:
+        sentences.append(
+            f"For {listed(joins)}, learning alone is surely not best; the held-out rows cannot "
+            "tell the shared policy from the personal one."
+        )
+    told = {one.client for one in found if one.decision != "undecided"} | set(joins)
+    if not told:
         return "For no client can the held-out rows tell which of three policies is best."
-    if open_ones:
+    if open_ones := [one.client for one in found if one.client not in told]:
         sentences.append(f"The held-out rows cannot tell for {listed(open_ones)}.")
     return " ".join(sentences)
 
