@@ -198,6 +198,7 @@ QUERIES = {
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueApart": Message(110, "3·d·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -244,6 +245,7 @@ ANSWERS = {
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
     "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
+    "ValueApart": Message(62, "13"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -443,6 +445,7 @@ PASSES = (
     Pass(query="LookPrivately", what="scores close to thresholds"),
     Pass(query="SumCandidates", what="scores of what candidates decide"),
     Pass(query="ValuePrivately", what="scores of what policies decide"),
+    Pass(query="ValueApart", what="the same scores, to be read of each client apart"),
 )
 
 
