@@ -213,11 +213,12 @@ AXES = {
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
-    Axis.SESSION_KEYS: "1 + m",
+    Axis.SESSION_KEYS: "1",
     Axis.KEY_WORDS: "4",
     Axis.SIGNATURE_WORDS: "8",
     Axis.HOLDERS: "C",  # of up to 100
     Axis.MASK_SECRETS: "2·m",
+    Axis.SUMS: "m",
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
     Axis.REGIONS: "4",

@@ -84,7 +84,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellKeys,
     TakeRoster,
     ScreenJumps,
-    ShareSecrets,
     Unmask,
     ValueOutcome,
     ValuePrices,
@@ -96,6 +95,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellContexts,
     ValueAtTarget,
     ValueApart,
+    ShareSecrets,
 )
 # What a study asks before it is known which terms it has, and in what they are measured.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

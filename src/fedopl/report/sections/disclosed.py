@@ -51,6 +51,7 @@ _AXES = {
     Axis.SIGNATURE_WORDS: "words",
     Axis.HOLDERS: "clients that hold shares",
     Axis.MASK_SECRETS: "secrets",
+    Axis.SUMS: "sums",
     Axis.SEALED_WORDS: "words",
 }
 _WITH_NOISE = (
