@@ -7,9 +7,10 @@ as one without masks. Up to 100 clients each has masks with all others; with mor
 make honest clients fall apart once in 2⁶⁰ rosters if a third of all collude.
 
 Where clients may be lacking ("dropouts"), a client shares what the masks of six sums follow from
-once, has fresh keys for each answer, and opens the shares that take masks off a sum; here as many
-are lacking as may be. "Shares" are made and sealed, with their bytes, "told" is what a client does
-and sends to take masks off, "unmask" what the server does for a sum, all clients together.
+once, has fresh seeds for each answer, and opens the shares that take masks off a sum; here as many
+are lacking as may be. "Shares" are made and sealed, and seeds with them, with their bytes, "told"
+is what a client does and sends to take masks off, "unmask" what the server does for a sum, all
+clients together.
 """
 
 import time
@@ -22,8 +23,8 @@ from fedopl.secure.double_masks import (
     sealed,
     secret_of,
     secret_shares,
-    session_of,
     sum_secrets,
+    sum_seed,
     unsealed,
     without_own_masks,
     without_pair_masks,
@@ -119,7 +120,6 @@ class Masking:
         self.holding = holding_of(n_clients, 1 if n_clients > 3 else 0, n_lacking)
         self.holders = holders_by_place(n_clients, self.holding.n_neighbours, b"roster")
         self.own = [sum_secrets(place.to_bytes(32, "little"), b"sum") for place in range(n_clients)]
-        self.publics = [own.session.public for own in self.own]
         self.places = range(1, 1 + self.holding.n_holders)
         self.lacking = set(range(1, 1 + n_lacking))
 
@@ -131,13 +131,14 @@ class Masking:
             for shares in secret_shares(self.own[0], about, self.places, self.holding.threshold):
                 for share in shares[1:]:
                     sealed(b"k" * 32, about, share.to_bytes(SHARE_BYTES, "little"))
+            for seed in self.seeds(0, number).values():
+                sealed(self.own[0].seed_key, about, seed)
         return milliseconds(start)
 
-    def keys(self, place: int) -> dict[int, bytes]:
-        """The keys of one client with those it has masks with."""
-        session = session_of(self.own[place].pair_key)
+    def seeds(self, place: int, number: int = 0) -> dict[int, bytes]:
+        """Those of one client with everybody it has masks with; keys with them are made once."""
         others = (other for other in self.holders[place] if other != place)
-        return {other: session.shared_with(self.publics[other], b"roster") for other in others}
+        return {other: sum_seed(other.to_bytes(32, "little"), number) for other in others}
 
     def told(self) -> float:
         """Open what was sealed for the first client, and find its own share."""
@@ -157,14 +158,26 @@ class Masking:
             shares = pairs if place in self.lacking else masks
             there = [at for at, one in enumerate(self.holders[place]) if one not in self.lacking]
             held.append({at + 1: shares[at] for at in there[:threshold]})
+        label = b"seed"
+        told = {
+            place: {
+                at: sealed(self.own[place].seed_key, label, seed)
+                for at, seed in self.seeds(place).items()
+            }
+            for place in self.lacking
+        }
         total = np.zeros(size, np.uint64)
         start = time.process_time()
         secrets = [secret_of(shares) or b"" for shares in held]
         stayed = {at: own for at, own in enumerate(secrets) if at not in self.lacking}
         total = without_own_masks(total, stayed, b"question")
         for place in self.lacking:
-            keys = {at: key for at, key in self.keys(place).items() if at in stayed}
-            total = without_pair_masks(total, place, keys, b"question")
+            seeds = {
+                at: unsealed(secrets[place], label, own) or b""
+                for at, own in told[place].items()
+                if at in stayed
+            }
+            total = without_pair_masks(total, place, seeds, b"question")
         return milliseconds(start)
 
 
@@ -174,8 +187,8 @@ def row_of_dropouts(n_clients: int, n_lacking: int, answer: str, turns: int) -> 
     numbers = np.arange(size, dtype=np.int64)
     for turn in range(turns + 1):
         start = time.process_time()
-        keys = masking.keys(0)
-        doubly_masked(numbers, 0, masking.own[0].own_mask, keys, b"question %d" % turn)
+        seeds = masking.seeds(0, turn)
+        doubly_masked(numbers, 0, masking.own[0].own_mask, seeds, b"question %d" % turn)
         spent.append(milliseconds(start))
     return {
         "clients": n_clients,
@@ -186,7 +199,7 @@ def row_of_dropouts(n_clients: int, n_lacking: int, answer: str, turns: int) -> 
         **spread(spent[1:]),
         "told": masking.told(),
         "server": masking.unmasked(size),
-        "shared": 2 * N_SUMS * SEALED_BYTES * masking.holding.n_holders,
+        "shared": 3 * N_SUMS * SEALED_BYTES * masking.holding.n_holders,
         "answered": SHARE_BYTES * masking.holding.n_holders,
     }
 

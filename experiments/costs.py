@@ -185,7 +185,7 @@ QUERIES = {
     "LookPrivately": Message(66, "d·(p + 1) + 4·(2·q + 1)"),
     "SumCandidates": Message(110, "(v + 1)·d·(p + 1)"),
     "TellKeys": Message(48, "0"),
-    "TakeRoster": Message(80, "(14 + 4·m)·C"),
+    "TakeRoster": Message(80, "14·C"),
     "ScreenJumps": Message(48, "0"),
     "ShareSecrets": Message(48, "0"),
     "Unmask": Message(62, "7·C + 1"),
@@ -198,6 +198,7 @@ QUERIES = {
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueApart": Message(110, "3·d·(p + 1)"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -230,10 +231,10 @@ ANSWERS = {
     "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
     "LookPrivately": Message(57, "32·q"),
     "SumCandidates": Message(53, "v"),
-    "TellKeys": Message(62, "13 + 4·m"),
+    "TellKeys": Message(62, "13"),
     "TakeRoster": Message(48, "1"),
     "ScreenJumps": Message(61, "192·d"),
-    "ShareSecrets": Message(61, "12·m·C"),
+    "ShareSecrets": Message(74, "18·m·C"),
     "Unmask": Message(57, "4·C"),
     "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
     "MeasureNumbers": Message(58, "2·p"),
@@ -244,6 +245,7 @@ ANSWERS = {
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
     "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
+    "ValueApart": Message(62, "13"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -443,6 +445,7 @@ PASSES = (
     Pass(query="LookPrivately", what="scores close to thresholds"),
     Pass(query="SumCandidates", what="scores of what candidates decide"),
     Pass(query="ValuePrivately", what="scores of what policies decide"),
+    Pass(query="ValueApart", what="the same scores, to be read of each client apart"),
 )
 
 

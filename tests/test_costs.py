@@ -33,7 +33,12 @@ from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.noised_scores import NoisedScores
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_values import (
+    NoisedValues,
+    ValueApart,
+    ValuePrivately,
+    ValuesApart,
+)
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
@@ -208,11 +213,12 @@ AXES = {
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
-    Axis.SESSION_KEYS: "1 + m",
+    Axis.SESSION_KEYS: "1",
     Axis.KEY_WORDS: "4",
     Axis.SIGNATURE_WORDS: "8",
     Axis.HOLDERS: "C",  # of up to 100
     Axis.MASK_SECRETS: "2·m",
+    Axis.SUMS: "m",
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
     Axis.REGIONS: "4",
@@ -226,6 +232,8 @@ OWN_AXES = {
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
+    ValueApart: {Axis.LINEAR_POLICIES: "2"},
+    ValuesApart: {Axis.CANDIDATES: "3"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
     NoisedScores: {Axis.CANDIDATES: "v"},

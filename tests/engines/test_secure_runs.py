@@ -181,14 +181,24 @@ def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_
     few = tiny.check()
     assert few.code == 1
     assert "of 3 clients of whom 1 may collude, at most 0 may be lacking" in few.text
-    tiny.edit("colluders = 1", "colluders = 0")
+    tiny.edit("colluders = 1", "colluders = 0\nvalues_apart = 0.5")
     assert tiny.check().code == 0
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
     assert "Unmask → UnmaskingShares" in preview
     assert "Shares hold nothing of rows" in preview
     price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
     assert "and at most 1 client is lacking in a sum" in price
+    # What is read of each client apart, and what that costs, is said before, beside and after.
+    assert "ValueApart → ValuesApart" in preview
+    assert "Values apart are read of each client" in preview
+    assert "Of each client apart: sums of values" in price
+    assert "at one client" in price
     done = tiny.run()
     assert done.code == 0, done.text
-    assert fedopl.load_run(tiny.out).lacking == ()
-    assert "UnmaskingShares" in said("ledger", tiny.clients / "north").out
+    again = fedopl.load_run(tiny.out)
+    assert again.lacking == ()
+    assert {row.client for row in again.values.rows} == {GLOBAL, "north", "south", "west"}
+    assert "went to values of each client, which were read apart" in render(again)
+    ledger = said("ledger", tiny.clients / "north").out
+    assert "UnmaskingShares" in ledger
+    assert "ValuesApart" in ledger

@@ -14,6 +14,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private.release import NoiseOfOne
+from fedopl.client.private.shared_masks import SharedMasks
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
@@ -28,12 +29,18 @@ from fedopl.messages.secure.masked_sums import flattened
 from fedopl.messages.secure.session_keys import (
     TakeRoster,
     TellKeys,
-    about_roster,
-    about_two,
+    seed_label,
     signed_part,
 )
 from fedopl.results.value_tables import LEARNED
-from fedopl.secure.double_masks import OWN_MASK, PAIR_KEY, secret_of, session_of, without_pair_masks
+from fedopl.secure.double_masks import (
+    OWN_MASK,
+    SEED_KEY,
+    secret_of,
+    sum_seed,
+    unsealed,
+    without_pair_masks,
+)
 from fedopl.secure.holders import Holding
 from fedopl.secure.keys import Identity, SessionKey
 from fedopl.secure.masks import as_bytes, as_words, stream
@@ -319,7 +326,7 @@ class Server:
     def unmasking(self, to, stayed, number=0, kinds=None, of=None):
         """A query to this client; shares may be of other kinds, or of another sum."""
         at, flags = NAMES.index(to), np.array([name in stayed for name in NAMES], np.uint64)
-        kinds = kinds or {name: OWN_MASK if name in stayed else PAIR_KEY for name in NAMES}
+        kinds = kinds or {name: OWN_MASK if name in stayed else SEED_KEY for name in NAMES}
         of = number if of is None else of
         shares = [self.sealed[name].shares[at, 2 * of + kinds[name]] for name in NAMES]
         return Unmask(number=number, stayed=flags, shares=np.stack(shares))
@@ -344,16 +351,16 @@ def test_a_server_that_says_of_who_answered_that_it_did_not_cannot_read_it(tmp_p
     masked = server.asked(SumPrivately())
     others = [name for name in NAMES if name != "west"]
     told = {name: server.ask(name, server.unmasking(name, others)) for name in others}
-    # What it says is done: the key of west for this sum is there, and its masks with others go.
-    session = session_of(rebuilt_by(told, "west"))
-    keys = server.roster.keys[:, 1]
-    about = about_roster(server.study, server.roster.told)
-    west = NAMES.index("west")
-    assert session.public == as_bytes(keys[west])
-    pairs = {
-        place: session.shared_with(as_bytes(keys[place]), about_two(about, west, place))
-        for place in range(west)
-    }
+    # What it says is done: the seeds of west for this sum open, and its masks with others go.
+    seed_key, west = rebuilt_by(told, "west"), NAMES.index("west")
+
+    def opened(number, place):
+        under_seal = as_bytes(server.sealed["west"].seeds[place, number])
+        return unsealed(seed_key, seed_label(number, west, place), under_seal)
+
+    pairs = {place: opened(0, place) for place in range(west)}
+    own = server.doors["west"]._space.party._pair_keys
+    assert pairs == {place: sum_seed(own[place], 0) for place in range(west)}
     asked = bytes(server.doors["west"]._space.party._shared._kept()["asked"][0])
     left = masked["west"].numbers - without_pair_masks(
         0 * masked["west"].numbers, west, pairs, asked
@@ -369,8 +376,12 @@ def test_a_server_that_says_of_who_answered_that_it_did_not_cannot_read_it(tmp_p
         assert refused(everybody) is (None if name == "west" else RefusalCode.WRONG_SURVIVORS)
         again = server.ask(name, server.unmasking(name, others))
         assert refused(again) is (RefusalCode.WRONG_SURVIVORS if name == "west" else None)
-    # The key was for this sum alone.
-    assert session.public not in [as_bytes(key) for key in server.roster.keys[west, 2:]]
+    # What was rebuilt opens the seeds of this sum alone, and from these no others follow.
+    n_sums = server.sealed["west"].seeds.shape[1]
+    assert n_sums == 3
+    assert {opened(number, place) for number in range(1, n_sums) for place in range(west)} == {None}
+    later = {sum_seed(own[place], number) for number in range(1, n_sums) for place in own}
+    assert not later & {sum_seed(seed, number) for seed in pairs.values() for number in range(3)}
 
 
 def test_two_sets_told_to_two_halves_open_nobody_with_a_colluder():
@@ -385,7 +396,7 @@ def test_two_sets_told_to_two_halves_open_nobody_with_a_colluder():
     west, at = NAMES.index("west"), NAMES.index(colluder)
     both = [
         door._share_of(west, 0, kind, server.sealed["west"].shares[at, kind])
-        for kind in (OWN_MASK, PAIR_KEY)
+        for kind in (OWN_MASK, SEED_KEY)
     ]
     secrets = server.doors["west"]._space.party._secrets[0]
     for told, share, secret in zip((stayed, lacking), both, secrets[:2], strict=True):
@@ -406,7 +417,7 @@ def test_a_set_that_is_too_small_or_not_true_is_refused_and_so_are_other_shares(
     for wrong in (small, without_itself):
         assert refused(server.ask("north", wrong)) is RefusalCode.WRONG_SURVIVORS
     kinds = dict.fromkeys(NAMES, OWN_MASK)
-    both = server.unmasking("north", NAMES, kinds=kinds | {"west": PAIR_KEY})
+    both = server.unmasking("north", NAMES, kinds=kinds | {"west": SEED_KEY})
     of_another = server.unmasking("north", NAMES, of=1)
     for_another = server.unmasking("south", NAMES)
     forged = replace(north, shares=north.shares + np.uint64(1))
@@ -440,7 +451,7 @@ def test_a_colluder_that_tells_the_keys_of_another_for_its_own_takes_no_mask_off
     shared, about = party._shared, bytes(party._shared._kept()["asked"][0])
     plain = flattened(SumPrivately(), server.doors["mid"]._space.first_sums, server.study)
     masks = {
-        other: stream(shared._keys(0)[other], about, len(plain))
+        other: stream(shared._seeds(0)[other], about, len(plain))
         for other in shared._holders
         if other != NAMES.index("mid")
     }
@@ -586,3 +597,28 @@ def test_noise_is_larger_by_those_who_may_be_lacking_and_a_study_without_is_what
 
 # Of the study before anybody could be lacking.
 DIGEST = "8a3783b94ba0f331ec6e2be3982d894b50c1b8bea1e62771cbdb5f241874cacc"
+
+
+def test_a_client_that_tells_wrong_seeds_and_is_lacking_stops_the_run(monkeypatch):
+    study, honest = study_with(), SharedMasks._seeds
+    losing = Losing(study, {FIRST_SUM: {"west"}})
+    west = NAMES.index("west")
+
+    def lying(own, number):
+        found = honest(own, number)
+        return {k: bytes(32) for k in found} if own.among.place == west else found
+
+    monkeypatch.setattr(SharedMasks, "_seeds", lying)
+    with pytest.raises(fedopl.FederationError, match="nobody can tell whose"):
+        ran(study, losing)
+    monkeypatch.setattr(SharedMasks, "_seeds", honest)
+    # Seeds that what was shared does not open are noticed, and whose they are.
+    told = SharedMasks.sealed
+
+    def spoiled(own):
+        found = told(own)
+        return replace(found, seeds=found.seeds + np.uint64(own.among.place == west))
+
+    monkeypatch.setattr(SharedMasks, "sealed", spoiled)
+    with pytest.raises(fedopl.FederationError, match="of the seeds of west do not fit together"):
+        ran(study, Losing(study, {FIRST_SUM: {"west"}}))

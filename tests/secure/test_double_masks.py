@@ -11,8 +11,8 @@ from fedopl.secure.double_masks import (
     sealed,
     secret_of,
     secret_shares,
-    session_of,
     sum_secrets,
+    sum_seed,
     unsealed,
     without_own_masks,
     without_pair_masks,
@@ -24,6 +24,7 @@ from fedopl.secure.holders import (
     log2_lost,
     log2_open,
 )
+from fedopl.secure.keys import SessionKey
 from fedopl.secure.masks import added_up
 from fedopl.secure.secret_shares import PRIME, coefficients, rebuilt, shares_at
 
@@ -50,7 +51,7 @@ def test_two_shares_of_three_go_with_every_secret_alike():
 def test_shares_of_both_secrets_are_drawn_apart_and_do_not_tell_of_each_other():
     own = sum_secrets(b"s" * 32, b"sum 0")
     masks, keys = secret_shares(own, b"roster", range(1, 6), 3)
-    for shares, secret in ((masks, own.own_mask), (keys, own.pair_key)):
+    for shares, secret in ((masks, own.own_mask), (keys, own.seed_key)):
         held = dict(enumerate(shares, start=1))
         assert secret_of({place: held[place] for place in (1, 3, 5)}) == secret
         # Fewer, or some of the other secret, are of another number.
@@ -61,6 +62,13 @@ def test_shares_of_both_secrets_are_drawn_apart_and_do_not_tell_of_each_other():
     assert all(0 <= one < PRIME for one in coefficients(own.draws, b"a", 4))
     others = sum_secrets(b"s" * 32, b"sum 1")
     assert not set(own) & set(others)
+
+
+def test_seeds_of_two_clients_are_of_one_sum_each():
+    seeds = {sum_seed(b"k" * 32, number) for number in range(20)}
+    assert len(seeds) == 20
+    assert b"k" * 32 not in seeds
+    assert sum_seed(b"l" * 32, 0) not in seeds
 
 
 def test_a_seal_is_of_one_key_and_of_what_it_is_about():
@@ -78,9 +86,10 @@ def test_what_is_left_is_the_sum_of_those_who_answered(n_clients, n_each):
     numbers = rng.integers(-(2**50), 2**50, size=(n_clients, 9))
     own = [sum_secrets(bytes([place]) * 32, b"sum") for place in range(n_clients)]
     circle = Circle(holders_by_place(n_clients, n_each, b"seed"), n_each - 1)
+    sessions = [SessionKey(bytes([place]) * 32, b"study") for place in range(n_clients)]
     keys = [
         {
-            other: own[place].session.shared_with(own[other].session.public, b"roster")
+            other: sum_seed(sessions[place].shared_with(sessions[other].public, b"roster"), 3)
             for other in circle.holders[place]
             if other != place
         }
@@ -96,12 +105,7 @@ def test_what_is_left_is_the_sum_of_those_who_answered(n_clients, n_each):
     assert not (total.view(np.int64) == numbers[stayed].sum(axis=0)).any()
     total = without_own_masks(total, {place: own[place].own_mask for place in stayed}, b"question")
     for gone in sorted(lacking):
-        session = session_of(own[gone].pair_key)
-        with_them = {
-            place: session.shared_with(own[place].session.public, b"roster")
-            for place in circle.holders[gone]
-            if place in stayed
-        }
+        with_them = {place: key for place, key in keys[gone].items() if place in stayed}
         total = without_pair_masks(total, gone, with_them, b"question")
     np.testing.assert_array_equal(total.view(np.int64), numbers[stayed].sum(axis=0))
 

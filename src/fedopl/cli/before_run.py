@@ -83,6 +83,8 @@ def privacy(
     effects = "effects that a tree tells apart" if agreed.policy.on_grid else "linear effects"
     typer.echo(promise(agreed.privacy))
     whose = "in the total of" if agreed.privacy.is_secure else "that each client adds to"
+    if agreed.privacy.values_apart:
+        whose = "in the total of, or where that is said in each client's own of,"
     typer.echo(f"\nNoise {whose} every number, in units of the study:\n{noise}")
     typer.echo(
         f"\nWith clients of {sized} made-up rows, {effects} of usual size, and actions that "
@@ -208,6 +210,11 @@ def preview(
             "Masked numbers are sums with noise that only the total over all clients can be read "
             "of; to whoever lacks one client's they are random."
         )
+        if agreed.privacy.values_apart:
+            typer.echo(
+                "Values apart are read of each client: they have all the noise of the promise, of "
+                "which ± is the standard deviation."
+            )
         if agreed.privacy.dropouts:
             typer.echo(
                 "Shares hold nothing of rows: enough of them take masks off a sum over those who "

@@ -26,10 +26,9 @@ from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import is_masked
+from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.policy import Policy
-from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
@@ -204,7 +203,7 @@ class Door:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
         if not query.is_plausible(self.study):
             raise RefusedError(RefusalCode.MALFORMED)
-        if not adds_under_masks(self.study):  # of few rows and of many, nobody sees a sum there
+        if is_read_alone(query, self.study):  # else nobody sees a sum of few rows, or of many
             self.limits.check_rows(self._space.n_training)
         if query.permission and not getattr(self.limits, query.permission):
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import GLOBAL
 from fedopl.base.seeds import generator_for
 from fedopl.base.tables import text_table
 from fedopl.client.table.logged_data import LoggedData
@@ -44,6 +45,8 @@ class Price:
     regret: float  # per decision, the mean over draws
     error: float  # its standard error
     half_width: float  # of the 95 % interval of the learned policy's value; NaN without one
+    # The same at one client, in the middle of all, where values are read apart under masks.
+    half_width_apart: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +62,17 @@ class Noised:
 
 def noised(study: Study) -> list[Noised]:
     """All that leaves with noise; under masks, the noise of totals."""
-    plan = _plan_of(study)
+    _plan_of(study)
+    setting = PrivateSetting(study)
     return [
         Noised(
             what=one.part.what,
             times=one.part.times,
             share=one.part.share / one.part.times,
             of_held_out=one.of_held_out,
-            noise=one.deviation
-            * (plan.noise_of_total if plan.is_secure and name != "own" else 1.0),
+            noise=setting.deviation_read(name),
         )
-        for name, one in PrivateSetting(study).releases.items()
+        for name, one in setting.releases.items()
     ]
 
 
@@ -101,10 +104,12 @@ def price_table(found: Sequence[Price]) -> str:
             f"{one.regret:.3g} ± {one.error:.1g}",
             "" if one is found[-1] else f"{one.regret - found[-1].regret:.3g}",
             f"± {one.half_width:.3g}",
+            *([] if one.half_width_apart is None else [f"± {one.half_width_apart:.3g}"]),
         ]
         for one in found
     ]
     headers = ["epsilon", "regret of the policy", "of it by noise", "interval of its value"]
+    headers += ["at one client"] * (found[0].half_width_apart is not None)
     return text_table(headers, rows)
 
 
@@ -117,7 +122,9 @@ def _plan_of(study: Study) -> PrivacyPlan:
 
 
 def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float) -> Price:
-    regrets, widths = [], []
+    regrets = []
+    widths: list[float] = []
+    apart: list[float] = []
     # Made-up tables have numbers alone; the promise to a person with rows is that to a row.
     flags = dict.fromkeys(study.features, OF_FLAGS)
     said = plan.model_dump() | {"epsilon": epsilon, "ranges": flags | plan.ranges}
@@ -138,14 +145,17 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
         if run.policy is None:
             raise TypeError("a private study always ends with a policy")
         regrets.append(world.regret(run.policy.decide))
-        if run.values.rows:
-            low, high = run.values.of(run.chosen).interval()
-            widths.append((high - low) / 2)
+        for row in run.values.rows:
+            if row.policy == run.chosen:
+                low, high = row.estimate.interval()
+                own = widths if row.client == GLOBAL else apart
+                own.append((high - low) / 2)
     return Price(
         epsilon=epsilon,
         regret=float(np.mean(regrets)),
         error=float(np.std(regrets, ddof=1) / np.sqrt(N_DRAWS)),
         half_width=float(np.median(widths)) if widths else np.nan,
+        half_width_apart=float(np.median(apart)) if apart and plan.values_apart else None,
     )
 
 

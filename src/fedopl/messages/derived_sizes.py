@@ -14,7 +14,7 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
-from fedopl.messages.secure.sum_numbers import holding_in, n_secrets, n_session_keys
+from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.vocabulary import queries_of
@@ -26,7 +26,7 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
-from fedopl.secure.double_masks import SEAL_BYTES
+from fedopl.secure.double_masks import N_SECRETS, SEAL_BYTES
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedopl.secure.masks import WORD
 from fedopl.secure.secret_shares import SHARE_BYTES
@@ -90,12 +90,13 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,
         Axis.STRENGTHS: len(RIDGE_STRENGTHS),
         Axis.PARTIES: len(parties_of(study)),
-        Axis.SESSION_KEYS: n_session_keys(study),
+        Axis.SESSION_KEYS: 1,
         Axis.KEY_WORDS: KEY_BYTES // 8,
         Axis.SIGNATURE_WORDS: SIGNATURE_BYTES // 8,
         Axis.LINEAR_NUMBERS: LinearPolicy.numbers_shape(study)[1],
         Axis.HOLDERS: holding_in(study).n_holders if most_lacking(study) else 0,
-        Axis.MASK_SECRETS: n_secrets(study),
+        Axis.MASK_SECRETS: N_SECRETS * n_shared_sums(study),
+        Axis.SUMS: n_shared_sums(study),
         Axis.SEALED_WORDS: (SHARE_BYTES + SEAL_BYTES) // 8,
         Axis.NEURAL_NUMBERS: NeuralPolicy.numbers_shape(study)[0],
         Axis.NETWORK_NUMBERS: network_size(widths_in(study)) if study.hidden else 0,

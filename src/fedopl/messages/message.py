@@ -86,7 +86,8 @@ class Axis(enum.Enum):
     SIGNATURE_WORDS = "signature words"
     HOLDERS = "holders"  # of shares of a client's secrets: it and those it has masks with
     MASK_SECRETS = "mask secrets"  # two for each sum
-    SEALED_WORDS = "sealed words"  # of a share under seal
+    SUMS = "sums"  # under masks, where clients may be lacking
+    SEALED_WORDS = "sealed words"  # of a share, or a seed, under seal
     MASKED = "masked numbers"  # all sums of an answer, one behind the other
     TARGET_VALUES = "target values"  # of the policy, then of every action
     REGIONS = "regions"  # in which a target may have people whom nobody has seen

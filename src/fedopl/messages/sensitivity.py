@@ -52,6 +52,11 @@ def beyond_rows(answer: Message, study: Study, n_rows: int, noise: float = 1.0) 
     return None
 
 
+def tells_of_rows(answer: type[Message]) -> bool:
+    """Whether some field of this answer is moved by a row."""
+    return any(moves is not UNMOVED for moves in declared_moves(answer).values())
+
+
 def declared_moves(answer: type[Message]) -> dict[str, Moves | None]:
     """What each field of this answer declares; None where it declares nothing."""
     hints = typing.get_type_hints(answer, include_extras=True)

@@ -33,7 +33,7 @@ from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.noised_moments import MeasureNumbers, TakeRanges
 from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.messages.private.noised_values import ValueApart, ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
@@ -84,7 +84,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellKeys,
     TakeRoster,
     ScreenJumps,
-    ShareSecrets,
     Unmask,
     ValueOutcome,
     ValuePrices,
@@ -95,6 +94,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TakeRanges,
     TellContexts,
     ValueAtTarget,
+    ValueApart,
+    ShareSecrets,
 )
 # What a study asks before it is known which terms it has, and in what they are measured.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -27,6 +27,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.results.model_doubts import clients_of_a_part
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, arm_name
+from fedopl.study.private.added_up import adds_under_masks
 
 _NOTICEABLE = 5  # rows
 _BACK = (
@@ -193,10 +194,16 @@ def _without_values(record: Record) -> Iterator[Caution]:
     missing = sorted(set(record.mixture) - set(valued))
     if valued and missing:
         weight = percent(sum(record.mixture[name] for name in missing))
+        speaks = "What is said about values speaks for the other clients only."
+        if adds_under_masks(record.study):
+            speaks = (
+                "That is of values that were read of each client apart; what is said of all "
+                "together is from sums under masks, and nothing is claimed about these clients."
+            )
         yield Caution(
             "Values are missing",
             f"{listed(missing)} reported no values; {weight} of the weight is theirs.",
-            "What is said about values speaks for the other clients only.",
+            speaks,
         )
 
 

@@ -1,8 +1,10 @@
 """Two masks on every answer, so that others may drop out (Bonawitz et al. 2017).
 
-For each sum a client has a key to agree on masks with others, and a mask of its own. Shares of both
-are with others. Of who answered, the own mask is taken off; of who did not, the masks it would have
-had with others. Never both of one client: whoever has both has its answer.
+For each sum a client has a seed with every neighbour, which follows from the key that the two
+share, and a mask of its own. It tells the server its seeds under seal, before any sum, and shares
+of what opens them and of its own mask are with others. Of who answered, the own mask is taken off;
+of who did not, the masks it would have had with others. Never both of one client: whoever has both
+has its answer.
 """
 
 import hashlib
@@ -12,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import IntArray, Words
-from fedopl.secure.keys import SessionKey, derived, expanded
+from fedopl.secure.keys import derived, expanded
 from fedopl.secure.masks import masked, stream
 from fedopl.secure.secret_shares import SECRET_BYTES, coefficients, rebuilt, shares_at
 
 # The two secrets of a sum, in the order in which shares of them are told.
-OWN_MASK, PAIR_KEY = range(2)
+OWN_MASK, SEED_KEY = range(2)
 N_SECRETS = 2
 SEAL_BYTES = 16
 
@@ -26,13 +28,8 @@ class SumSecrets(NamedTuple):
     """What a client's masks of one sum follow from, and how its shares are drawn."""
 
     own_mask: bytes
-    pair_key: bytes
+    seed_key: bytes  # which opens the seeds of its masks with others
     draws: bytes  # which nobody else ever has a share of
-
-    @property
-    def session(self) -> SessionKey:
-        """The key to agree on masks with."""
-        return session_of(self.pair_key)
 
 
 def sum_secrets(secret: bytes, about: bytes) -> SumSecrets:
@@ -40,14 +37,14 @@ def sum_secrets(secret: bytes, about: bytes) -> SumSecrets:
     content = hashlib.sha256(about).digest()
     return SumSecrets(
         derived(secret, b"fedopl own mask 1" + content)[:SECRET_BYTES],
-        derived(secret, b"fedopl pair key 1" + content)[:SECRET_BYTES],
+        derived(secret, b"fedopl seed key 1" + content)[:SECRET_BYTES],
         derived(secret, b"fedopl share draws 1" + content),
     )
 
 
-def session_of(pair_key: bytes) -> SessionKey:
-    """The key that follows from a secret, rebuilt or one's own."""
-    return SessionKey(pair_key, b"pair masks of one sum")
+def sum_seed(pair_key: bytes, number: int) -> bytes:
+    """What the masks of two clients in one sum follow from; it tells of no other sum's."""
+    return expanded(pair_key, b"fedopl seed 1 of sum %d" % number)
 
 
 class Circle(NamedTuple):
@@ -99,7 +96,7 @@ def secret_shares(
         higher = coefficients(secrets.draws, bytes([kind]) + about, threshold - 1)
         return shares_at(places, int.from_bytes(secret, "little"), higher)
 
-    return shares(secrets.own_mask, OWN_MASK), shares(secrets.pair_key, PAIR_KEY)
+    return shares(secrets.own_mask, OWN_MASK), shares(secrets.seed_key, SEED_KEY)
 
 
 def secret_of(shares: Mapping[int, int]) -> bytes | None:

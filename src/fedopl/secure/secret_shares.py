@@ -15,6 +15,7 @@ PRIME = 2**255 - 19
 SECRET_BYTES, SHARE_BYTES = 31, 32
 # Of a coefficient, before it is taken modulo the prime: so it favours none by more than 2⁻¹²⁸.
 _DRAWN_WORDS = 6
+_REDUCED_AFTER = 32  # coefficients
 
 
 def coefficients(key: bytes, about: bytes, n_coefficients: int) -> list[int]:
@@ -33,8 +34,11 @@ def shares_at(
     found = []
     for place in places:
         value = 0
-        for coefficient in falling:
-            value = (value * place + coefficient) % prime
+        # Some at a time: a place is small, so that numbers grow by little before they are reduced.
+        for start in range(0, len(falling), _REDUCED_AFTER):
+            for coefficient in falling[start : start + _REDUCED_AFTER]:
+                value = value * place + coefficient
+            value %= prime
         found.append(value)
     return found
 

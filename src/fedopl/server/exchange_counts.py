@@ -5,6 +5,7 @@ from math import ceil
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
+from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.secure.sum_numbers import n_sums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
@@ -61,14 +62,15 @@ def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
     """How many exchanges and trips it takes with differential privacy.
 
     Who takes part rides with the first sums, under masks but for keys and shares; measured ranges
-    with the next, or, where clients may be lacking, with all that follow.
+    with the next, or, where clients may be lacking, with all that follow. Values that are read
+    apart ride with their sum.
     """
-    sums = n_sums(study)
+    sums, apart = n_sums(study), ValueApart.needed(study)
     if not plan.is_secure:
         return 1 + sums + 2 * plan.measures_first, sums
     if not plan.dropouts:
-        return 3 + sums + plan.measures_first, sums + 1
-    return 4 + 2 * sums + plan.measures_first * (sums - 1), 2 * sums + 2
+        return 3 + sums + plan.measures_first + apart, sums + 1
+    return 4 + 2 * sums + plan.measures_first * (sums - 1) + apart, 2 * sums + 2
 
 
 def exchanges_to_evaluate(study: Study) -> int:

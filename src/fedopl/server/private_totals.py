@@ -183,10 +183,19 @@ class UnderMasks(Totals):
 
     def sums(self, query: Query[AnswerType]) -> tuple[AnswerType, AddedUp]:
         """The total, in which a row that counts most counts as 1, and whom it is over."""
+        total, over, _ = self.sums_and_beside(query)
+        return total, over
+
+    def sums_and_beside(
+        self, query: Query[AnswerType], *beside: Query[Any]
+    ) -> tuple[AnswerType, AddedUp, tuple[Answers[Any], ...]]:
+        """The same, and each one's answers to what is asked on the same trip without masks."""
         # Who was lacking before may be there again, and not know yet what the study went on with.
         first = _told_first(self.conversation.study) if self.unmasking else []
-        *_, answers = self.conversation.together(self.together.rows, *first, query)
-        return read_total(self.conversation, query, answers, self.together, self.unmasking)
+        found = self.conversation.together(self.together.rows, *first, query, *beside)
+        answers, others = found[len(first)], found[len(first) + 1 :]
+        total, over = read_total(self.conversation, query, answers, self.together, self.unmasking)
+        return total, over, others
 
 
 def read_total(

@@ -8,7 +8,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_values import (
+    NoisedValues,
+    ValueApart,
+    ValuePrivately,
+    ValuesApart,
+)
 from fedopl.policies.kinds import packed
 from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise
@@ -24,7 +29,8 @@ def value_privately(
 ) -> Answers[Values] | None:
     """What these policies are worth to every client, with errors that know of the noise.
 
-    Under masks, what they are worth to all together, in the name of all.
+    Under masks, what they are worth to all together, in the name of all; and to every client that
+    tells, where the study says that values are read apart.
     """
     conversation, study = totals.conversation, totals.conversation.study
     if not study.evaluation.share:
@@ -33,20 +39,29 @@ def value_privately(
     query = ValuePrivately(models=models, **asked)
     if isinstance(totals, UnderMasks):
         latest = len(conversation.rounds)
-        found, over = totals.sums(query)
-        return Answers(latest, {GLOBAL: values_of_all(study, found, over)})
+        apart = [ValueApart(models=models, **asked)] if ValueApart.needed(study) else []
+        found, over, told = totals.sums_and_beside(query, *apart)
+        # Whoever was lacking where weights were agreed has none, and is not told of.
+        each = {
+            name: values_of(study, own)
+            for one in told
+            for name, own in one.items()
+            if name in totals.weights
+        }
+        return Answers(latest, {GLOBAL: values_of_all(study, found, over), **each})
     answers = conversation.each(query, totals.weights)
     return Answers(answers.exchange, {name: values_of(study, own) for name, own in answers.items()})
 
 
-def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
+def values_of(study: Study, own: NoisedValues | ValuesApart) -> ValuesWithNoise:
     """Means as outcomes are, and unbiased covariances of them, noise included.
 
     Of persons with several rows, scores were added up before they were squared. What is taken off
     squares for the mean is then too little, as if each had one row: n ≤ Σ(rows of a person)².
     """
-    private = PrivateSetting(study)
-    n_rows, half, deviation = own.n_rows, private.scales.half_range, private.deviation("values")
+    private, apart = PrivateSetting(study), " apart" * isinstance(own, ValuesApart)
+    n_rows, half = own.n_rows, private.scales.half_range
+    deviation = private.deviation(f"values{apart}")
     back = half * np.linalg.inv(private.score_axes)  # half-ranges and turns
     means = own.sums / n_rows
     added = (deviation / n_rows) ** 2 * np.eye(len(means))
@@ -60,7 +75,7 @@ def values_of(study: Study, own: NoisedValues) -> ValuesWithNoise:
         means=back @ means + private.scales.outcome_centre,
         covariances=back @ (spread / n_rows + added) @ back.T,
         noise=back @ added @ back.T,
-        doubt=private.deviation("value squares") / deviation**2,
+        doubt=private.deviation(f"value squares{apart}") / deviation**2,
     )
 
 

@@ -1,7 +1,7 @@
 """Sums of masked answers where clients may be lacking: what is left once masks are taken off.
 
-Of who answered, others' shares rebuild its own mask; of who did not, the key for the masks that
-those who answered had with it. All are of this one sum.
+Of who answered, others' shares rebuild its own mask; of who did not, what opens the seeds of the
+masks that those who answered had with it. All are of this one sum.
 """
 
 import hashlib
@@ -16,15 +16,15 @@ from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FederationError
 from fedopl.messages.message import Query
 from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import TakeRoster, about_roster, about_two
+from fedopl.messages.secure.session_keys import TakeRoster, about_roster, seed_label
 from fedopl.messages.secure.sum_numbers import circle_in, number_of
 from fedopl.secure.double_masks import (
     N_SECRETS,
     OWN_MASK,
-    PAIR_KEY,
+    SEED_KEY,
     Circle,
     secret_of,
-    session_of,
+    unsealed,
     without_own_masks,
     without_pair_masks,
 )
@@ -71,15 +71,13 @@ class Unmasking:
         own = {place: self._secret(place, OWN_MASK, told) for place in places}
         total = without_own_masks(total, own, about)
         for lacking in sorted(set(range(len(self._names))) - set(places)):
-            session = self._key_of(lacking, number, told)
-            keys = {
-                place: session.shared_with(
-                    self._public(place, number), about_two(self._about, lacking, place)
-                )
-                for place in self._circle.holders[lacking]
+            seed_key = self._secret(lacking, SEED_KEY, told)
+            seeds = {
+                place: self._seed(lacking, at, number, seed_key)
+                for at, place in enumerate(self._circle.holders[lacking])
                 if place in own
             }
-            total = without_pair_masks(total, lacking, keys, about)
+            total = without_pair_masks(total, lacking, seeds, about)
         return total.view(np.int64), stayed
 
     def enough(self, answers: Answers[Any]) -> Answers[Any]:
@@ -111,7 +109,7 @@ class Unmasking:
         found = []
         for owner in self._circle.holders[own]:
             at = self._circle.holders[owner].index(own)
-            kind = OWN_MASK if stayed[owner] else PAIR_KEY
+            kind = OWN_MASK if stayed[owner] else SEED_KEY
             found.append(self.shares[self._names[owner]].shares[at, N_SECRETS * number + kind])
         return np.stack(found)
 
@@ -124,17 +122,17 @@ class Unmasking:
                 shares[at + 1] = int.from_bytes(as_bytes(own), "little")
         found = secret_of(shares)
         if found is None:
-            raise self._wrong(place, "mask" if kind == OWN_MASK else "key")
+            raise self._wrong(place, "mask" if kind == OWN_MASK else "seeds")
         return found
 
-    def _key_of(self, place: int, number: int, told: Answers[UnmaskingShares]) -> Any:
-        session = session_of(self._secret(place, PAIR_KEY, told))
-        if session.public != self._public(place, number):
-            raise self._wrong(place, "key")
-        return session
-
-    def _public(self, place: int, number: int) -> bytes:
-        return as_bytes(self.roster.keys[place][1 + number])
+    def _seed(self, lacking: int, at: int, number: int, seed_key: bytes) -> bytes:
+        """The seed of its masks with the holder at this place among its own."""
+        label = seed_label(number, lacking, self._circle.holders[lacking][at])
+        under_seal = as_bytes(self.shares[self._names[lacking]].seeds[at, number])
+        found = unsealed(seed_key, label, under_seal)
+        if found is None:
+            raise self._wrong(lacking, "seeds")
+        return found
 
     def _wrong(self, place: int, what: str) -> FederationError:
         self.conversation.journal.forget(self.conversation.rounds[-1].trip)

@@ -21,6 +21,7 @@ _PLAIN: Flat = {
     "aggregation": "plain",
     "colluders": 1,
     "dropouts": 0,
+    "values_apart": 0.0,
     "keys": {},
     "scales": "declared",
     "declared_ranges": None,

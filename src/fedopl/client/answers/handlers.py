@@ -73,6 +73,7 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.sum_privately,
     private_answers.sum_residuals,
     private_answers.values_privately,
+    private_answers.values_apart,
     tree_sums.sum_cells_privately,
     tree_sums.look_privately,
     candidate_sums.sum_candidates,

@@ -7,8 +7,6 @@ started anew; what it keeps is the roster that it took.
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FedoplError
 from fedopl.client.disclosure.limits import RefusedError
@@ -28,7 +26,7 @@ from fedopl.messages.secure.session_keys import (
     about_two,
     signed_part,
 )
-from fedopl.messages.secure.sum_numbers import counting_of, holding_in, n_session_keys
+from fedopl.messages.secure.sum_numbers import counting_of, holding_in, n_shared_sums
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.privacy.sum_grid import FINE
 from fedopl.secure.double_masks import SumSecrets, sum_secrets
@@ -61,13 +59,12 @@ class Party:
         """Those of each sum, where clients may be lacking; none where nobody may."""
         return tuple(
             sum_secrets(self._draws.key, self._about_rows + b" sum %d" % number)
-            for number in range(n_session_keys(self._study) - 1)
+            for number in range(n_shared_sums(self._study))
         )
 
     @cached_property
-    def _public(self) -> Words:  # (n_session_keys, key words)
-        own = (self._session, *(one.session for one in self._secrets))
-        return np.stack([as_words(key.public) for key in own])
+    def _public(self) -> Words:  # (1, key words)
+        return as_words(self._session.public)[None]
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
@@ -161,7 +158,7 @@ class Party:
 
     @cached_property
     def _shared(self) -> SharedMasks:
-        among = Among(self._place, self._about, self._roster["keys"], self._pair_keys)
+        among = Among(self._place, len(self._names), self._about, self._pair_keys)
         return SharedMasks(self._study, self._secrets, among, self._store, self.unmasking_key)
 
     @property

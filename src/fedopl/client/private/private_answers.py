@@ -1,5 +1,7 @@
 """Answers in a study with differential privacy: each with noise, or a number that no row moves."""
 
+from typing import Any
+
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
@@ -7,7 +9,13 @@ from fedopl.client.private.party import Party
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_values import (
+    AsksForNoisedValues,
+    NoisedValues,
+    ValueApart,
+    ValuePrivately,
+    ValuesApart,
+)
 from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.secure.mask_shares import (
@@ -66,7 +74,16 @@ def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
 
 def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:
     """What policies are worth on held-out rows, with noise."""
+    return space.noised_values(query, b"values %s" % _asked_about(query))
+
+
+def values_apart(space: PrivateWorkspace, query: ValueApart) -> ValuesApart:
+    """The same, to be read of this client where sums of all are under masks."""
+    return space.values_apart(query, b"values apart %s" % _asked_about(query))
+
+
+def _asked_about(query: AsksForNoisedValues[Any]) -> bytes:
+    """What noise on values follows from: models and policies."""
     asked_about = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
     policies = b"".join(b"%d %s" % (len(one), one) for one in asked_about)
-    asked = b"values %s %s" % (query.models.tobytes(), policies)
-    return space.noised_values(query, asked)
+    return b"%s %s" % (query.models.tobytes(), policies)

@@ -19,7 +19,13 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_values import (
+    AsksForNoisedValues,
+    NoisedValues,
+    ValueApart,
+    ValuePrivately,
+    ValuesApart,
+)
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
@@ -70,11 +76,15 @@ class PrivateWorkspace:
 
         Under masks it is a part of the total's, to sums that count as the client does there.
         """
-        about = (self.draws, self.study.digest, self.rows.fingerprint, asked)
+        alone = self._noise_of_one(asked)
         if self.party is None:
-            return Noise(*about)
+            return alone
         together = self.party.together
-        return NoiseOfOne(*about, together, together.weights_of(counting))
+        return NoiseOfOne(**vars(alone), party=together, weights=together.weights_of(counting))
+
+    def _noise_of_one(self, asked: bytes) -> Noise:
+        """All noise of the promise, on what is read of this client alone."""
+        return Noise(self.draws, self.study.digest, self.rows.fingerprint, asked)
 
     # --- the first sums -------------------------------------------------------------------------
 
@@ -116,7 +126,7 @@ class PrivateWorkspace:
         if self.party is None:
             return self.first_sums.squares, self.own_fit
         deviation = self.setting.deviation("own")
-        noise = Noise(self.draws, self.study.digest, self.rows.fingerprint, b"own sums")
+        noise = self._noise_of_one(b"own sums")
         exact, _ = self._exact_sums(self.study.n_features)
         squares = noised_squares(exact, deviation, noise)
         told_of_none = FirstNoise(deviation, deviation)
@@ -218,12 +228,28 @@ class PrivateWorkspace:
 
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
         """Sums of what candidates' decisions score on held-out rows, and of squares, with noise."""
-        chunks = self.rows.chunks(RowSplit.EVALUATION)
-        turned = ((chunk.whose, self._turned_scores(query, chunk)) for chunk in chunks)
-        return self._released(self.rows.by_unit(turned), asked)
+        sums, squares = self._sums_of_scores(query)
+        noise = self.noise(asked, Counting.HELD_OUT)
+        of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
+        deviation = self.setting.deviation("value squares")
+        return NoisedValues(
+            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
+            sums=noise.added(sums, self.setting.deviation("values"), "sums"),
+            squares=noised_squares(squares, deviation, of_squares),
+        )
+
+    def values_apart(self, query: ValueApart, asked: bytes) -> ValuesApart:
+        """The same sums where masks hide them, to be read: with all noise, and other than there."""
+        sums, squares = self._sums_of_scores(query)
+        noise, deviation = self._noise_of_one(asked), self.setting.deviation("value squares apart")
+        return ValuesApart(
+            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
+            sums=noise.added(sums, self.setting.deviation("values apart"), "sums apart"),
+            squares=noised_squares(squares, deviation, noise),
+        )
 
     def _turned_scores(
-        self, query: ValuePrivately, chunk: PrivateChunk
+        self, query: AsksForNoisedValues[Any], chunk: PrivateChunk
     ) -> FloatArray:  # (n_rows, n_axes)
         scores = self.scores(chunk, query.models)
         decided = self.decisions(query, chunk.contexts)
@@ -234,19 +260,14 @@ class PrivateWorkspace:
         columns.insert(query.n_policies, chunk.outcomes / self.scales.half_range)
         return row_by_row(np.column_stack(columns), self.setting.score_axes.T)
 
-    def _released(self, parts: Iterable[FloatArray], asked: bytes) -> NoisedValues:
-        n_axes = len(self.setting.score_axes)
+    def _sums_of_scores(self, query: AsksForNoisedValues[Any]) -> tuple[FloatArray, FloatArray]:
+        """Sums of turned scores and of their squares, in whole steps, without noise."""
+        n_axes, chunks = len(self.setting.score_axes), self.rows.chunks(RowSplit.EVALUATION)
+        turned = ((chunk.whose, self._turned_scores(query, chunk)) for chunk in chunks)
         sums, squares = np.zeros(n_axes), np.zeros((n_axes, n_axes))
-        for values in parts:
+        for values in self.rows.by_unit(turned):
             on_grid = truncated(values)
             squares += on_grid.T @ on_grid
             # Finer than what is squared: truncation must not move means.
             sums += np.trunc(values * FINE).sum(axis=0)
-        noise = self.noise(asked, Counting.HELD_OUT)
-        of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
-        deviation = self.setting.deviation("value squares")
-        return NoisedValues(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.setting.deviation("values"), "sums"),
-            squares=noised_squares(squares, deviation, of_squares),
-        )
+        return sums, squares

@@ -19,18 +19,19 @@ from fedopl.client.disk.store import Arrays, Store
 from fedopl.messages.message import Query
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import about_two, share_label
+from fedopl.messages.secure.session_keys import seed_label, share_label
 from fedopl.messages.secure.sum_numbers import circle_in, number_of
 from fedopl.secure.double_masks import (
     N_SECRETS,
     OWN_MASK,
-    PAIR_KEY,
     SEAL_BYTES,
+    SEED_KEY,
     Circle,
     SumSecrets,
     doubly_masked,
     sealed,
     secret_shares,
+    sum_seed,
     unsealed,
 )
 from fedopl.secure.masks import as_bytes, as_words
@@ -44,9 +45,9 @@ class Among:
     """A client among those of a roster."""
 
     place: int
+    n_parties: int
     about: bytes  # the study and the roster
-    keys: Words  # (n_parties, n_session_keys, key words)
-    sealing: dict[int, bytes]  # by place, the key to seal shares with
+    keys: dict[int, bytes]  # by place, what this client shares with each neighbour
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class SharedMasks:
         found = self.store.get(self.key)
         if found is None and self.store.has(self.key):  # it was damaged
             raise RefusedError(RefusalCode.NO_ROSTER)
-        n_sums, n_parties = len(self.secrets), len(self.among.keys)
+        n_sums, n_parties = len(self.secrets), self.among.n_parties
         return found or {
             "asked": np.zeros((n_sums, hashlib.sha256().digest_size), np.uint8),
             "stayed": np.zeros((n_sums, n_parties), np.uint8),
@@ -96,60 +97,61 @@ class SharedMasks:
         """Whole numbers under both masks of their sum, which is for one question alone."""
         number, about = number_of(query, self.study), bytes.fromhex(asked)
         self._keep(self._kept(), "asked", number, about, RefusalCode.BUDGET_SPENT)
-        keys, own = self._keys(number), self.secrets[number]
-        return doubly_masked(numbers, self.among.place, own.own_mask, keys, about)
+        seeds, own = self._seeds(number), self.secrets[number]
+        return doubly_masked(numbers, self.among.place, own.own_mask, seeds, about)
 
-    def _keys(self, number: int) -> dict[int, bytes]:
-        """By place, the keys of this sum with its neighbours."""
-        session, place = self.secrets[number].session, self.among.place
-        return {
-            other: session.shared_with(
-                as_bytes(self.among.keys[other][1 + number]),
-                about_two(self.among.about, place, other),
-            )
-            for other in self._holders
-            if other != place
-        }
+    def _seeds(self, number: int) -> dict[int, bytes]:
+        """By place, the seeds of this sum's masks with neighbours."""
+        return {other: sum_seed(key, number) for other, key in self.among.keys.items()}
 
     # --- shares ---------------------------------------------------------------------------------
 
     def _shares(self, number: int, places: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Of the own mask and of the key, for holders at these places, from 1 on."""
+        """Of the own mask and of what opens seeds, for holders at these places, from 1 on."""
         own, about = self.secrets[number], self.among.about
         return secret_shares(own, about, places, self._circle.threshold)
 
     def sealed(self) -> SealedShares:
-        """A share of each secret for every holder but itself, which can find its own."""
+        """A share of each secret for every holder but itself, which can find its own.
+
+        And the seeds of its masks, which the server can open once enough shares are told.
+        """
         n_sums, own = len(self.secrets), self.among.place
-        shape = len(self._holders), N_SECRETS * n_sums, (SHARE_BYTES + SEAL_BYTES) // 8
-        found = np.zeros(shape, np.uint64)
+        n_holders, n_words = len(self._holders), (SHARE_BYTES + SEAL_BYTES) // 8
+        found = np.zeros((n_holders, N_SECRETS * n_sums, n_words), np.uint64)
+        under_key = np.zeros((n_holders, n_sums, n_words), np.uint64)
         for number in range(n_sums):
+            seeds, seed_key = self._seeds(number), self.secrets[number].seed_key
+            for at, holder in enumerate(self._holders):
+                if holder != own:
+                    label = seed_label(number, own, holder)
+                    under_key[at, number] = as_words(sealed(seed_key, label, seeds[holder]))
             shares = self._shares(number, range(1, len(self._holders) + 1))
             for kind in range(N_SECRETS):
                 for at, holder in enumerate(self._holders):
                     if holder != own:
                         label = share_label(number, kind, own, holder)
                         share = shares[kind][at].to_bytes(SHARE_BYTES, "little")
-                        under_seal = sealed(self.among.sealing[holder], label, share)
+                        under_seal = sealed(self.among.keys[holder], label, share)
                         found[at, N_SECRETS * number + kind] = as_words(under_seal)
-        return SealedShares(shares=found)
+        return SealedShares(shares=found, seeds=under_key)
 
     # --- unmasking ------------------------------------------------------------------------------
 
     def told(self, query: Unmask) -> UnmaskingShares:
-        """A share of one secret of each: of who answered its own mask, else its key; never both."""
+        """A share of one secret of each, its own mask if it answered, else seeds; never both."""
         number, stayed = query.number, query.stayed.astype(np.uint8)
         kept = self._kept()
         there = {int(place) for place in np.flatnonzero(stayed)}
         if (
             self.among.place not in there
             or not kept["asked"][number].any()
-            or len(self.among.keys) - len(there) > most_lacking(self.study)
+            or self.among.n_parties - len(there) > most_lacking(self.study)
             or not self._circle.enough(there)
         ):
             raise RefusedError(RefusalCode.WRONG_SURVIVORS)
         found = [
-            self._share_of(owner, number, OWN_MASK if owner in there else PAIR_KEY, under_seal)
+            self._share_of(owner, number, OWN_MASK if owner in there else SEED_KEY, under_seal)
             for owner, under_seal in zip(self._holders, query.shares, strict=True)
         ]
         # Before it leaves: of two sets, shares of both secrets of who is in one could be had.
@@ -162,7 +164,7 @@ class SharedMasks:
             (share,) = self._shares(number, [1 + self._holders.index(own)])[kind]
             return share.to_bytes(SHARE_BYTES, "little")
         label = share_label(number, kind, owner, own)
-        found = unsealed(self.among.sealing[owner], label, as_bytes(under_seal))
+        found = unsealed(self.among.keys[owner], label, as_bytes(under_seal))
         if found is None:
             raise RefusedError(RefusalCode.WRONG_SHARES)
         return found

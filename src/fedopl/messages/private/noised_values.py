@@ -1,11 +1,11 @@
 """What policies are worth on held-out rows, in a study with differential privacy."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
-from fedopl.messages.message import Array, Asked, Axis, Message, message
+from fedopl.messages.message import AnswerType, Array, Asked, Axis, Message, message
 from fedopl.messages.sensitivity import UNMOVED, Moves, beyond_rows
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.private.private_setting import N_VALUED, PrivateSetting
@@ -42,19 +42,11 @@ class NoisedValues(Message, code=92):
 
 
 @message
-class ValuePrivately(
-    AsksAboutPolicies[NoisedValues], code=28, asked=Asked.EACH, permission="values", once=True
-):
-    """Value policies on held-out rows, with these outcome models."""
+class AsksForNoisedValues(AsksAboutPolicies[AnswerType]):
+    """What policies are worth on held-out rows, with these outcome models, with noise."""
 
-    title = "What policies are worth, with noise"
     content = "sums of scores of what policies decide, and of their squares"
     models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where there is differential privacy, and rows are held out."""
-        return study.privacy is not None and study.evaluation.share > 0
 
     def arrays(self) -> list[Array]:
         """Policies, too: whether numbers overflow must not depend on rows."""
@@ -64,12 +56,7 @@ class ValuePrivately(
         """Noise is for so many policies at once."""
         return self.n_policies == N_VALUED and super().is_plausible(study)
 
-    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
-        """A number for each candidate, and for every two."""
-        n_candidates = self.n_policies + n_own_candidates(study)
-        return {"sums": (n_candidates,), "squares": (n_candidates, n_candidates)}
-
-    def fault_in(self, answer: NoisedValues, study: Study, _n_rows: int) -> str | None:
+    def fault_in(self, answer: Any, study: Study, _n_rows: int) -> str | None:
         """One sum for each candidate, none larger than the held-out rows and noise can make it."""
         n_candidates = self.n_policies + n_own_candidates(study)
         if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
@@ -77,3 +64,50 @@ class ValuePrivately(
         if answer.n_rows <= 0:
             return "valued policies on no rows"
         return beyond_rows(answer, study, answer.n_rows)
+
+
+@message
+class ValuePrivately(
+    AsksForNoisedValues[NoisedValues], code=28, asked=Asked.EACH, permission="values", once=True
+):
+    """Value policies on held-out rows, with these outcome models."""
+
+    title = "What policies are worth, with noise"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where there is differential privacy, and rows are held out."""
+        return study.privacy is not None and study.evaluation.share > 0
+
+    def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
+        """A number for each candidate, and for every two."""
+        n_candidates = self.n_policies + n_own_candidates(study)
+        return {"sums": (n_candidates,), "squares": (n_candidates, n_candidates)}
+
+
+@message
+class ValuesApart(Message, code=122):
+    """The same of one client, under masks: read as they are, with all the noise of the promise."""
+
+    n_rows: Annotated[int, UNMOVED, PerClient]
+    sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move, "values apart"), PerClient]
+    squares: Annotated[
+        Array,
+        (Axis.CANDIDATES, Axis.CANDIDATES),
+        Moves(_squares_move, "value squares apart"),
+        PerClient,
+    ]
+
+
+@message
+class ValueApart(
+    AsksForNoisedValues[ValuesApart], code=56, asked=Asked.EACH, permission="values", once=True
+):
+    """Value the same policies once more, to be read of each client apart."""
+
+    title = "What policies are worth at each client, with noise"
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where answers are masked, and the study says that values are read apart."""
+        return study.privacy is not None and study.privacy.values_apart > 0

@@ -1,8 +1,9 @@
 """Shares of what masks follow from: told to others under seal, and by them once some are lacking.
 
-Before the first sum every client shares two secrets for each: that of its own mask, and that of its
-key for masks with others. After each sum those who answered tell the server, of everybody, a share
-of the one or of the other: of the own mask if it answered, too, of the key if it did not.
+Before the first sum every client shares two secrets for each: that of its own mask, and that which
+opens the seeds of its masks with others, which the server keeps under seal. After each sum those
+who answered tell the server, of everybody, a share of the one or of the other: of the own mask if
+it answered, too, of what opens its seeds if it did not.
 """
 
 from typing import Annotated
@@ -17,20 +18,27 @@ from fedopl.study.study import Study
 
 
 @message
-class SealedShares(Message, code=104):
-    """A share of each of a client's secrets for each holder, which the holder alone can read."""
+class SealedShares(Message, code=123):
+    """A share of each of a client's secrets for each holder, which the holder alone can read.
+
+    And by holder and sum the seed of their masks, which one of these secrets opens.
+    """
 
     shares: Annotated[
         Words, (Axis.HOLDERS, Axis.MASK_SECRETS, Axis.SEALED_WORDS), UNMOVED, PerClient
     ]
+    seeds: Annotated[Words, (Axis.HOLDERS, Axis.SUMS, Axis.SEALED_WORDS), UNMOVED, PerClient]
 
 
 @message
-class ShareSecrets(Query[SealedShares], code=39, asked=Asked.EACH, fixed=True, once=True):
+class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH, fixed=True, once=True):
     """Ask for shares of what masks follow from, each under seal for who is to hold it."""
 
     title = "Shares of masks, under seal"
-    content = "shares of what masks follow from, which one other client can read each"
+    content = (
+        "shares of what masks follow from, which one other client can read each, and seeds of "
+        "masks, which so many shares open"
+    )
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -53,7 +61,7 @@ class Unmask(Query[UnmaskingShares], code=40, asked=Asked.EACH):
     """
 
     title = "Shares that take masks off a sum"
-    content = "of who answered, a share of its own mask; of who did not, of its key for one sum"
+    content = "of who answered, a share of its own mask; of who did not, of its masks with others"
     number: int  # of the sum
     stayed: Annotated[Words, (Axis.PARTIES,)]  # 1 for who answered, 0 for who did not
     shares: Annotated[Words, (Axis.HOLDERS, Axis.SEALED_WORDS)]

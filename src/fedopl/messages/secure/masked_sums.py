@@ -7,6 +7,7 @@ import numpy as np
 from fedopl.base.arrays import IntArray, Words
 from fedopl.messages.combining import Sum, combinations_of
 from fedopl.messages.message import AnswerType, Axis, Message, Query, message
+from fedopl.messages.sensitivity import tells_of_rows
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.study import Study
 
@@ -21,6 +22,13 @@ class MaskedSums(Message, code=100):
 def is_masked(query: Query[Any], study: Study) -> bool:
     """Whether answers to this query leave under masks in this study."""
     return adds_under_masks(study) and bool(query.shapes(study))
+
+
+def is_read_alone(query: Query[Any], study: Study) -> bool:
+    """Whether somebody reads what one client's rows add up to in its answer."""
+    if not adds_under_masks(study):
+        return True
+    return not is_masked(query, study) and tells_of_rows(query.answer)
 
 
 def flattened(query: Query[Any], answer: Message, study: Study) -> IntArray:  # (n_masked,)

@@ -97,6 +97,11 @@ def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
     return b"%d %d %d %d" % (number, kind, owner, holder)
 
 
+def seed_label(number: int, owner: int, other: int) -> bytes:
+    """What a sealed seed is: of which sum, whose, and with whom."""
+    return b"%d %d %d" % (number, owner, other)
+
+
 def signed_part(study: Study, name: str, counts: tuple[int, int], keys: Words) -> bytes:
     """What a client signs: its study, its name, its rows and held-out rows, and its keys."""
     parts = [

@@ -1,4 +1,4 @@
-"""The sums of a study under masks, numbered: where clients may be lacking each has its own keys."""
+"""The sums of a study under masks, numbered: where some may be lacking, each has its own seeds."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
-from fedopl.secure.double_masks import N_SECRETS, Circle
+from fedopl.secure.double_masks import Circle
 from fedopl.secure.holders import Holding, holders_by_place, holding_of
 from fedopl.study.private.added_up import Counting, most_lacking, parties_of
 from fedopl.study.study import Study
 
-# In the order in which their keys are numbered.
+# In the order in which their secrets are numbered.
 SUMMED: tuple[type[Query[Any]], ...] = (
     MeasureNumbers,
     SumPrivately,
@@ -52,14 +52,9 @@ def counting_of(query: Query[Any]) -> Counting:
     return Counting.HELD_OUT if isinstance(query, ValuePrivately) else Counting.TRAINING
 
 
-def n_session_keys(study: Study) -> int:
-    """How many keys a client tells: one, and where clients may be lacking one more for each sum."""
-    return 1 + (n_sums(study) if most_lacking(study) else 0)
-
-
-def n_secrets(study: Study) -> int:
-    """How many secrets of a client others hold shares of."""
-    return N_SECRETS * n_sums(study) if most_lacking(study) else 0
+def n_shared_sums(study: Study) -> int:
+    """Of how many sums others hold shares of a client's secrets: all, where some may be lacking."""
+    return n_sums(study) if most_lacking(study) else 0
 
 
 def holding_in(study: Study) -> Holding:

@@ -71,9 +71,10 @@ def nothing_to_say(record: Record) -> str | None:
     if len(record.mixture) < 2:
         return "There is only one client, so there is nobody to join."
     if adds_under_masks(record.study):
+        differ = "" if valued_clients(record) else ", or how clients differ"
         return (
             "Answers of clients were added up under masks, so nobody knows what a client would "
-            "learn alone, or how clients differ: nothing is claimed about joining."
+            f"learn alone{differ}: nothing is claimed about joining."
         )
     if record.membership and not record.values.rows:
         return (

@@ -1,6 +1,7 @@
 """Who gains and who loses: the learned policy at each client, beside what that client had."""
 
 from fedopl.report.explain.in_doubt import IN_DOUBT, folded_if_doubted
+from fedopl.report.explain.noise_at_clients import noise_at_clients
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
@@ -20,6 +21,8 @@ from fedopl.results.value_tables import LOCAL, LOGGING, PERSONAL, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
+_NUMBERS = {1: "one alternative", 2: "two alternatives", 3: "three alternatives"}
+_NUMBERS[4] = "four alternatives"
 _WORDS = {
     "better": "gains",
     "worse": "loses",
@@ -41,12 +44,17 @@ def by_client(record: Record) -> Section:
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
+        own = (
+            f"the {'linear ' * has_network(record)}policy the client would learn from its own rows "
+            "alone, over "
+        )
         intro = (
             "A policy that is good for all together need not be good for each. Every "
-            f"client's own {rows} say what the learned policy would gain there over the "
-            f"{'linear ' * has_network(record)}policy the client would learn from its own rows "
-            f"alone, over {SO_FAR}, and over {arm_given(record.study, record.best_arm)}."
+            f"client's own {rows} say what the learned policy would gain there over "
+            f"{own * _has_own(record)}{SO_FAR}{',' * _has_own(record)} and over "
+            f"{arm_given(record.study, record.best_arm)}."
         )
+        intro += noise_at_clients(record)
         if _has_personal(record):
             intro += (
                 " And over its personal policy, everybody else's moved toward its own rows: below "
@@ -60,9 +68,15 @@ def by_client(record: Record) -> Section:
 def _comparisons(record: Record) -> dict[str, str]:
     """The column's title → what it is compared with."""
     best = arm_name(record.best_arm)
-    columns = {"own policy": LOCAL, "done so far": LOGGING, "best single action": best}
+    columns = {"own policy": LOCAL} if _has_own(record) else {}
+    columns |= {"done so far": LOGGING, "best single action": best}
     columns |= {"personal policy": PERSONAL} if _has_personal(record) else {}
     return {title: name for title, name in columns.items() if name != record.chosen}
+
+
+def _has_own(record: Record) -> bool:
+    """Whether clients have policies of their own; under masks nobody's own is known."""
+    return not adds_under_masks(record.study)
 
 
 def _has_personal(record: Record) -> bool:
@@ -78,12 +92,12 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
     ]
     unit = OutcomeWords.of(record.study).name
     axis = f"gain in {unit} per decision; right of the line is better"
-    number = "four" if _has_personal(record) else "three"
-    caption = f"Gain of the learned policy at each client, over {number} alternatives."
+    caption = f"Gain of the learned policy at each client, over {_NUMBERS[len(panels)]}."
     if len(shown) < len(clients):
+        over = "their own policy" if _has_own(record) else SO_FAR
         caption += (
             f" Drawn are the {len(shown)} of {len(clients)} clients that gain least and most over "
-            "their own policy; the table has all."
+            f"{over}; the table has all."
         )
     if is_cut([span for panel in panels for span in panel.spans]):
         caption += " Lines that reach the edge go on beyond it."
@@ -97,12 +111,12 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
 
 
 def _extremes(record: Record, clients: list[str]) -> list[str]:
-    """Everybody, or those who gain least and most over their own policy."""
+    """Everybody, or those who gain least and most over their own policy, or what was done."""
     if len(clients) <= _MOST_DRAWN:
         return clients
 
     def gain(client: str) -> float:
-        span = gain_over(record, LOCAL, client)
+        span = gain_over(record, LOCAL if _has_own(record) else LOGGING, client)
         return span.value if span else 0.0
 
     # Names break ties: the same record has to give the same page.
@@ -143,15 +157,16 @@ def _cell(gain: Span | None, word: str) -> str:
 
 def _tally(record: Record, clients: list[str]) -> str:
     doubts = clients_in_doubt(record)
-    found = [_word(gain_over(record, LOCAL, one)) for one in clients if one not in doubts]
+    against, compared = (LOCAL, "its own policy") if _has_own(record) else (LOGGING, SO_FAR)
+    found = [_word(gain_over(record, against, one)) for one in clients if one not in doubts]
     gains, loses = found.count("gains"), found.count("loses")
     if len(clients) == 1:
         return "There is only one client, so nobody was joined."
     if not gains and not loses:
-        return "Compared with its own policy, no client clearly gains, and none clearly loses."
+        return f"Compared with {compared}, no client clearly gains, and none clearly loses."
     rest = len(clients) - gains - loses
     return (
-        f"Compared with its own policy, {plural(gains, 'client gains', 'clients gain')} and "
+        f"Compared with {compared}, {plural(gains, 'client gains', 'clients gain')} and "
         f"{plural(loses, 'client loses', 'clients lose')}; for {count(rest)} there is no clear "
         "difference."
     )

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 from fedopl.messages import codec
 from fedopl.messages.message import Axis
+from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
+from fedopl.study.study import Study
 
 _AXES = {
     Axis.ACTIONS: "actions",
@@ -49,6 +51,7 @@ _AXES = {
     Axis.SIGNATURE_WORDS: "words",
     Axis.HOLDERS: "clients that hold shares",
     Axis.MASK_SECRETS: "secrets",
+    Axis.SUMS: "sums",
     Axis.SEALED_WORDS: "words",
 }
 _WITH_NOISE = (
@@ -56,10 +59,12 @@ _WITH_NOISE = (
     "How many took an action was left out of enrolment."
 )
 _UNDER_MASKS = (
-    "All answers but the first and the keys left under masks, as whole numbers that nobody can "
+    "All answers but {others} left under masks, as whole numbers that nobody can "
     "tell from random ones: what they hold below could be read of their total over all clients, "
     "and of nothing less."
 )
+_NOT_MASKED = "the first and the keys"
+_NOR_APART = "the first, the keys and values that the study has read of each client apart"
 _WITH_SHARES = (
     "As clients could be lacking, that is the total over those who answered. Each had told the "
     "others shares of what its masks follow from, which one of them can read each; and each helped "
@@ -84,12 +89,16 @@ def disclosed(record: Record) -> Section:
             "what it said."
         ),
         *((Text(_WITH_NOISE),) if record.study.privacy else ()),
-        *((Text(_UNDER_MASKS),) if adds_under_masks(record.study) else ()),
+        *((Text(_under_masks(record.study)),) if adds_under_masks(record.study) else ()),
         *((Text(_WITH_SHARES),) if most_lacking(record.study) else ()),
         _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )
     return Section(name="left", title="What left each client", parts=parts)
+
+
+def _under_masks(study: Study) -> str:
+    return _UNDER_MASKS.format(others=_NOR_APART if ValueApart.needed(study) else _NOT_MASKED)
 
 
 def _kinds(queries: list[str], words: Mapping[Axis, str]) -> Table:

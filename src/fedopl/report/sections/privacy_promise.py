@@ -7,6 +7,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.accountant import epsilon_for
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, listed, percent, plural
+from fedopl.report.words.policy_labels import valued_clients
 from fedopl.results.record import Record
 from fedopl.study.private.privacy_plan import PrivacyPlan, Range
 from fedopl.study.private.private_setting import PrivateSetting
@@ -17,6 +18,12 @@ _NOBODY_KNOWS = (
     "is worth at one client, who gains and who loses, what a client would learn by itself, how "
     "clients differ, what would come out without one of them, and whose answer was wrong if one "
     "was. Each would take numbers of one client that nobody but itself has."
+)
+_BUT_VALUES = (
+    "Beside totals the server read what the policies compared are worth at each client that told "
+    "it, and nothing else of one client. So some of what other reports say is not there: what a "
+    "client would learn by itself, how clients differ in more than these values, what would come "
+    "out without one of them, and whose answer was wrong in a total if one was."
 )
 
 
@@ -35,7 +42,8 @@ def privacy_promise(record: Record) -> Section | None:
         Text(_weights_count(record)),
         *_price(record, setting),
         *_who_was_lacking(record, plan),
-        *((Text(_NOBODY_KNOWS),) if plan.is_secure else ()),
+        *_told_apart(record, plan),
+        *((Text(_BUT_VALUES if plan.values_apart else _NOBODY_KNOWS),) if plan.is_secure else ()),
     )
     return Section(name="privacy", title="Privacy", parts=parts)
 
@@ -60,6 +68,11 @@ def _against_whom(plan: PrivacyPlan) -> str:
     masked = "Answers left under masks that cancel in the sum over all clients, and in no other"
     if plan.dropouts:
         masked = "Answers left under masks that come off one sum, over all clients that answered"
+    if plan.values_apart:
+        masked += (
+            "; beside them values of each client left without a mask, with all of the noise in "
+            "each one's"
+        )
     if plan.noise == "local":
         return (
             "That holds whatever else anybody knows, and whoever the server and the other clients "
@@ -75,6 +88,24 @@ def _against_whom(plan: PrivacyPlan) -> str:
         f"{count(plan.n_sharing_noise)} of {count(len(plan.keys))} parts are as much as is "
         "promised. Of a client against whom all others collude, its own part would still promise "
         f"ε = {alone:.3g}."
+    )
+
+
+def _told_apart(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
+    """What values of each client cost, where they were read."""
+    if not plan.values_apart:
+        return ()
+    rest = 1 - plan.values_apart
+    told = valued_clients(record)
+    lacking = sorted(set(record.mixture) - set(told))
+    without = f" {listed(lacking)} did not tell." if lacking else ""
+    return (
+        Text(
+            f"A share of {percent(plan.values_apart)} of the budget of held-out rows went to "
+            "values of each client, which were read apart; every client added all of the noise of "
+            f"the promise to its own.{without} So values of all together have "
+            f"{decimal(1 / math.sqrt(rest))} times the noise that they would have without."
+        ),
     )
 
 
@@ -128,7 +159,8 @@ def _noise(record: Record, setting: PrivateSetting) -> Table:
     if (family := _family(record)) and "step" in deviations:
         deviations["step"] = setting.step_deviation(family[1])  # less, for fewer terms
     if plan.is_secure:
-        deviations |= {n: plan.noise_of_total * d for n, d in deviations.items() if n != "own"}
+        of_total = {n: one for n, one in setting.releases.items() if not one.part.of_one}
+        deviations |= {n: plan.noise_of_total * deviations[n] for n in of_total}
     rows = [
         (
             release.part.what,
@@ -146,6 +178,8 @@ def _noise(record: Record, setting: PrivateSetting) -> Table:
 
 
 def _whose(plan: PrivacyPlan) -> str:
+    if plan.values_apart:
+        return "in the total of, or where that is said in each client's own of,"
     return "in the total of" if plan.is_secure else "that each client added to"
 
 

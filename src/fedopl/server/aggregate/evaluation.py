@@ -165,7 +165,12 @@ def improvement_table(
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
-    """All clients together, and each alone; those whose spread is unknown have no say in all."""
-    known = {name: values for name, values in answers.items() if values.degrees_of_freedom > 0}
+    """All clients together, and each alone; those whose spread is unknown have no say in all.
+
+    Under masks all together is a total of its own, whoever is read apart.
+    """
     alone = [(name, {name: answers[name]}) for name in sorted(answers) if name != GLOBAL]
+    if GLOBAL in answers:
+        return [(GLOBAL, {GLOBAL: answers[GLOBAL]}), *alone]
+    known = {name: values for name, values in answers.items() if values.degrees_of_freedom > 0}
     return [(GLOBAL, known or answers), *alone]

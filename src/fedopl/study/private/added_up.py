@@ -62,7 +62,8 @@ class AddedUp:
 
     def __post_init__(self) -> None:
         """Refuse sizes with which a total could be too large to be read."""
-        releases = PrivateSetting(self.study).releases.values()
+        everything = PrivateSetting(self.study).releases.values()
+        releases = [one for one in everything if not one.part.of_one]
         furthest = max(one.part.moves for one in releases)
         noise = FARTHEST_NOISE * len(self.rows) * max(one.deviation for one in releases)
         n_rows = sum(self.rows.values()) + sum(self.held_out.values())

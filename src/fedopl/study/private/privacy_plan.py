@@ -71,6 +71,14 @@ class PrivacyPlan(Checked):
         description="secure: so many clients may be lacking in a sum, which is then of the others; "
         "each sum takes two trips. 0: all have to be there",
     )
+    values_apart: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.9,
+        description="secure: of the budget of held-out rows, this share is spent on each client's "
+        "own values, which the server then reads with all the noise of the promise. 0: nobody's "
+        "are read",
+    )
     keys: dict[str, str] = Field(
         default_factory=dict,
         description="secure: by client, the public key that `fedopl keys` prints",
@@ -148,7 +156,7 @@ class PrivacyPlan(Checked):
     @model_validator(mode="after")
     def _has_keys(self) -> Self:
         if not self.is_secure:
-            for name in ("colluders", "dropouts", "keys"):
+            for name in ("colluders", "dropouts", "values_apart", "keys"):
                 if getattr(self, name) != type(self).model_fields[name].get_default(
                     call_default_factory=True
                 ):
@@ -276,6 +284,9 @@ def _check_secure(study: "Study", plan: PrivacyPlan) -> None:
     if study.policy.kind == "linear" and study.linear.by_gradients:
         message = "csoaa-sgd takes many steps, each with masks of its own; use csoaa-exact"
         raise PlacedError("privacy.aggregation", f"with secure aggregation, {message}")
+    if plan.values_apart and not study.evaluation.share:
+        message = "no rows are held out, so nobody has values to tell apart; hold some out: share"
+        raise PlacedError("privacy.values_apart", f"{message} = 0.25 under [evaluation]")
     if not plan.keys:
         message = (
             "secure aggregation needs every client's public key, or the server could put itself "

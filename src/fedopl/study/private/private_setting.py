@@ -211,7 +211,7 @@ class PrivateSetting:
         if not self.plan.is_secure or self._study.nuisances.propensity == "known":
             return parts
         moves = self.plan.most_rows_per_person * Bounds(self._study.n_features, 1).square
-        own = Releasable(OWN_SUMS, moves, OWN_SHARE)
+        own = Releasable(OWN_SUMS, moves, OWN_SHARE, of_one=True)
         rest = {
             name: part._replace(share=(1 - OWN_SHARE) * part.share) for name, part in parts.items()
         }
@@ -326,11 +326,27 @@ class PrivateSetting:
 
     def _valued(self) -> dict[str, Releasable]:
         # A person's scores are added up before they are squared.
-        longest = self.plan.most_rows_per_person * self.longest_scores
-        return {
+        longest, apart = (
+            self.plan.most_rows_per_person * self.longest_scores,
+            self.plan.values_apart,
+        )
+        parts = {
             "values": Releasable("Sums of values", longest, VALUE_SHARE),
             "value squares": Releasable("Sums of squares of values", longest**2, 1 - VALUE_SHARE),
         }
+        if not apart:
+            return parts
+        told = {
+            f"{name} apart": part._replace(
+                what=f"Of each client apart: {part.what.lower()}",
+                share=apart * part.share,
+                of_one=True,
+            )
+            for name, part in parts.items()
+        }
+        return {
+            n: part._replace(share=(1 - apart) * part.share) for n, part in parts.items()
+        } | told
 
     def _released(
         self, parts: Mapping[str, Releasable], *, of_held_out: bool = False
@@ -355,6 +371,12 @@ class PrivateSetting:
     def deviation(self, name: str) -> float:
         """How much noise a release has."""
         return self.releases[name].deviation
+
+    def deviation_read(self, name: str) -> float:
+        """The same as it is read: under masks in the total, unless it is of each client apart."""
+        found = self.releases[name]
+        is_total = self.plan.is_secure and not found.part.of_one
+        return found.deviation * (self.plan.noise_of_total if is_total else 1.0)
 
     @property
     def first_noise(self) -> FirstNoise:

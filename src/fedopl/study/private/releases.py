@@ -14,6 +14,7 @@ class Releasable(NamedTuple):
     moves: float  # what one row, or person, moves it by, in units of the study
     share: float  # of μ², all times together
     times: int = 1
+    of_one: bool = False  # under masks: of each client by itself, with all noise of its own
 
 
 @dataclass(frozen=True)
