@@ -69,14 +69,8 @@ def test_a_choice_with_waves_leaves_what_is_straight_straight():
     assert run.statistics.choice.family == "linear"
 
 
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [({"target": True}, "with a target there are no waves")],
-)
-def test_where_there_can_be_no_waves_that_is_said(settings, complaint):
-    del settings
+def test_a_study_with_a_target_has_no_waves():
     basis = fedopl.Basis(kind="waves", knots={"x0": (-1.0, 0.0, 1.0)}, waves=5)
-    with pytest.raises(fedopl.FedoplError, match=complaint):
-        fedopl.Study(
-            actions=("a", "b"), features=("x0",), basis=basis, target={"client": "new site"}
-        )
+    settings = {"actions": ("a", "b"), "features": ("x0",), "basis": basis}
+    with pytest.raises(fedopl.FedoplError, match="with a target there are no waves"):
+        fedopl.Study(**settings, target={"client": "new site"})
