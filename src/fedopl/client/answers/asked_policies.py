@@ -42,7 +42,8 @@ def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
 def as_counted(field: str, numbers: FloatArray) -> FloatArray:  # shaped as numbers
     """The numbers of one policy, to as many digits as count."""
     if field in _NETWORKS:  # one behind the other, each in a unit of its own
-        return to_eight_digits(numbers[None, :])[0]
+        (counted,) = to_eight_digits(numbers[None, :])
+        return np.asarray(counted)
     return to_eight_digits(numbers) if field in _SLOPES else numbers
 
 
