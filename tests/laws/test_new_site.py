@@ -98,8 +98,8 @@ def test_federated_equals_pooled(doors):
     values, covariances, rows = in_one_place(doors, record)
     told = [(own.value, own.standard_error) for own in found.values.values()]
     assert [*found.values] == ["learned", "everybody gets usual", "everybody gets new"]
-    assert (
-        pytest.approx(np.stack([values, np.sqrt(np.diagonal(covariances))]), rel=1e-9)
+    assert (  # what is asked counts to eight digits
+        pytest.approx(np.stack([values, np.sqrt(np.diagonal(covariances))]), rel=1e-7)
         == np.array(told).T
     )
     assert found.effective_rows == rows
