@@ -104,8 +104,8 @@ def test_federated_equals_pooled(doors):
     )
     assert found.effective_rows == rows
     over = np.eye(3)[0] - np.eye(3)[1 + ACTIONS.index(record.best_arm)]
-    assert found.gain.value == pytest.approx(over @ values, rel=1e-9)
-    assert found.gain.standard_error == pytest.approx(np.sqrt(over @ covariances @ over), rel=1e-9)
+    assert found.gain.value == pytest.approx(over @ values, rel=1e-7)
+    assert found.gain.standard_error == pytest.approx(np.sqrt(over @ covariances @ over), rel=1e-7)
 
 
 def test_the_value_is_near_the_truth(run):
