@@ -52,7 +52,7 @@ def test_what_was_found_to_jump_comes_next_to_the_features_and_is_sharp():
     told = {**dict(BASIS), "screened_thresholds": 3, "found_thresholds": found}
     terms = Terms(Basis.model_validate(told), FEATURES)
     assert terms.names[3:7] == ("age > 44", "dose > 2", "age > 52", "age > 44 and dose > 2")
-    assert terms.families == FAMILIES
+    assert terms.families == FAMILIES[:-1]
     assert terms.sizes["thresholds"] == 7
     expected = [[1, 1, 0, 1], [1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
     assert terms.of(CONTEXTS)[:, 3:7].tolist() == expected
@@ -95,7 +95,7 @@ def test_candidate_cuts_are_round_rising_and_around_the_knots(low, apart):
     assert all(one < two for one, two in pairwise(cuts))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES[:-1])
 def test_the_terms_of_a_family_are_the_first_of_all(family):
     n_terms = TERMS.sizes[family]
     assert np.array_equal(TERMS.of(CONTEXTS, n_terms), TERMS.of(CONTEXTS)[:, :n_terms])
@@ -118,7 +118,9 @@ def test_a_family_without_terms_of_its_own_is_none():
         ({"knots": {"age": (-1e300, 1e300)}}, "'age': expected numbers of at most 1e"),
         ({"knots": {}}, "at least 1 item"),
         ({"knots": {"age": (1, 2)}, "products": ("age", "age")}, "named twice"),
-        ({"knots": {"age": (1, 2)}, "kind": "cubic"}, "'auto', 'hinges', 'splines' or 'steps'"),
+        ({"knots": {"age": (1, 2)}, "kind": "cubic"}, "'splines', 'steps' or 'waves'"),
+        ({"knots": {"age": (1, 2)}, "kind": "waves"}, "waves: expected how many there are"),
+        ({"knots": {"age": (1, 2)}, "kind": "steps", "waves": 3}, 'kind = "steps" has none'),
     ],
 )
 def test_a_basis_that_cannot_be_is_refused(settings, complaint):
@@ -184,3 +186,20 @@ def test_plain_policies_go_beside_bent_ones():
     both = [LinearPolicy.from_numbers(one, study).decide(CONTEXTS) for one in carried]
     assert np.array_equal(both[0], bent_policy().decide(CONTEXTS))
     assert np.array_equal(both[1], [1, 1, 1, 1])
+
+
+def test_waves_are_the_same_for_one_seed_clamped_and_named():
+    knots = {"age": (40.0, 60.0, 80.0), "dose": (1.0, 2.0), "weight": (50.0, 90.0)}
+    basis = Basis(kind="waves", knots=knots, waves=6, wave_seed=7)
+    features = ("dose", "age", "male", "weight")
+    terms, again = Terms(basis, features), Terms(Basis(**basis.model_dump()), features)
+    assert terms.names[-6:] == tuple(f"wave {n} of dose, age and weight" for n in range(1, 7))
+    contexts = np.array([[1.5, 120.0, 0.0, 70.0], [1.5, 1e9, 1.0, 70.0], [1.0, 60.0, 0.0, 70.0]])
+    waves = terms.of(contexts)[:, -6:]
+    assert np.array_equal(waves, again.of(contexts)[:, -6:])
+    assert np.array_equal(waves[0], waves[1])  # beyond 120 nothing changes, and no wave has a flag
+    assert not np.array_equal(waves[0], waves[2])
+    assert np.abs(waves).max() <= 1
+    other = Terms(basis.model_copy(update={"wave_seed": 8}), features)
+    assert not np.array_equal(other.of(contexts)[:, -6:], waves)
+    assert "waves" not in Basis(knots=knots).model_dump()  # studies without waves keep their hash

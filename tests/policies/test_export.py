@@ -85,7 +85,8 @@ def bent_policies_of(encoding):
     knots = {"age": (-0.7, CUT, 0.9), 'in"come': (0.5, 2.0)}
     products = ("age", 'in"come', "ward=a", "on=yes")
     jumps = ((("age", -0.3),), (("age", 0.5), ('in"come', 1.5)))
-    basis = Basis(knots=knots, products=products, screened_thresholds=2, found_thresholds=jumps)
+    found = {"screened_thresholds": 2, "found_thresholds": jumps}
+    basis = Basis(knots=knots, products=products, waves=4, **found)
     about = (ACTIONS, features, encoding, Terms(basis, features))
     sizes, rng = about[3].sizes, np.random.default_rng(2)
     found = {}
@@ -305,7 +306,7 @@ SPREADSHEET_ROWS = [
         (*zip(WARDS, ("no", "yes") * 2, strict=True), (None, "yes"), ("b", "no"), ("a", None)),
     )
 ]
-SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree", "basis-hinges", "basis-steps")
+SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree", "basis-hinges", "basis-waves")
 
 
 def by_formulas(path, rows):

@@ -17,6 +17,7 @@ FEWEST_VALUES = 6  # a number with fewer is a grade or a flag, and bends nowhere
 MOST_PRODUCTS = 60
 MOST_THRESHOLDS = 6
 MOST_SAMPLED = 10_000
+USUAL_WAVES = 200
 
 
 def drafted_basis(
@@ -25,13 +26,15 @@ def drafted_basis(
     most_terms: float = math.inf,
     *,
     may_screen: bool = False,
+    seed: int = 0,
 ) -> Basis | None:
     """The basis for features of these values, an array for each client; None if nothing bends.
 
     Knots are round numbers near the quantiles of all clients together, each client counting by
     its rows: nobody's value is meant. With "auto" there are no more terms than these: products are
     left out first, and then everything. Where there are too many products, those that matter are
-    found by screening if that is possible, else they are of numbers only.
+    found by screening if that is possible, else they are of numbers only. Waves, which are there
+    only if they are asked for, are drawn by the seed.
     """
     kinds = [family for family in FAMILIES if family != "thresholds"]
     if kind not in ("auto", *kinds):
@@ -39,7 +42,8 @@ def drafted_basis(
     knots = {name: found for name, parts in columns.items() if (found := _knots(parts))}
     if kind == "linear" or not knots:
         return None
-    names, plain = tuple(columns), Basis.model_validate({"kind": kind, "knots": knots})
+    waves = {"waves": USUAL_WAVES, "wave_seed": seed} if kind == "waves" else {}
+    names, plain = tuple(columns), Basis.model_validate({"kind": kind, "knots": knots} | waves)
     most = math.inf if kind != "auto" else most_terms
     room = min((most - Terms(plain, names).n_terms) / 2, MOST_PRODUCTS)
     if may_screen and kind != "hinges" and math.comb(len(names), 2) > MOST_PRODUCTS and room >= 1:
@@ -69,6 +73,8 @@ def basis_lines(basis: Basis | None, confirm: str) -> Iterator[str]:
     if basis.screened_thresholds:
         what = "have clients find first where outcomes jump, at so many values at most?"
         yield f"screened_thresholds = {basis.screened_thresholds}  # {confirm}: {what}"
+    if basis.waves:
+        yield from (f"waves = {basis.waves}", f"wave_seed = {basis.wave_seed}")
     yield from ("", f"[basis.knots]  # {confirm}: where each may bend, two values or more")
     yield from (
         f"{toml_key(name)} = [{', '.join(map('{:g}'.format, knots))}]"

@@ -219,7 +219,7 @@ def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]
     return [
         f"the basis {may_have} {study.most_terms} terms, so sums of outcomes need {needed:,} rows "
         f"of an action in a fold, (terms + 1) / parameter_share; its rarest has {rarest:,}. Leave "
-        "out products, knots or the whole [basis], or use fewer folds"
+        "out products, waves, knots or the whole [basis], or use fewer folds"
     ]
 
 
@@ -270,6 +270,12 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
         for name, share, is_refused in zip(names, shares.by_column, too_much, strict=False)
         if is_refused
     ]
+    if space.rests_on_few:
+        found.append(
+            f"fewer than {limits.minimum_cell} rows have more than {limits.dominance:.0%} of some "
+            "combination of the basis's terms, which would disclose them (dominance): leave out "
+            "waves, have fewer of them, or set knots of far values further out"
+        )
     return found + [
         f"of the rows that took '{action}', one has a known propensity far from the others', which "
         "would disclose its values (dominance): look for a typo, round propensities to those that "

@@ -36,7 +36,7 @@ from fedopl.client.scoring.propensity import (
     fit_propensities,
 )
 from fedopl.client.scoring.rare_events import Events
-from fedopl.client.scoring.row_shares import dominated, shares_in, weighing_by
+from fedopl.client.scoring.row_shares import dominated, shares_in, shares_of_few, weighing_by
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
@@ -140,6 +140,40 @@ class Workspace:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
         if self.row_shares and dominated(self.row_shares, self.study, self.limits).any():
             raise RefusedError(RefusalCode.DOMINATED)
+        if self.rests_on_few:
+            raise RefusedError(RefusalCode.DOMINATED)
+
+    @cached_property
+    def rests_on_few(self) -> bool:
+        """Whether a few training rows have too much of some combination of terms with waves."""
+        if not self._minds_combinations:
+            return False
+        shares = shares_of_few(
+            self.study_rows.chunks_in_terms,
+            lambda chunk: np.zeros(chunk.training.stop, np.int64),
+            n_cells=1,
+            n_few=self.limits.minimum_cell - 1,
+        )
+        return bool(shares[0] > self.limits.dominance)
+
+    @property
+    def _minds_combinations(self) -> bool:
+        """Whether it matters how much of a combination of terms rests on a few rows."""
+        basis, limits = self.study.basis, self.limits
+        return bool(basis and basis.waves and limits.minimum_cell and limits.dominance < 1)
+
+    def check_combinations_by_fold(self) -> None:
+        """Refuse sums by fold where a few rows of one have too much of a combination of terms."""
+        if not self._minds_combinations:
+            return
+        shares = shares_of_few(
+            self.study_rows.chunks_by_fold,
+            lambda chunk: chunk.folds.of_row[chunk.training].astype(np.int64),
+            n_cells=self.study.nuisances.folds,
+            n_few=self.limits.minimum_cell - 1,
+        )
+        if shares.max() > self.limits.dominance:
+            raise RefusedError(RefusalCode.DOMINATED)
 
     @cached_property
     def row_shares(self) -> RowShares | None:
@@ -160,7 +194,18 @@ class Workspace:
             return None
         shape = self.rows_by_fold_action.shape
         found = shares_in(self.study_rows.chunks_as_summed(), shape)
-        return None if found is None else found.by_cell.reshape(shape)
+        if found is None:
+            return None
+        shares = found.by_cell
+        if self._minds_combinations:
+            of_few = shares_of_few(
+                self.study_rows.chunks_as_summed,
+                lambda chunk: chunk.fold_actions[chunk.training],
+                n_cells=len(shares),
+                n_few=self.limits.minimum_cell - 1,
+            )
+            shares = np.maximum(shares, of_few)
+        return shares.reshape(shape)
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, where rows are in memory."""

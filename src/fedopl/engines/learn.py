@@ -120,7 +120,7 @@ def learn(
             constant arms and of policies, or functions from contexts to action codes, by name.
         basis: where effects may bend: "auto" has terms chosen, with knots at quantiles of these
             rows, if the policy is one that can bend; "linear" has none; or "hinges", "splines",
-            "steps", or a `Basis` with knots of your own.
+            "steps", "waves", or a `Basis` with knots of your own.
         costs: what actions cost, by action: a number, or the feature that says it; in the unit of
             the outcome, so that all values are net of costs, or `Costs(by_action=..., unit=...)`
             in another, with a budget.
@@ -238,7 +238,7 @@ def _drafted_basis(
     plan = study.evaluation
     may_screen = not plan.is_cross_fitted and plan.splits == 1
     may_screen &= study.n_features <= MOST_TO_SCREEN and study.target is None
-    return drafted_basis(columns, kind, most, may_screen=may_screen)
+    return drafted_basis(columns, kind, most, may_screen=may_screen, seed=study.seed)
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)

@@ -12,15 +12,19 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.base.whole_numbers import LEAST, MOST
 from fedopl.policies.threshold_grid import candidate_cuts
 
 # From the plainest to the richest; each has the terms of those before it, and some more.
-FAMILIES = ("linear", "thresholds", "hinges", "splines", "steps")
+FAMILIES = ("linear", "thresholds", "hinges", "splines", "steps", "waves")
 # Sums grow with the square of the number of terms, and beyond so large numbers they overflow.
 MOST_KNOTS, LARGEST_KNOT = 20, 1e15
 # More pairs than this are no screening any more: each is a term, and sums grow with their square.
 MOST_PAIRS_FOUND = 200
 MOST_THRESHOLDS_FOUND = 20
+# In half the distance of the outer knots: narrower waves would tell neighbouring rows apart.
+NARROWEST_WAVE, WIDEST_WAVE = 1.0, 20.0
+MOST_WAVES, USUAL_WIDTH = 1_000, 1.5
 
 NamedPair = tuple[str, str]
 NamedCut = tuple[str, float]
@@ -31,7 +35,7 @@ Threshold = tuple[NamedCut, ...]
 class Basis(Checked):
     """Where numbers may bend, and which features may act together."""
 
-    kind: Literal["auto", "hinges", "splines", "steps"] = Field(
+    kind: Literal["auto", "hinges", "splines", "steps", "waves"] = Field(
         default="auto",
         description="which terms there are; auto has all, and uses those of the least loss out of "
         "fold",
@@ -65,6 +69,23 @@ class Basis(Checked):
         default=None, description="what screening found; a run fills it in"
     )
 
+    waves: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_WAVES,
+        description="how many waves, each of several numbers with knots at once, are drawn by "
+        "chance; 0 for none",
+    )
+    wave_width: float = Field(
+        default=USUAL_WIDTH,
+        ge=NARROWEST_WAVE,
+        le=WIDEST_WAVE,
+        description="how wide waves are, in half the distance of a number's outer knots",
+    )
+    wave_seed: int = Field(
+        default=0, ge=LEAST, le=MOST, description="decides which waves are drawn"
+    )
+
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # There were only products when studies were first hashed and policies saved.
@@ -75,6 +96,9 @@ class Basis(Checked):
             "found_pairs": (None,),
             "screened_thresholds": (0,),
             "found_thresholds": (None,),
+            "waves": (0,),
+            "wave_width": (USUAL_WIDTH,),
+            "wave_seed": (0,),
         }
         return {name: value for name, value in said.items() if value not in usual.get(name, ())}
 
@@ -135,10 +159,22 @@ class Basis(Checked):
             raise PlacedError("products", "a feature is named twice", ("products",))
         return self
 
+    @model_validator(mode="after")
+    def _has_waves_where_it_uses_them(self) -> Self:
+        if self.kind == "waves" and not self.waves:
+            message = 'expected how many there are, as kind is "waves"; 200 is usual'
+            raise PlacedError("waves", message, ("waves",))
+        if self.waves and self.kind not in ("auto", "waves"):
+            message = f'kind = "{self.kind}" has none; expected "waves" or "auto"'
+            raise PlacedError("waves", message, ("waves",))
+        return self
+
     @property
     def families(self) -> tuple[str, ...]:
         """The sets of terms that learning may choose between."""
-        return FAMILIES if self.kind == "auto" else (self.kind,)
+        if self.kind != "auto":
+            return (self.kind,)
+        return FAMILIES if self.waves else FAMILIES[:-1]
 
     @property
     def multiplied(self) -> tuple[NamedPair, ...]:

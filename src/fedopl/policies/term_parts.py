@@ -11,15 +11,17 @@ PartWeights = dict[tuple[int, ...], FloatArray]  # by one feature's place, or by
 def parts_of(terms: Terms, weights: FloatArray, at: FloatArray) -> PartWeights:
     """Weights of terms, (n_scores, n_terms), for each feature and for each two that act together.
 
-    All parts add up to the weights. What a product w·f·g adds as long as g is what it is in the
-    context `at` belongs to the feature of f, and the other way round; what is left is
-    w·(f − f(at))·(g − g(at)), but for a constant, and belongs to both together.
+    All parts add up to the weights, but for waves of several numbers, which are no part. What a
+    product w·f·g adds as long as g is what it is in the context `at` belongs to the feature of f,
+    and the other way round; what is left is w·(f − f(at))·(g − g(at)), but for a constant, and
+    belongs to both together.
     """
     there = terms.of(at[None, :])[0]
     found: PartWeights = {}
+    first_wave = terms.n_terms - terms.n_waves
     for term, sources in enumerate(terms.sources[: terms.n_terms]):
         own = weights[:, term]
-        if not own.any():
+        if not own.any() or (term >= first_wave and len(sources) > 1):
             continue
         _add(found, sources, weights.shape, term, own)
         if term in terms.factors:

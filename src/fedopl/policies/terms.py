@@ -11,6 +11,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.export.target import Target, Term
+from fedopl.policies.waves import Waves
 
 
 class Factor(NamedTuple):
@@ -57,6 +58,7 @@ class Terms:
         stepping = [(a, b) for a, b in multiplied if a in stepped and b in stepped]
         self._step_products = [(place[a], place[b]) for a, b in stepping]
         self._scaled = _Scaling.of(basis, place)
+        self._waves = Waves.of(basis, place) if richest >= FAMILIES.index("waves") else Waves()
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -67,6 +69,7 @@ class Terms:
             len(self._hinges),
             len(self._products),
             len(self._steps) + len(self._step_products),
+            len(self._waves),
         )
         n_families = 1 + FAMILIES.index(self.basis.families[-1])
         return dict(zip(FAMILIES[:n_families], np.cumsum(counts).tolist(), strict=False))
@@ -86,7 +89,7 @@ class Terms:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each is called: `age`, `age > 63`, `age above 63`, `age × dose`."""
+        """What each is called: `age`, `age > 63`, `age above 63`, `age × dose`, `wave 1 of age`."""
         names, middle = self.features, self._scaled.middle
         jumps = [f"{names[place]} > {cut:g}" for place, cut in self._jumps]
         step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
@@ -98,6 +101,7 @@ class Terms:
             *(f"{names[a]} × {names[b]}" for a, b in self._products),
             *step.values(),
             *(f"{step[a]} × {step[b]}" for a, b in self._step_products),
+            *self._waves.names(names),
         )
 
     @cached_property
@@ -111,6 +115,7 @@ class Terms:
             *self._products,
             *((place,) for place in self._steps),
             *self._step_products,
+            *self._waves.sources,
         )
 
     @cached_property
@@ -137,6 +142,11 @@ class Terms:
         start += len(self._steps)
         pairs = enumerate(self._step_products)
         return found | {start + n: (risen[a], risen[b]) for n, (a, b) in pairs}
+
+    @property
+    def n_waves(self) -> int:
+        """How many of the terms, the last, are waves."""
+        return len(self._waves)
 
     @property
     def knots(self) -> dict[int, FloatArray]:
@@ -189,7 +199,10 @@ class Terms:
             risen = np.zeros_like(scaled)
             risen[:, self._steps] = _smooth_step(scaled[:, self._steps])
             found[:, start : start + len(self._steps)] = risen[:, self._steps]
-            _multiply(risen, self._step_products, found, start + len(self._steps))
+            start += len(self._steps)
+            start = _multiply(risen, self._step_products, found, start)
+        if start < wanted:
+            self._waves.write(scaled, found[:, start:])
         return found[:, :wanted]
 
     def _write_jumps(self, contexts: FloatArray, onto: FloatArray) -> int:
@@ -212,14 +225,17 @@ class Terms:
         scaled = self._scaled_in(target, terms, self.sources[len(terms) : self.sizes[family]])
         at = self._scaled.at
         terms += [target.above(scaled[place], at(place, knot)) for place, knot in self._hinges]
-        if family in ("splines", "steps"):
+        richest = FAMILIES.index(family)
+        if richest >= FAMILIES.index("splines"):
             terms += [target.product(scaled[a], scaled[b]) for a, b in self._products]
-        if family == "steps":
+        if richest >= FAMILIES.index("steps"):
             names = self.names[len(terms) : len(terms) + len(self._steps)]
             steps = self._steps_in(target, names, [scaled[place] for place in self._steps])
             risen = dict(zip(self._steps, steps, strict=True))
             terms += risen.values()
             terms += [target.product(risen[a], risen[b]) for a, b in self._step_products]
+        if richest >= FAMILIES.index("waves"):
+            terms += self._waves.written_in(target, scaled)
         return list(zip(self.names[: len(terms)], terms, strict=True))
 
     def _jumps_in(self, target: Target[Term], features: list[Term]) -> list[Term]:

@@ -21,6 +21,9 @@ def check_basis(study: "Study") -> None:
     if not study.can_bend:
         message = "only csoaa-exact on shared features learns from sums of its terms"
         raise PlacedError("basis", message)
+    if study.basis.waves and study.target is not None:
+        message = "a target site tells means of all terms; with a target there are no waves"
+        raise PlacedError("basis", message, ("basis", "waves"))
     if study.basis.screens:
         _check_screening(study, study.basis)
 

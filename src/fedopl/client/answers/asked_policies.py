@@ -15,10 +15,12 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 
 # Fields whose policies are weighed sums of features; trees have thresholds, which are exact.
 _SLOPES = (LinearPolicy.message_field, PairwisePolicy.message_field)
+_NETWORKS = (NeuralPolicy.message_field,)
 
 Decides = Callable[[FloatArray], IntArray]
 
@@ -26,15 +28,23 @@ Decides = Callable[[FloatArray], IntArray]
 def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
     """The policies of a query, each as the field that carried it and its numbers.
 
-    Slopes count to eight digits, in what is decided as in what noise follows from: so a study has
-    the same values whatever processor its policy was solved on, and no two policies that differ
-    have the same noise.
+    Slopes, and weights of networks, count to eight digits, in what is decided as in what noise
+    follows from: so a study has the same values whatever processor its policy was solved on, and no
+    two policies that differ have the same noise.
     """
     return [
-        {name: to_eight_digits(np.asarray(one)) if name in _SLOPES else np.asarray(one)}
+        {name: as_counted(name, np.asarray(one))}
         for name in POLICY_FIELDS
         for one in getattr(query, name)
     ]
+
+
+def as_counted(field: str, numbers: FloatArray) -> FloatArray:  # shaped as numbers
+    """The numbers of one policy, to as many digits as count."""
+    if field in _NETWORKS:  # one behind the other, each in a unit of its own
+        (counted,) = to_eight_digits(numbers[None, :])
+        return np.asarray(counted)
+    return to_eight_digits(numbers) if field in _SLOPES else numbers
 
 
 def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:

@@ -1,12 +1,13 @@
 """How much of the sums of squares that a client releases rests on one training row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.resting_on_few import largest_shares_of_few
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.propensity import Propensities
 from fedopl.study.study import Study
@@ -59,6 +60,23 @@ def dominated(
     most = np.full(len(found), limits.dominance)
     most[study.n_terms + 1 :] = 1 - (1 - limits.dominance) / 4
     return np.asarray(found > most)
+
+
+def shares_of_few(
+    chunks: Callable[[], Iterable[Chunk]],
+    cells_of: Callable[[Chunk], IntArray],
+    n_cells: int,
+    n_few: int,
+) -> FloatArray:  # (n_cells,)
+    """How much of a combination of terms rests on so few training rows, by these cells."""
+
+    def parts() -> Iterator[tuple[FloatArray, FloatArray, IntArray]]:
+        for chunk in chunks():
+            contexts = chunk.data.contexts[chunk.training]
+            weights = chunk.weights(chunk.training)
+            yield contexts, np.ones(len(contexts)) if weights is None else weights, cells_of(chunk)
+
+    return largest_shares_of_few(parts, n_cells, n_few)
 
 
 def weighing_by(propensities: Propensities, study: Study) -> Weighing:

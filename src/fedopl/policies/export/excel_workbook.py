@@ -130,6 +130,11 @@ class _Excel(Target[str]):
     def product(self, first: str, second: str) -> str:
         return f"{first}*{second}"
 
+    def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
+        own = [self._constants("frequency", [frequency]) for frequency, _ in parts]
+        angle = [f"{constant}*{number}" for constant, (_, number) in zip(own, parts, strict=True)]
+        return f"COS({'+'.join(angle)}+{self._constants('phase', [phase])})"
+
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return self._steps([f"{name}, {what}" for name in names], numbers)
 

@@ -136,6 +136,12 @@ class _Onnx(Target[str]):
     def product(self, first: str, second: str) -> str:
         return self._node("Mul", first, second)
 
+    def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
+        angle = [
+            self._node("Mul", number, self._constant([[frequency]])) for frequency, number in parts
+        ]
+        return self._node("Cos", self._node("Sum", *angle, self._constant([[phase]])))
+
     def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return list(numbers)  # every node is worked out once
 

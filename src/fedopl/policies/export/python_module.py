@@ -201,6 +201,10 @@ class _Python(Target[str]):
     def product(self, first: str, second: str) -> str:
         return f"{first} * {second}"
 
+    def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
+        angle = " + ".join(f"{frequency!r} * {number}" for frequency, number in parts)
+        return f"math.cos({angle} + {phase!r})"
+
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         self._list(what, zip(names, numbers, strict=True))
         return [f"{what}[{place}]" for place in range(len(numbers))]

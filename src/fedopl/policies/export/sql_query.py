@@ -131,6 +131,10 @@ class _Sql(Target[str]):
     def product(self, first: str, second: str) -> str:
         return f"{first} * {second}"
 
+    def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
+        angle = " + ".join(f"{_literal(frequency)} * {number}" for frequency, number in parts)
+        return f"COS({angle} + {_literal(phase)})"
+
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
         return self._steps(what, names, numbers)
 

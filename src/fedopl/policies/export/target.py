@@ -175,6 +175,10 @@ class Target(ABC, Generic[Term]):
         """One number times another."""
 
     @abstractmethod
+    def wave(self, parts: Sequence[tuple[float, Term]], phase: float) -> Term:
+        """The cosine of numbers, each times its frequency, and a phase."""
+
+    @abstractmethod
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
         """These numbers, worked out once, however often they are used; `what` is one word."""
 

@@ -94,6 +94,9 @@ class _OnArrays(Target[Any]):
     def product(self, first: Any, second: Any) -> Any:
         return first * second
 
+    def wave(self, parts: Sequence[tuple[float, Any]], phase: float) -> Any:
+        return np.cos(sum(frequency * number for frequency, number in parts) + phase)
+
     def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[Any]) -> list[Any]:
         return list(numbers)
 

@@ -118,8 +118,10 @@ def _family_words(record: Record, family: str) -> str:
     further = []
     if family != "hinges" and record.study.basis and record.study.basis.multiplied:
         further.append("products of two")
-    if family == "steps":
+    if family in ("steps", "waves"):
         further.append("soft steps")
+    if family == "waves":
+        further.append("waves")
     return listed(["features that bend at their knots", *further, *jumps])
 
 

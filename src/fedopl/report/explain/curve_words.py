@@ -21,7 +21,7 @@ from fedopl.report.explain.explain_weights import (
 )
 from fedopl.report.explain.noise_words import noise_as_json, noise_words
 from fedopl.report.parts import as_text
-from fedopl.report.words.numbers import plain
+from fedopl.report.words.numbers import listed, plain
 from fedopl.results.record import Record
 
 _ALONE = (
@@ -59,7 +59,20 @@ def curve_sentences(found: CurveExplanation) -> list[str]:
     together = [text for score in range(n_scores) if (text := _together(found, score))]
     n_first = sum(" is favoured by " in text for text in said)
     alone = [] if found.from_run else [_ALONE]
-    return [*said[:n_first], *together, *said[n_first:], *alone]
+    return [*said[:n_first], *together, *wave_sentences(found), *said[n_first:], *alone]
+
+
+def wave_sentences(found: CurveExplanation) -> list[str]:
+    """What waves add, where there are any, and how much of it curves show."""
+    if found.waves is None:
+        return []
+    largest = float(found.waves.strength.max())
+    return [
+        f"Waves of {listed(list(found.waves.features))} at once move scores, too, by {largest:.4g} "
+        "(the largest standard deviation). Curves show of it what is added where all other "
+        "features are at their means, less what that would be on average if the feature were "
+        "normal."
+    ]
 
 
 def _words(found: CurveExplanation, score: int) -> list[str]:
@@ -181,4 +194,12 @@ def curves_as_json(found: CurveExplanation) -> dict[str, Any]:
             }
             for pair in found.pairs
         ],
+        **_waves_as_json(found),
     }
+
+
+def _waves_as_json(found: CurveExplanation) -> dict[str, Any]:
+    if found.waves is None:
+        return {}
+    strength = dict(zip(found.weights.names, found.waves.strength.tolist(), strict=True))
+    return {"waves": {"features": list(found.waves.features), "strength": strength}}

@@ -1,6 +1,6 @@
 """Policies that bend, feature by feature: what each adds to a score wherever it lies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -56,12 +56,22 @@ class FeaturePair:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class WaveStrength:
+    """What waves of several features add, all of them together."""
+
+    places: tuple[int, ...]  # of the features that they are of
+    features: tuple[str, ...]
+    strength: FloatArray  # (n_scores,) standard deviation of what they add
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CurveExplanation:
     """Every feature's curves and every two that act together, the strongest first."""
 
     weights: Explanation  # of all terms
     curves: tuple[Curve, ...]
     pairs: tuple[FeaturePair, ...]
+    waves: WaveStrength | None
     average: FloatArray  # (n_features,) where the other features are
     from_run: bool  # whether means and deviations are those of a run, or made up
 
@@ -70,6 +80,7 @@ class CurveExplanation:
         """The largest of all strengths."""
         strengths = [curve.strength for curve in self.curves]
         strengths += [pair.strength for pair in self.pairs]
+        strengths += [self.waves.strength] if self.waves else []
         return max((float(strength.max()) for strength in strengths), default=0.0)
 
 
@@ -87,24 +98,66 @@ def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveE
     average = moments[0][: len(policy.feature_names)]
     _, contrasts = policy.contrasts()
     parts = parts_of(terms, contrasts, average)
+    waves = _waves(terms, contrasts, moments[1])
+    for place in waves.places if waves else ():
+        parts.setdefault((place,), np.zeros_like(contrasts))
     strength = {key: _deviations(own, moments[1]) for key, own in parts.items()}
     by_strength = sorted(parts, key=lambda key: -float(strength[key].max()))
     drawn = _Drawn(policy=policy, terms=terms, moments=moments, weights=weights)
+    curves = [
+        drawn.curve(key[0], parts[key], strength[key])
+        for key in by_strength
+        if len(key) == 1 and (strength[key].any() or (waves and key[0] in waves.places))
+    ]
+    if waves:
+        curves = [_with_waves(own, moments) if own.place in waves.places else own for own in curves]
+        curves.sort(key=lambda own: -float(own.strength.max()))
     return CurveExplanation(
         weights=weights,
-        curves=tuple(
-            drawn.curve(key[0], parts[key], strength[key])
-            for key in by_strength
-            if len(key) == 1 and strength[key].any()
-        ),
+        curves=tuple(curves),
         pairs=tuple(
             _pair(terms, (key[0], key[1]), parts[key], strength[key])
             for key in by_strength
             if len(key) == 2 and strength[key].any()
         ),
+        waves=waves,
         average=average,
         from_run=record is not None,
     )
+
+
+def _waves(terms: Terms, contrasts: FloatArray, covariances: FloatArray) -> WaveStrength | None:
+    """What waves of several features add; None if there is none that is used."""
+    first = terms.n_terms - terms.n_waves
+    used = [
+        term
+        for term in range(first, terms.n_terms)
+        if len(terms.sources[term]) > 1 and contrasts[:, term].any()
+    ]
+    if not used:
+        return None
+    own = np.zeros_like(contrasts)
+    own[:, used] = contrasts[:, used]
+    places = tuple(sorted({place for term in used for place in terms.sources[term]}))
+    return WaveStrength(
+        places=places,
+        features=tuple(terms.features[place] for place in places),
+        strength=_deviations(own, covariances),
+    )
+
+
+def _with_waves(curve: Curve, moments: TermMoments) -> Curve:
+    """About its mean and with its deviation as if the feature were normal; sums tell neither.
+
+    What waves add along one feature is none of the terms that sums are of.
+    """
+    mean, variance = moments[0][curve.place], moments[1][curve.place, curve.place]
+    if not variance > 0:
+        return curve
+    share = np.exp(-((curve.at - mean) ** 2) / (2 * variance))
+    share /= share.sum()
+    adds = curve.adds - (curve.adds @ share)[:, None]
+    return replace(curve, adds=adds, strength=np.sqrt(adds**2 @ share))
 
 
 def _spread_evenly(terms: Terms) -> TermMoments:

@@ -82,6 +82,7 @@ def explain_network(policy: NeuralPolicy, record: Record) -> NetworkExplanation:
             weights=about,
             curves=tuple(sorted(curves, key=lambda curve: -float(curve.strength.max()))),
             pairs=(),
+            waves=None,
             average=moments[0],
             from_run=True,
         ),

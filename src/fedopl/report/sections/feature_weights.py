@@ -9,7 +9,7 @@ from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.chosen_terms import choice_parts
-from fedopl.report.explain.curve_words import curve_sentences
+from fedopl.report.explain.curve_words import curve_sentences, wave_sentences
 from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
 from fedopl.report.explain.explain_network import explain_network, linear_alone
 from fedopl.report.explain.explain_weights import (
@@ -145,9 +145,11 @@ def _chart(explanation: Explanation) -> Picture:
 def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     """The curves of a policy that bends, and the map of the two features that act together most."""
     found = explain_curves(policy, record)
-    sentences = curve_sentences(found)
+    of_waves = wave_sentences(found)
+    sentences = [text for text in curve_sentences(found) if text not in of_waves]
     return (
         Text(f"{_SCORES[found.weights.against]} {_CURVES}"),
+        *map(Text, of_waves),
         Points(_few(sentences)),
         *((_curves(found, sentences),) if found.curves else ()),
         *(_acting_together(record, policy, found) if found.pairs else ()),

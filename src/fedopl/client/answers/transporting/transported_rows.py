@@ -1,10 +1,12 @@
 """Means of rows under weights that make them look like others, and what may be said of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray, to_eight_digits
+from fedopl.client.answers.asked_policies import as_counted
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, most_valued
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
@@ -60,6 +62,26 @@ class WeighedRows:
             moved = by_group
         moved = moved / (1 - self.by_unit)[:, None]
         return means, moved.T @ moved
+
+
+def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
+    """The same question to eight digits, in what is decided as in what noise follows from.
+
+    So a study has the same answers whatever processor its policy and models were solved on.
+    """
+    policies: dict[str, Any] = {}
+    for field in POLICY_FIELDS:
+        asked = np.asarray(getattr(query, field))
+        if len(asked):
+            policies[field] = np.stack([as_counted(field, np.asarray(one)) for one in asked])
+    return replace(
+        query,
+        models=to_eight_digits(query.models),
+        means=to_eight_digits(query.means[None, :])[0],
+        squares=to_eight_digits(query.squares[None, :])[0],
+        regions=to_eight_digits(query.regions),
+        **policies,
+    )
 
 
 def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:

@@ -12,6 +12,7 @@ from fedopl.client.answers.transporting.transported_rows import (
     modelled_scores,
     released,
     shares_in_regions,
+    to_digits_that_count,
     with_policy,
 )
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread
@@ -31,6 +32,7 @@ LARGEST_GAP = 0.1
 
 def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
     """Mean of Γ̂ − μ̂ over held-out rows, weighed so that they look like the target's."""
+    query = to_digits_that_count(query)
     _once(space, query)
     held = _HeldOut(space)
     n_numbers = 2 * space.study.n_features + space.study.n_actions + 1
@@ -55,6 +57,7 @@ def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValue
 
 def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
     """Mean of μ̂ over the target's contexts, with rare values masked."""
+    query = to_digits_that_count(query)
     _once(space, query)
     whole = space.study_rows.whole
     contexts, own = whole.data.contexts, whole.data.weights_of()

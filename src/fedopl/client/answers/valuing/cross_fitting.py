@@ -48,6 +48,7 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
         check_parts(np.isfinite(whole.scores), whole.fold_slices, space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
     _check_dominance(space)
+    space.check_combinations_by_fold()
     # A value that few rows of a fold have would stand out in its sums.
     chunks = space.scored.of(space.study_rows.chunks_by_fold())
     return means_by_fold(chunks, space.study_rows, space.blocks, complete=complete)

@@ -1,0 +1,71 @@
+"""Combinations of terms that rest on a few rows: with waves, no single term shows who is meant.
+
+Whoever has sums of terms has those of every combination of them. Hinges and products single
+somebody out by a knot beside them, which is found term by term; a combination of many waves may do
+so anywhere. With U a basis of the span of all terms over the rows of a cell, UᵀU = I, the largest
+share of a combination's sum of squares that rows G have is the largest eigenvalue of U_G·U_Gᵀ. So
+where fewer rows than a cell may have can have more than a share of it, no sums are released.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+
+# Terms of some rows, what the rows weigh, and the cell that each is in; called once for every pass.
+TermParts = Callable[[], Iterator[tuple[FloatArray, FloatArray, IntArray]]]
+# Directions in which terms vary less, beside those in which they vary most, are rounding.
+LEAST_VARYING = 1e-11
+# Rows that have less of every combination hardly add to what others have.
+LEAST_SHARE = 0.05
+MOST_SEARCHED = 4_000  # rows of a cell among which groups are looked for, those with most first
+
+
+def largest_shares_of_few(parts: TermParts, n_cells: int, n_few: int) -> FloatArray:  # (n_cells,)
+    """By cell, the largest share of a combination's sum of squares that so few rows have.
+
+    Groups are grown from each row by those that a combination about it cannot tell from it.
+    """
+    grams: dict[int, FloatArray] = {}
+    for terms, weights, cells in parts():
+        columns = _with_constant(terms, weights)
+        for cell in np.unique(cells).tolist():
+            own = columns[cells == cell]
+            grams[cell] = grams.get(cell, 0.0) + own.T @ own
+    turns = {cell: _whitening(gram) for cell, gram in grams.items()}
+    kept: dict[int, list[FloatArray]] = {cell: [] for cell in turns}
+    for terms, weights, cells in parts():
+        columns = _with_constant(terms, weights)
+        for cell, turn in turns.items():
+            own = columns[cells == cell] @ turn
+            kept[cell].append(own[(own**2).sum(axis=1) > LEAST_SHARE])
+    found = np.zeros(n_cells)
+    for cell, rows in kept.items():
+        found[cell] = _largest_share(np.vstack(rows), n_few)
+    return found
+
+
+def _with_constant(terms: FloatArray, weights: FloatArray) -> FloatArray:  # (n_rows, n_terms + 1)
+    return np.column_stack([terms, np.ones(len(terms))]) * np.sqrt(weights)[:, None]
+
+
+def _whitening(gram: FloatArray) -> FloatArray:  # (n_terms + 1, rank)
+    """What makes combinations of columns with unit sums of squares that go with no other."""
+    scale = np.sqrt(np.diagonal(gram))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
+    varies = values > LEAST_VARYING * values[-1]
+    return np.asarray(vectors[:, varies] / np.sqrt(values[varies]) / scale[:, None])
+
+
+def _largest_share(rows: FloatArray, n_few: int) -> float:
+    """Of all groups of so few of these rows that are grown from one of them."""
+    if not len(rows) or n_few < 1:
+        return 0.0
+    order = np.argsort(-(rows**2).sum(axis=1), kind="stable")[:MOST_SEARCHED]
+    together = rows[order] @ rows[order].T  # in its diagonal, what each row may have alone
+    n_few = min(n_few, len(together))
+    groups = np.argpartition(-np.abs(together), n_few - 1, axis=1)[:, :n_few]
+    shares = np.linalg.eigvalsh(together[groups[:, :, None], groups[:, None, :]])
+    return float(min(shares.max(), 1.0))
