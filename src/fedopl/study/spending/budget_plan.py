@@ -97,7 +97,7 @@ class Budget(Checked):
                 study.evaluation.share == 0
             ),
             "a cautious policy has no prices for what it spends; set caution = 0": (
-                study.linear.caution > 0
+                study.is_cautious or study.doubts_leaves
             ),
             "prices do not know who may get what; leave never and only out": (
                 study.permissions is not None
