@@ -83,7 +83,8 @@ LETTERS = {
     "B": "bins of a column (`tree.bins`)",
     "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2, if all c columns "
     "have B bins",
-    "x": "numbers that a cell has: d + 2, or 2·d + 2 where a row lacks a score",
+    "x": "numbers that a cell has: d + 2, and d more where a row lacks a score, and where a "
+    "tree is cautious",
     "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
     "k": "how often rows are counted in bins: 1, or 2 where 256 bins were too coarse; 0 if s = 0",
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",

@@ -9,7 +9,6 @@ from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.secure.sum_numbers import SUMMED
 from fedopl.messages.vocabulary import QUERY_NAMED
-from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
@@ -203,12 +202,15 @@ class Record:
         if budget is None:
             raise OptionError("price: the study has no budget, so nothing is counted as spent")
         spent = budget.spent(self.study)
+        policy: Policy
         if self.tree:
-            return tree_at(self.tree, self.mixture, price, spent[:, -1])
-        policy = at_price(self.statistics.solve(self.mixture), price, spent)
-        return (
-            LinearPolicy.from_numbers(policy.numbers(), self.study) if self.study.table else policy
-        )
+            policy = tree_at(self.tree, self.mixture, price, spent[:, -1])
+        else:
+            policy = at_price(self.statistics.solve(self.mixture), price, spent)
+        if self.study.table or self.study.permissions:
+            # With the study's encoding and permissions.
+            policy = type(policy).from_numbers(policy.numbers(), self.study)
+        return policy
 
     @property
     def in_doubt(self) -> str | None:

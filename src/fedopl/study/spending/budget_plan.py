@@ -99,9 +99,6 @@ class Budget(Checked):
             "a cautious policy has no prices for what it spends; set caution = 0": (
                 study.is_cautious or study.doubts_leaves
             ),
-            "prices do not know who may get what; leave never and only out": (
-                study.permissions is not None
-            ),
             "spending is measured under one split": study.evaluation.splits > 1,
             "joining is judged by policies without a budget; judge it in a study without one": (
                 study.joining.diagnose

@@ -17,6 +17,7 @@ from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.tree_path import ValueTrees
+from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
 
 _HELD_OUT = RowSplit.EVALUATION
@@ -32,7 +33,7 @@ class PricedPath(ABC):
         self._against, self._study = against, study
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
         # An action without scores is given to nobody; of giving it to all only the cost is said.
-        self._hidden = space.scored.hidden
+        self._hidden, self._obeyed = space.scored.hidden, space.obeyed
         if self._hidden[against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
@@ -48,12 +49,21 @@ class PricedPath(ABC):
         """Rows with scores for every action that any has a score for."""
         return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
 
+    def forbidden(self, contexts: FloatArray) -> BoolArray:  # (n_rows, n_actions)
+        """What rows may not get here."""
+        found = self._obeyed.forbidden(contexts)
+        return np.zeros((len(contexts), self._n_actions), np.bool_) if found is None else found
+
+    def alike(self, action: int, contexts: FloatArray) -> IntArray:  # (n_rows,)
+        """This action for everybody who may get it, and the first that may be given for others."""
+        return first_allowed(np.full(len(contexts), action), self.forbidden(contexts))
+
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
         """At every price, then for everybody alike, then as it was done."""
-        costs = self.costs(chunk, rows)
-        yield from self.along(chunk.data.contexts[rows], costs)
+        contexts = chunk.data.contexts[rows]
+        yield from self.along(contexts, self.costs(chunk, rows))
         for action in range(self._n_actions):
-            yield np.full(len(costs), action)
+            yield self.alike(action, contexts)
         yield np.asarray(chunk.data.actions[rows])
 
     def columns(
@@ -61,7 +71,8 @@ class PricedPath(ABC):
     ) -> Iterator[FloatArray]:  # (n_rows, 2) each
         """What is gained over the same action for all, and what is spent."""
         scores, costs = chunk.scores[rows], self.costs(chunk, rows)
-        row, without = np.arange(len(costs)), scores[:, self._against]
+        row = np.arange(len(costs))
+        without = scores[row, self.alike(self._against, chunk.data.contexts[rows])]
         for own in decided[:-1]:
             gain = np.where(self._hidden[own], 0.0, scores[row, own] - without)
             yield np.column_stack([gain, costs[row, own]])
@@ -74,10 +85,9 @@ class PricedPath(ABC):
         rows = whole.rows(_HELD_OUT)
         weight = space.data.weights_of(rows)
         row, wider = np.arange(len(excess)), []
+        without = self.alike(self._against, whole.data.contexts[rows])
         for one, decided in zip(found, self.decided(whole, rows), strict=True):
-            own = np.where(
-                decided == self._against, 0.0, excess[row, decided] + excess[:, self._against]
-            )
+            own = np.where(decided == without, 0.0, excess[row, decided] + excess[row, without])
             covariances = np.array(one.covariances)
             covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
             wider.append(replace(one, covariances=covariances))
@@ -96,8 +106,11 @@ class AtPrices(PricedPath):
         self._prices = query.prices
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """With the largest index that is left at a price."""
-        indices = np.where(self._hidden, -np.inf, self._policy.linear(contexts))
+        """With the largest index that is left at a price, of what may be given."""
+        closed = self._hidden | self.forbidden(contexts)
+        if closed.all(axis=1).any():
+            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+        indices = np.where(closed, -np.inf, self._policy.linear(contexts))
         for price in self._prices:
             yield np.argmax(indices - price * costs, axis=1)
 
