@@ -195,6 +195,7 @@ QUERIES = {
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
     "ValuePrices": Message(62, "d·(p + 1) + 65"),
     "ValueTrees": Message(61, "508·(16 + d) + 1"),
+    "ValueSpending": Message(101, "W + 1"),
     "SumContrasts": Message(48, "0"),
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "TellContexts": Message(48, "0"),
@@ -241,6 +242,7 @@ ANSWERS = {
     "TakeRanges": Message(48, "1"),
     "ValuePrices": Message(70, "6·(65 + d) + 3"),
     "ValueTrees": Message(70, "6·(17 + d) + 3"),
+    "ValueSpending": Message(70, "6·(v + d + 1) + 3"),
     "SumContrasts": Message(48, "1"),
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),

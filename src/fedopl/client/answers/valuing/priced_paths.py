@@ -1,18 +1,20 @@
 """Paths of policies that spend less and less, and what each decides, gains and costs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.asked_policies import deciders
+from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -55,7 +57,7 @@ class PricedPath(ABC):
         return np.zeros((len(contexts), self._n_actions), np.bool_) if found is None else found
 
     def alike(self, action: int, contexts: FloatArray) -> IntArray:  # (n_rows,)
-        """This action for everybody who may get it, and the first that may be given for others."""
+        """One action for everybody who may get it, for others the first that may be given."""
         return first_allowed(np.full(len(contexts), action), self.forbidden(contexts))
 
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
@@ -115,19 +117,33 @@ class AtPrices(PricedPath):
             yield np.argmax(indices - price * costs, axis=1)
 
 
-class TreePath(PricedPath):
-    """Trees that were found at prices."""
+class GivenPath(PricedPath):
+    """Policies that are given, whatever they cost."""
 
-    def __init__(self, space: Workspace, query: ValueTrees) -> None:
-        super().__init__(space, query.against)
-        n_trees = len(query.trees) - space.study.n_actions
-        self._decide = deciders(space, [{"trees": one} for one in query.trees[:n_trees]])
+    def __init__(self, space: Workspace, against: int, policies: Sequence[Arrays]) -> None:
+        super().__init__(space, against)
+        self._decide = deciders(space, policies)
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """As each tree says; refused where it gives what there are no scores of."""
-        del costs  # they were part of the search
+        """As each policy says; refused where it gives what there are no scores of."""
+        del costs
         for decide in self._decide:
             codes = decide(contexts)
             if self._hidden[codes].any():
                 raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
             yield codes
+
+
+class TreePath(GivenPath):
+    """Trees that were found at prices."""
+
+    def __init__(self, space: Workspace, query: ValueTrees) -> None:
+        n_trees = len(query.trees) - space.study.n_actions
+        super().__init__(space, query.against, [{"trees": one} for one in query.trees[:n_trees]])
+
+
+class CandidatePath(GivenPath):
+    """The candidates of a study."""
+
+    def __init__(self, space: Workspace, query: ValueSpending) -> None:
+        super().__init__(space, query.against, policies_in(query))
