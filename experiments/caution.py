@@ -1,11 +1,12 @@
 """What caution is worth where an action was rarely taken: better, the same or worse there.
 
-    python experiments/caution.py [DRAWS]
+    python experiments/caution.py [DRAWS] [tree]
 
 Rows are made up, as those of `experiments/rare_actions.py`: where x0 > 0 the second action was
 taken with a small chance, and is worth so much more than elsewhere. By chance and by `caution` of
-the policy, the mean regret of what three clients of 700 rows learn on a basis of steps: where the
-rare action is bad, the same and good, and over the three.
+the policy, the mean regret of what three clients of 700 rows learn on a basis of steps, or, with
+`tree`, of a tree of two questions on 16 bins: where the rare action is bad, the same and good, and
+over the three.
 """
 
 import sys
@@ -18,26 +19,32 @@ import fedopl
 CHANCES, EXTRAS, CAUTIONS = (0.05, 0.01, 0.001), (-1.5, 0.0, 1.5), (0.0, 0.5, 1.0, 2.0)
 
 
-def regrets(world: World, draw: int) -> list[float]:  # (n_cautions,)
+PLANS = {
+    "linear": lambda caution: fedopl.Linear(caution=caution),
+    "tree": lambda caution: fedopl.Tree(caution=caution, bins=16),
+}
+
+
+def regrets(world: World, draw: int, kind: str) -> list[float]:  # (n_cautions,)
     """What policies lose that are learned from the same rows."""
     clients = {f"c{place}": logged(world, 100 * draw + place) for place in range(N_CLIENTS)}
     x, means, _ = world(np.random.default_rng(10_000 + draw), N_TRIED)
     lost = []
     for caution in CAUTIONS:
-        plan = fedopl.Linear(caution=caution)
+        plan = PLANS[kind](caution)
         policy = fedopl.learn(clients, basis="steps", policy=plan, evaluation=0).policy
         chosen = means[np.arange(N_TRIED), policy.decide(x)]
         lost.append(float(np.mean(means.max(axis=1) - chosen)))
     return lost
 
 
-def main(n_draws: int) -> None:
+def main(n_draws: int, kind: str) -> None:
     """Print the table."""
     print("| chance | caution | bad there | the same | good there | mean |")
     print("|---:|---:|---:|---:|---:|---:|")
     for chance in CHANCES:
         worlds = [rarely_taken(chance, extra) for extra in EXTRAS]
-        found = np.array([[regrets(w, draw) for draw in range(n_draws)] for w in worlds])
+        found = np.array([[regrets(w, draw, kind) for draw in range(n_draws)] for w in worlds])
         for place, caution in enumerate(CAUTIONS):
             own = found[:, :, place].mean(axis=1)
             numbers = " | ".join(f"{lost:.3f}" for lost in (*own, own.mean()))
@@ -45,4 +52,4 @@ def main(n_draws: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 10)
+    main(int(sys.argv[1]) if sys.argv[1:] else 10, sys.argv[2] if sys.argv[2:] else "linear")

@@ -83,7 +83,8 @@ LETTERS = {
     "B": "bins of a column (`tree.bins`)",
     "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2, if all c columns "
     "have B bins",
-    "x": "numbers that a cell has: d + 2, or 2·d + 2 where a row lacks a score",
+    "x": "numbers that a cell has: d + 2, and d more where a row lacks a score, and where a "
+    "tree is cautious",
     "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
     "k": "how often rows are counted in bins: 1, or 2 where 256 bins were too coarse; 0 if s = 0",
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
@@ -194,6 +195,7 @@ QUERIES = {
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
     "ValuePrices": Message(62, "d·(p + 1) + 65"),
     "ValueTrees": Message(61, "508·(16 + d) + 1"),
+    "ValueSpending": Message(101, "W + 1"),
     "SumContrasts": Message(48, "0"),
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "TellContexts": Message(48, "0"),
@@ -241,6 +243,7 @@ ANSWERS = {
     "TakeRanges": Message(48, "1"),
     "ValuePrices": Message(70, "6·(65 + d) + 3"),
     "ValueTrees": Message(70, "6·(17 + d) + 3"),
+    "ValueSpending": Message(70, "6·(v + d + 1) + 3"),
     "SumContrasts": Message(48, "1"),
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),

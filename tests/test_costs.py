@@ -26,6 +26,7 @@ from fedopl.client.local import local_training
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.personal_values import ValuePersonal
@@ -242,6 +243,7 @@ OWN_AXES = {
 ANSWERED_AXES = {
     ValuePersonal: {Axis.CANDIDATES: "v + 3"},
     ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
+    ValueSpending: {Axis.CURVE_POINTS: "v + d + 1"},
 }
 
 

@@ -28,6 +28,7 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
@@ -78,7 +79,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
-    ValueAtTarget,
+    *(ValueAtTarget, ValueSpending),
     *(SumByFold, ValueAcrossFolds),
 )
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
@@ -110,6 +111,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
     if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees):
         options["policy"] = "tree"
+    if kind is ValueSpending:
+        options["policy"] = "finite"
     if kind is TrainNetwork:
         options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
     options["joining"] = kind in ON_MODELS
@@ -126,7 +129,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["guardrails"] = {"harm": HARM}
     if kind in (SumContrasts, ValuePersonal):
         options["personal"] = "ridge"
-    if kind in (ValuePrices, ValueTrees):
+    if kind in (ValuePrices, ValueTrees, ValueSpending):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
         options["target"] = TargetPlan(client="new")
@@ -181,6 +184,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "against": 0,
             "parameters": np.zeros(shape),
         },
+        ValueSpending: {**packed([], agreed), "against": 0},
         ValueTrees: {"against": 0, "trees": np.array([as_array(Leaf(0))] * n_trees)},
         ValuePersonal: {
             **packed([], agreed),

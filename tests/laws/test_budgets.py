@@ -275,7 +275,6 @@ def _of_flags(seed, n_rows=900):
             {"policy": fedopl.Linear(caution=0.5), "nuisances": "federated"},
             "a cautious policy has no prices",
         ),
-        ({"policy": fedopl.Linear(only={"north": ("usual", "new")})}, "who may get what"),
         ({"evaluation": 0}, "spending is measured on held-out rows"),
         ({"evaluation": "cross-fitted"}, "spending is measured on held-out rows"),
         ({"diagnose": True}, "joining is judged by policies without a budget"),

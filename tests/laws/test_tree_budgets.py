@@ -121,7 +121,6 @@ def test_a_share_of_people_is_kept_to(run):
             "have none of a column of costs",
         ),
         ({"policy": "finite"}, "only a linear policy"),
-        ({"policy": fedopl.Tree(only={"north": ("usual", "new")})}, "who may get what"),
     ],
 )
 def test_trees_that_cannot_have_a_budget_are_refused_in_words(changes, said):

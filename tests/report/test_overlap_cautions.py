@@ -102,6 +102,8 @@ def test_with_caution_nothing_is_recommended_where_hardly_anybody_got_it():
     decided = careful.policy.decide(np.array([[2.0, 0.0]]))
     assert decided == [1]  # what it looks like is better by more than the doubt
     assert careful.recommendation.policy == "logging policy"
+    tree = fedopl.learn(clients, policy=fedopl.Tree(bins=8, caution=0.1))
+    assert tree.recommendation.policy == careful.recommendation.policy
     said = careful.recommendation.sentence
     assert "but gives 'new' where x0 is above 0.5" in said
     assert "in a study with caution that is not recommended" in said

@@ -348,9 +348,9 @@ MISTAKES = {
         STUDY + "[policy]\ncaution = -0.5\n",
         "line 19: policy.caution: Input should be greater than or equal to 0",
     ),
-    "caution of a tree": (
-        STUDY + '[policy]\nkind = "tree"\ncaution = 0.5\n',
-        "line 20: policy.caution: is for linear policies and candidates; tree ones have no",
+    "caution of a network": (
+        STUDY + '[policy]\nkind = "neural"\ncaution = 0.5\n',
+        "line 20: policy.caution: is for linear policies, trees and candidates; networks have no",
     ),
     "caution of another oracle": (
         STUDY + '[policy]\noracle = "csoaa-sgd"\ncaution = 0.5\n',

@@ -39,6 +39,11 @@ def budget(
         raise OptionError(f"{run}: {found.in_doubt}, so nothing is claimed of what a budget buys")
     limit = plan.limit if most is None else most
     point = found.at_budget(limit, client or GLOBAL, confidence=confidence)
+    if save and point.policy is None:
+        raise OptionError(
+            f"{run}: '{point.candidate}' is a candidate that this run does not keep; it is where "
+            "the study named it"
+        )
     if save and point.policy:
         point.policy.save(save)
     if as_json:

@@ -54,6 +54,8 @@ from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
+_WITH_SCORE = "share with "
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FieldInWords:
@@ -258,7 +260,9 @@ def _part(
     named = []
     for axis, size in zip(axes, numbers.shape, strict=True):
         known = labels.get(axis, ())
-        fits = len(known) >= size and (axis is Axis.CELL_NUMBERS or len(known) == size)
+        if axis is Axis.CELL_NUMBERS and len(known) > size:  # every row has every score
+            known = tuple(one for one in known if not one.startswith(_WITH_SCORE))
+        fits = len(known) == size
         named.append(known[:size] if fits else tuple(f"{axis.value} {k + 1}" for k in range(size)))
     bent = len(labels[Axis.FEATURES]) > len(labels[Axis.PARAMETERS])
     values = tuple("terms" if bent and axis is Axis.FEATURES else axis.value for axis in axes)
@@ -288,7 +292,8 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
             "rows",
             "share",
             *study.actions,
-            *(f"share with {action}" for action in study.actions),
+            *(f"{_WITH_SCORE}{action}" for action in study.actions),
+            *(f"doubt of {action}" for action in study.actions if study.doubts_leaves),
         ),
     }
     if isinstance(query, SumNearThresholds | LookPrivately):

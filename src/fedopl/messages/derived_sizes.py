@@ -17,6 +17,7 @@ from fedopl.messages.message import Axis
 from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
+from fedopl.messages.trees.cell_sums import fewest_numbers
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import network_size
@@ -115,7 +116,8 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.FOUND_PAIRS] = range(0, (basis.screened_pairs if basis else 0) + 1)
     sizes[Axis.FOUND_THRESHOLDS] = range(0, (basis.screened_thresholds if basis else 0) + 1)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
-    sizes[Axis.CELL_NUMBERS] = range(2 + n_actions, 2 + 2 * n_actions + 1)
+    fewest = fewest_numbers(study)
+    sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)
     # Where values are cross-fitted, a candidate is a policy for each fold.
     at_once = most * folds if study.evaluation.is_cross_fitted else most
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):

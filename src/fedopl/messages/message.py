@@ -59,7 +59,7 @@ class Axis(enum.Enum):
     OPEN_NODES = "open nodes"  # of a tree that is not finished
     CELLS = "cells"  # of every two columns' bins, one table behind the other
     FIT_NUMBERS = "fit numbers"  # what is told of how well models fit for an action
-    CELL_NUMBERS = "cell numbers"  # rows, weight, and by action sums and what they rest on
+    CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
     LEAVES = "leaves"  # of a finished tree
     QUESTIONS = "questions"  # of a tree, each before those below it
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one

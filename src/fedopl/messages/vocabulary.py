@@ -7,6 +7,7 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
@@ -96,6 +97,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueAtTarget,
     ValueApart,
     ShareSecrets,
+    ValueSpending,
 )
 # What a study asks before it is known which terms it has, and in what they are measured.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

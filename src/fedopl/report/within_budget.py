@@ -19,6 +19,12 @@ _STEPS = (
 )
 
 
+_CANDIDATES = (
+    "by drawing lots between two candidates, whose spending lies to either side of it. "
+    "The candidate of this run is the best of those that spend no more."
+)
+
+
 def within_budget(record: Record) -> Section | None:
     """The section, where there is a budget; nothing is claimed where models are in doubt."""
     curve, budget = record.curve, record.study.budget
@@ -37,9 +43,9 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
     intro = (
         f"The budget is {budget_in_words(record)}. {spending_in_words(point, 'The policy')}"
         f"{who_told(record)} The gain is over giving everybody '{curve.against}', in {unit} per "
-        f"decision, on held-out rows. It puts a price of {decimal(point.price)} on a "
-        "unit that is spent: whoever gains less for it gets less."
+        f"decision, on held-out rows. {_price(point)}"
     )
+    how = _STEPS if curve.in_steps else _LINES
     return (
         Text(intro),
         _picture(record, curve, point),
@@ -47,10 +53,23 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         *(_by_client(record, curve) if budget.is_per_client else ()),
         Text(
             "The intervals of the curve are for a budget that is just spent, "
-            f"{_STEPS if curve.in_steps else _LINES} For another budget: fedopl budget RUN --most "
+            f"{_CANDIDATES if curve.names else how} For another budget: fedopl budget RUN --most "
             "0.5; nobody is asked.",
             quiet=True,
         ),
+    )
+
+
+def _price(point: BudgetPoint) -> str:
+    """What its price does."""
+    if point.candidate is not None:
+        return (
+            f"'{point.candidate}' is the candidate of the largest value on training rows less "
+            f"{decimal(point.price)} for each unit that is spent."
+        )
+    return (
+        f"It puts a price of {decimal(point.price)} on a unit that is spent: whoever gains less "
+        "for it gets less."
     )
 
 
@@ -79,7 +98,8 @@ def _table(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Table:
     costs = (point.spending, *(one.spending for one in others), done)
     spent = alike([Span.of(cost) for cost in costs])
     too_dear = ", more than the budget" if done.value > point.budget else ""
-    names = ["The learned policy", *map(_in_words, others), f"{opened(SO_FAR)}{too_dear}"]
+    who = "The learned policy" if point.candidate is None else f"'{point.candidate}'"
+    names = [who, *map(_in_words, others), f"{opened(SO_FAR)}{too_dear}"]
     rows = zip(names, gains, spent, strict=True)
     unit = OutcomeWords.of(record.study).name
     return Table(

@@ -9,7 +9,7 @@ from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.secure.sum_numbers import SUMMED
 from fedopl.messages.vocabulary import QUERY_NAMED
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
@@ -183,8 +183,7 @@ class Record:
         if not 0.5 <= sure < 1:
             raise OptionError(f"confidence: expected 0.5 to below 1, came {sure:g}")
         plan = budget.model_copy(update={"confidence": sure})
-        point = curve.at(most, client, plan=plan)
-        return replace(point, policy=self.at_price(point.price))
+        return self._with_policy(curve.at(most, client, plan=plan))
 
     def within_budget(self, client: str = GLOBAL) -> BudgetPoint:
         """What the run's policy gains and spends; at a client, what it would at its own price."""
@@ -194,21 +193,36 @@ class Record:
         point, against = curve.within(budget), arm_name(curve.against)
         # The policy was valued itself, and not just at prices to either side of its own.
         valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
-        point = replace(point, gain=valued.get((against, GLOBAL), point.gain))
-        return replace(point, policy=self.at_price(point.price))
+        return self._with_policy(replace(point, gain=valued.get((against, GLOBAL), point.gain)))
+
+    def _with_policy(self, point: BudgetPoint) -> BudgetPoint:
+        """With the policy, unless it is a candidate that the run does not keep."""
+        if point.candidate is None:
+            return replace(point, policy=self.at_price(point.price))
+        arms = {arm_name(action): action for action in self.study.actions}
+        if point.candidate in arms:
+            action, features = arms[point.candidate], self.study.features
+            arm = constant_policy(action, self.study.actions, features)
+            return replace(point, policy=arm)
+        return replace(point, policy=self.policy if point.candidate == self.chosen else None)
 
     def at_price(self, price: float) -> Policy:
         """The policy with this price on a unit that is spent, by what the budget counts."""
         budget = self.study.budget
         if budget is None:
             raise OptionError("price: the study has no budget, so nothing is counted as spent")
+        if self.study.policy.compares_candidates:
+            raise OptionError("price: candidates are what they are; at_budget says which is best")
         spent = budget.spent(self.study)
+        policy: Policy
         if self.tree:
-            return tree_at(self.tree, self.mixture, price, spent[:, -1])
-        policy = at_price(self.statistics.solve(self.mixture), price, spent)
-        return (
-            LinearPolicy.from_numbers(policy.numbers(), self.study) if self.study.table else policy
-        )
+            policy = tree_at(self.tree, self.mixture, price, spent[:, -1])
+        else:
+            policy = at_price(self.statistics.solve(self.mixture), price, spent)
+        if self.study.table or self.study.permissions:
+            # With the study's encoding and permissions.
+            policy = type(policy).from_numbers(policy.numbers(), self.study)
+        return policy
 
     @property
     def in_doubt(self) -> str | None:

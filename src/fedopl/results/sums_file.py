@@ -22,7 +22,7 @@ from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import TermChoice
-from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
+from fedopl.results.sums.tree_statistics import LeafDoubts, ThresholdsMoved, TreeStatistics
 from fedopl.study.study import Study
 
 _Answer = TypeVar("_Answer", bound=Message)
@@ -50,6 +50,9 @@ def sums_npz(record: Record) -> bytes:
         arrays["grid.levels"] = np.array(tree.grid.is_level)
         arrays |= {f"cells.{k}": tree.cells[name] for k, name in enumerate(tree.clients)}
         arrays |= _closer_arrays(tree)
+        if tree.doubts:
+            told = tree.doubts.cells
+            arrays |= {f"doubts.{k}": told[name] for k, name in enumerate(tree.clients)}
     content = io.BytesIO()
     np.savez(content, **arrays)
     return content.getvalue()
@@ -92,6 +95,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
                     cells=cells,
                     lost=lost,
                     closer=_closer(arrays, study, grid, searched),
+                    doubts=_doubts(arrays, study, searched, found["statistics"].taken),
                 )
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
@@ -110,7 +114,7 @@ def _taken_arrays(statistics: ScoreStatistics) -> dict[str, Any]:
 
 
 def _taken(arrays: Mapping[str, Any], study: Study, clients: Sequence[str]) -> TakenRows | None:
-    if not study.is_cautious:
+    if not (study.is_cautious or study.doubts_leaves):
         return None
     places = {name: f"taken.{place}" for place, name in enumerate(clients)}
     told = {name: key for name, key in places.items() if key in arrays}
@@ -162,6 +166,16 @@ def _closer(
     keys = {name: f"near.gains.{k}" for k, name in enumerate(searched)}
     gains = {name: arrays[key] for name, key in keys.items() if key in arrays}
     return ThresholdsMoved(SecondLook(root, grid, arrays["near.cuts"]), gains)
+
+
+def _doubts(
+    arrays: Mapping[str, Any], study: Study, searched: Sequence[str], taken: TakenRows | None
+) -> LeafDoubts | None:
+    """How unsure sums over cells are, where the study is cautious."""
+    if taken is None or not study.doubts_leaves:
+        return None
+    cells = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
+    return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
 
 
 def arrays_of(part: str, answers: Sequence[Message]) -> dict[str, Any]:

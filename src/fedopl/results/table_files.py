@@ -188,7 +188,9 @@ class TextFile(NamedTuple):
 
 
 def _curve_json(curve: BudgetCurve) -> str:
-    return _json(TypeAdapter(BudgetCurve).dump_python(curve))
+    said = TypeAdapter(BudgetCurve).dump_python(curve)
+    # Left out where there are none: curves were kept before candidates had budgets.
+    return _json({key: told for key, told in said.items() if key != "names" or told})
 
 
 def _target_json(found: AtTarget) -> str:

@@ -316,7 +316,8 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
-    if not usable and study.is_cautious and before is None:
+    doubts = study.is_cautious or study.doubts_leaves
+    if not usable and doubts and before is None:
         raise FederationError(
             "caution: no client released the sums that standard errors are made of; set "
             "caution = 0 under [policy]"
@@ -324,7 +325,7 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     parts = before.adding(usable, {}).outcome_sums() if before else usable
     if not parts:
         return Enrolled(counted, borrowed, unsupported_models(study))
-    taken = TakenRows.of_answers(usable) if study.is_cautious else None
+    taken = TakenRows.of_answers(usable) if doubts else None
     total = combined(parts, weights={})
     return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
 

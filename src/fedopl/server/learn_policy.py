@@ -19,6 +19,7 @@ from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
+from fedopl.server.candidate_curve import ask_for_candidates
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.minimax import (
     Ascent,
@@ -74,6 +75,8 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     if study.budget is None:
         return learned
     spent = study.budget.spent(study)
+    if isinstance(learned.statistics, FiniteStatistics):
+        return _affordable_candidate(learned, learned.statistics, task)
     if learned.tree:
         curve = ask_for_tree_curve(learned.tree, setting, task.conversation)
         price = curve.price_for(study.budget)
@@ -85,6 +88,17 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     else:
         return learned
     return replace(learned, policy=priced, curve=curve, price=price)
+
+
+def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
+    """The candidate of the largest value at the lowest price that keeps to the budget."""
+    candidates, budget = task.candidates, task.setting.study.budget
+    assert budget is not None  # noqa: S101
+    curve = ask_for_candidates(statistics, candidates, learned.setting, task.conversation)
+    price = curve.price_for(budget)
+    chosen = curve.names[curve.prices.index(price)]
+    policy = candidates.policies.get(chosen)
+    return replace(learned, chosen=chosen, policy=policy, curve=curve, price=price)
 
 
 def _linear(task: Task) -> Learned:

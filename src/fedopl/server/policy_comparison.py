@@ -149,10 +149,10 @@ class Candidates:
         elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         for place, column in enumerate(guarded_columns(self.study)):
-            fields = self._fields(self.names())
+            fields = self.fields(self.names())
             queries[f"outcome {column}"] = ValueOutcome(outcome=place, **fields)
         if describe:
-            queries["described"] = Describe(cuts=public_cuts(setting), **self._fields([chosen]))
+            queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
             queries["fitted"] = TellFit()
         if describe and self.study.values_leaves and tree:
             queries["leaves"] = ValueLeaves(tree=tree.numbers())
@@ -240,7 +240,7 @@ class Candidates:
         }
         return Answers(answers.exchange, shown)
 
-    def _fields(
+    def fields(
         self, names: list[str], beside: Mapping[str, Policy] | None = None
     ) -> dict[str, Any]:
         """The fields that carry these candidates, and whatever is asked about beside them."""
@@ -262,7 +262,7 @@ class Candidates:
 
     def _personal_queries(self, setting: Setting) -> dict[str, ValuePersonal]:
         """For each client, what all others learned, to be moved toward its own rows at home."""
-        asked = self._fields(self._checked_names(self.beside), self.beside)
+        asked = self.fields(self._checked_names(self.beside), self.beside)
         own: dict[str, dict[str, Any]] = fields_for_each(setting)
         return {name: ValuePersonal(**asked, **fields) for name, fields in own.items()}
 
@@ -273,7 +273,7 @@ class Candidates:
         return names
 
     def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
-        return EstimateValues(split=split, **self._fields(self._checked_names(beside), beside))
+        return EstimateValues(split=split, **self.fields(self._checked_names(beside), beside))
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:

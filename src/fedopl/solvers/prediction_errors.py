@@ -40,6 +40,15 @@ def prediction_errors(
     return errors
 
 
+def outcome_noise(sums: FloatArray, squared_weights: FloatArray) -> float:
+    """σ² from the same sums; 0 where nobody took anything."""
+    weight = sums[:, -2, -2]
+    if not weight.sum():
+        return 0.0
+    rows = least_squares.effective_rows(weight, squared_weights)
+    return _noise(sums / np.where(weight > 0, weight, 1.0)[:, None, None], rows)
+
+
 def _noise(means: FloatArray, rows: FloatArray) -> float:
     """σ²: the error of ridge models for other rows, over all rows that took any action."""
     taken = rows > 0

@@ -20,8 +20,8 @@ class CautionPlan(Checked):
         default=0.0,
         ge=0,
         le=MOST_CAUTION,
-        description="standard errors of what an action or a candidate would bring that are "
-        "taken from its score",
+        description="standard errors of what an action, a leaf or a candidate would bring "
+        "that are taken from its score",
     )
 
 
@@ -33,7 +33,7 @@ def check_caution(study: "Study") -> None:
             "agree on a study without [privacy]"
         )
         raise PlacedError("caution", message, ("policy", "caution"))
-    if study.is_cautious and study.nuisances.kind == "local":
+    if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
         message = (
             "standard errors are made of the sums that everybody's outcome models are fitted from; "
             'with kind = "local" under [nuisances] there are none'

@@ -45,7 +45,7 @@ _UNMOVED: Flat = {"refine": False}
 # Clients counted as the mixture says when studies were first hashed.
 _LINEAR = Linear(precision="rows").model_dump(mode="json")
 _USUAL_PRECISION = Linear().precision
-_TREE = Tree().model_dump(mode="json", exclude={"kind", "never", "only", *_UNMOVED})
+_TREE = Tree().model_dump(mode="json", exclude={"kind", "never", "only", "caution", *_UNMOVED})
 _DEFAULTS: Flat = {
     **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
     "tree": _TREE,
@@ -60,7 +60,8 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     # Everybody could get everything when studies were first hashed.
     permissions = {key: policy.pop(key) for key in _PERMISSIONS}
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
-    said |= {"tree": _said(policy, **_UNMOVED)} if kind == "tree" else {}
+    tree = {key: told for key, told in policy.items() if key != "caution"}
+    said |= {"tree": _said(tree, **_UNMOVED)} if kind == "tree" else {}
     neural = {"neural": policy} if kind == "neural" else {}  # there was none when first hashed
     said = {**_DEFAULTS, **unused, **said}
     return {

@@ -53,6 +53,8 @@ def _why_not_solved(study: Study) -> str | None:
     plan = study.policy
     if plan.has_leaves and not plan.on_grid:
         return f"the thresholds of its tree are one party's own values; {_ANEW}, on the grid"
+    if study.doubts_leaves:
+        return f"standard errors of its tree's leaves rest on all of their rows; {_ANEW}"
     if plan.has_leaves and study.tree.depth > LOOK_AHEAD:
         return (
             f"a tree of depth {study.tree.depth} is grown by asking everybody level by level, and "

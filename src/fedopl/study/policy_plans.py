@@ -1,6 +1,6 @@
 """What a study says about its policy: one plan for each kind, and `kind` tells which."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, field_validator, model_validator
@@ -8,7 +8,7 @@ from pydantic_core import PydanticKnownError
 
 from fedopl.base.validation import Checked, PlacedError, same_as
 from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permissions
-from fedopl.policies.tree_columns import Column
+from fedopl.policies.tree_columns import Column, NumberColumn
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 from fedopl.study.caution_plan import CautionPlan
@@ -164,12 +164,23 @@ class Linear(CautionPlan, KindOfPlan):
         return self
 
 
-class Tree(TreePlan, KindOfPlan):
+class Tree(TreePlan, CautionPlan, KindOfPlan):
     """A tree of a few questions, and what it has to keep to."""
 
     has_leaves: ClassVar[bool] = True
 
     kind: Literal["tree"] = "tree"
+
+    @model_validator(mode="after")
+    def _has_sums_to_doubt(self) -> Self:
+        if self.caution and self.thresholds != "grid":
+            message = "standard errors of leaves follow from sums over a grid; use the grid"
+            raise PlacedError("caution", message)
+        return self
+
+    def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
+        """None with caution: between thresholds of the grid there are no standard errors."""
+        return () if self.caution else super().refined(columns)
 
     @property
     def local_kind(self) -> str:
@@ -217,7 +228,7 @@ class Tree(TreePlan, KindOfPlan):
             )
             raise PlacedError("tree", message, ("policy", "tree"))
         n_open = 2 ** (n_levels(self.depth) - 1)
-        n_numbers = n_open * most_cells * (2 + len(actions))
+        n_numbers = n_open * most_cells * (2 + len(actions) * (2 if self.caution else 1))
         if n_numbers > MOST_NUMBERS:
             message = (
                 f"its grid has up to {most_cells:,} cells in {n_open} "

@@ -227,6 +227,11 @@ class Study(Checked):
         return self.linear.caution > 0
 
     @property
+    def doubts_leaves(self) -> bool:
+        """Whether standard errors are taken from what a tree's leaves are worth."""
+        return self.policy.has_leaves and self.caution > 0
+
+    @property
     def personalises(self) -> bool:
         """Whether each client also has a policy of its own, shrunk toward everybody else's."""
         return self.personal.kind != "none"

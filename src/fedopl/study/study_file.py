@@ -89,9 +89,9 @@ class PolicySection(CautionPlan):
         said = {"features", "oracle", "precision"}
         if self.kind == "linear":
             said |= {"caution"}
-        elif self.caution and self.kind != "finite":
-            what = f"{self.kind} ones have no standard errors here"
-            raise PlacedError("caution", f"is for linear policies and candidates; {what}")
+        elif self.caution and self.kind == "neural":
+            message = "is for linear policies, trees and candidates; networks have no such errors"
+            raise PlacedError("caution", message)
         linear = Linear.model_validate(self.model_dump(include=said))
         if self.kind not in _WITHOUT_ORACLE:
             return self

@@ -60,6 +60,7 @@ _ANSWERING: tuple[Handler, ...] = (
     value_outcome.answer,
     spending_path.value_prices,
     spending_path.value_trees,
+    spending_path.value_spending,
     value_personal.sum_contrasts,
     value_personal.answer,
     value_at_target.answer_as_source,

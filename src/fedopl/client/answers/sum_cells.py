@@ -10,6 +10,7 @@ from fedopl.client.answers.released_groups import check_groups, tree_of
 from fedopl.client.disclosure.cells.cell_suppression import possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
+from fedopl.client.local.cell_doubts import doubted_rows
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
 from fedopl.client.rows.chunks import ScoredChunk
@@ -20,7 +21,7 @@ from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import Node, branches_of, depth_of, leaves_of
-from fedopl.policies.trees.search import FIRST_ACTION, ROWS
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
@@ -40,8 +41,8 @@ def count_bins(space: Workspace, query: CountBins) -> BinCounts:
 
 def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     """The sums of every open node, in which no number rests on fewer rows than needed."""
-    n_actions = space.study.n_actions
-    needed = space.limits.rows_needed(n_actions)
+    n_actions, is_doubted = space.study.n_actions, space.study.doubts_leaves
+    needed = space.limits.rows_needed(n_actions * (1 + is_doubted))
     try:
         grid = query.grid(space.study)
     except ValueError:  # none that the study allows
@@ -51,13 +52,27 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     if needed > 1:
         space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
         _check_parts(space, query.partition, binning, needed)
-    sums = released = as_shares(cell_sums(space.scored_rows(), binning), grid)
+    cells = cell_sums(space.scored_rows(), binning)
+    weight = float(cells[:, grid.tables[0, 0], WEIGHT].sum())
+    sums = told = as_shares(cells, grid)
+    n_numbers = sums.shape[-1]
+    if is_doubted:
+        told = np.concatenate([sums, _doubts(space, binning) / (weight or 1.0) ** 2], axis=-1)
     if needed > 1:
-        counts = with_lacking(counts_by_score(space, binning, sums.shape[-1]))
-        released = suppress_cells(sums, grid, needed, counts)
+        counts = with_lacking(counts_by_score(space, binning, n_numbers))
+        told = suppress_cells(told, grid, needed, counts)
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
+    released = told[..., :n_numbers]
     lost = [possible_loss(released[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
-    return CellSums(cells=released[:n_open], lost=np.array(lost))
+    return CellSums(cells=told[:n_open], lost=np.array(lost))
+
+
+def _doubts(space: Workspace, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_actions)
+    """Σ w²/ê(x; a) by cell and action."""
+    shares = space.rows_per_action / max(space.n_training, 1)
+    rows = doubted_rows(space.chunks, space.propensities.of, shares, space.obeyed)
+    n_actions = space.study.n_actions
+    return cell_sums(rows, binning)[..., FIRST_ACTION : FIRST_ACTION + n_actions]
 
 
 def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:

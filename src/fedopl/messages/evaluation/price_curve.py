@@ -27,6 +27,8 @@ N_TREES = 16
 
 def n_points(study: Study) -> int:
     """What is told of: policies at prices, everybody getting each of the actions, what was done."""
+    if study.policy.compares_candidates:
+        return len(study.candidates) + study.n_actions + 1
     return (N_TREES if study.policy.on_grid else N_PRICES) + study.n_actions + 1
 
 
@@ -73,7 +75,7 @@ class ValuePrices(
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Where a linear policy has a budget."""
-        return study.budget is not None and not study.policy.on_grid
+        return study.budget is not None and study.policy.kind == "linear"
 
     @classmethod
     def most(cls, _study: Study) -> int:

@@ -19,13 +19,19 @@ from fedopl.study.study import Study
 class CellSums(Message, code=75):
     """By cell: rows, their share of all weight, and by action the share of the mean score.
 
-    Where not every row has every score, the shares of weight that have one follow. Small cells are
-    suppressed; `lost` is how far that can move the value of any tree at most. The cells stay apart
-    by client: a run keeps them, so that the tree of any mixture can be searched for again.
+    Where not every row has every score, the shares of weight that have one follow. In a cautious
+    study the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Small cells
+    are suppressed; `lost` is how far that can move the value of any tree at most. The cells stay
+    apart by client: a run keeps them, so that the tree of any mixture can be searched for again.
     """
 
     cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient]
     lost: Annotated[Array, (Axis.OPEN_NODES,), PerClient]
+
+
+def fewest_numbers(study: Study) -> int:
+    """How many numbers a cell has, where every row has every score."""
+    return FIRST_ACTION + study.n_actions * (1 + study.doubts_leaves)
 
 
 @message
@@ -58,11 +64,13 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
         n_nodes, n_cells, n_numbers = answer.cells.shape
         if (n_nodes, n_cells) != (n_open, grid.n_cells) or len(answer.lost) != n_open:
             return "the cells are not those of the grid"
-        if n_numbers not in (FIRST_ACTION + study.n_actions, FIRST_ACTION + 2 * study.n_actions):
+        if n_numbers - fewest_numbers(study) not in (0, study.n_actions):
             return "the numbers of a cell are not those of the actions"
         counted = answer.cells[..., [ROWS, WEIGHT]]
         if (counted < 0).any() or (answer.lost < 0).any():
             return "a count is negative"
+        if study.doubts_leaves and (answer.cells[..., -study.n_actions :] < 0).any():
+            return "a doubt is negative"
         totals = np.stack([counted[:, table].sum(axis=1) for table in grid.tables.values()])
         spread = np.ptp(totals, axis=0)  # (n_nodes, 2): all tables divide the same rows
         if (spread > CELL_TOLERANCE * (1 + totals.max(axis=0))).any():

@@ -29,6 +29,7 @@ class Rules:
     minimum_leaf: float = 1.0
     split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
     groups: tuple[Group, ...] = ()
+    is_doubted: bool = False  # whether cells end with each action's squared doubts
     # By column, (n_splits,): questions that have the same answer for everybody here.
     answered: Mapping[int, BoolArray] = field(default_factory=dict)
 

@@ -18,11 +18,14 @@ from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 
 # What is summed in each cell, (n_cells, 2 + n_actions): rows, their weight, and scores by action.
-# Where scores are missing, there is n_actions more: the weight of the rows that have one.
+# Where scores are missing, there is n_actions more: the weight of the rows that have one. With
+# caution there is n_actions more, the last: squares of what is taken from each action's sum.
 ROWS, WEIGHT, FIRST_ACTION = 0, 1, 2
 YES_NO = (0, 1)  # the sides of a split
 # Values this close, as a share of all scores, are ties: sums in another order may differ as much.
 ROUNDING = 1e-11
+# Roots of differences of sums are off by more.
+ROUNDING_OF_ROOTS = 1e-8
 # A split has to add this many times as much, so that of equal trees the smaller one is taken.
 WORTH_A_SPLIT = 4
 
@@ -40,12 +43,13 @@ Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
 
 def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
     """The best tree of depth 0, 1 or 2; a tie goes to fewer splits, then to what comes first."""
-    tables = _Tables(cells, grid, rules.n_actions)
+    tables = _Tables(cells, grid, rules)
 
     def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
         return _largest(leaf_values(leaves, allowed, rules))
 
-    found = _Search(tables, rules, worth, tie=ROUNDING * tables.size).best(depth)
+    rounding = ROUNDING_OF_ROOTS if rules.is_doubted else ROUNDING
+    found = _Search(tables, rules, worth, tie=rounding * tables.size).best(depth)
     return Found(found.node, found.value + tables.baseline)
 
 
@@ -55,8 +59,9 @@ def largest_error(released: FloatArray, true: FloatArray, grid: Grid, depth: int
     def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
         return _largest(np.abs(leaves[1 : 1 + n]))
 
-    errors = _Differences(released, true, grid, n)
-    return _Search(errors, Rules(n_actions=n), worth).best(min(depth, 2)).value
+    rules = Rules(n_actions=n)
+    errors = _Differences(released, true, grid, rules)
+    return _Search(errors, rules, worth).best(min(depth, 2)).value
 
 
 def leaf_values(
@@ -64,10 +69,14 @@ def leaf_values(
 ) -> FloatArray:  # (n_actions, …)
     """What a leaf is worth by action; −∞ where it may not be taken, or the leaf has too few rows.
 
-    Where some rows lack an action's score, they count as the others in the leaf do on average.
+    Where some rows lack an action's score, they count as the others in the leaf do on average. With
+    caution, a standard error of the sum is taken from it.
     """
     last = 1 + rules.n_actions
     values = leaves[1:last]
+    if rules.is_doubted:
+        leaves, doubts = np.split(leaves, [len(leaves) - rules.n_actions])
+        values = values - np.sqrt(np.maximum(doubts, 0.0))
     if len(leaves) > last:
         weight, known = leaves[last], leaves[last + 1 :]
         share = np.divide(weight, known, where=known > 0, out=np.zeros(values.shape))
@@ -90,7 +99,7 @@ def _largest(values: FloatArray) -> FloatArray:  # (…)
 
 
 class _Tables:
-    """The sums as planes: rows, then each action's scores, then weight and what scores rest on.
+    """The sums as planes: rows, each action's scores, weight and what these rest on, doubts.
 
     Scores are held against the mean of all actions. Only differences between actions decide: what
     they have in common adds up to the same for every tree; but where cells were suppressed it would
@@ -99,10 +108,12 @@ class _Tables:
     the cells is made.
     """
 
-    def __init__(self, numbers: FloatArray, grid: Grid, n_actions: int) -> None:
+    def __init__(self, numbers: FloatArray, grid: Grid, rules: Rules) -> None:
         self.numbers, self.grid = numbers, grid
-        self.scores = slice(FIRST_ACTION, FIRST_ACTION + n_actions)
-        self.is_complete = numbers.shape[1] == self.scores.stop
+        self.scores = slice(FIRST_ACTION, FIRST_ACTION + rules.n_actions)
+        first_doubt = numbers.shape[1] - rules.n_actions * rules.is_doubted
+        self.known, self.doubts = slice(self.scores.stop, first_doubt), slice(first_doubt, None)
+        self.is_complete = first_doubt == self.scores.stop
         self.level = 0.0 if self.is_complete else self._level()
 
     @property
@@ -130,25 +141,25 @@ class _Tables:
         return planes.reshape(-1, *table.shape[:2])
 
     def _planes(self, numbers: FloatArray) -> FloatArray:  # (n_planes, n_cells)
-        scores = numbers[:, self.scores].T
+        rows, scores, doubts = (numbers[:, own].T for own in ([ROWS], self.scores, self.doubts))
         if self.is_complete:
-            return np.concatenate([numbers[:, ROWS][None], scores - scores.mean(axis=0)])
-        known = numbers[:, self.scores.stop :].T
+            return np.concatenate([rows, scores - scores.mean(axis=0), doubts])
+        known = numbers[:, self.known].T
         centred = scores - self.level * known
-        return np.concatenate([numbers[:, [ROWS]].T, centred, numbers[:, [WEIGHT]].T, known])
+        return np.concatenate([rows, centred, numbers[:, [WEIGHT]].T, known, doubts])
 
     def _level(self) -> float:
         line = self.grid.line(self.numbers, 0)
-        total = float(line[:, self.scores.stop :].sum())
+        total = float(line[:, self.known].sum())
         return float(line[:, self.scores].sum()) / total if total > 0 else 0.0
 
 
 class _Differences(_Tables):
     """By how much the released sums differ from the true ones."""
 
-    def __init__(self, released: FloatArray, true: FloatArray, grid: Grid, n_actions: int) -> None:
-        super().__init__(released, grid, n_actions)
-        self.true = _Tables(true, grid, n_actions)
+    def __init__(self, released: FloatArray, true: FloatArray, grid: Grid, rules: Rules) -> None:
+        super().__init__(released, grid, rules)
+        self.true = _Tables(true, grid, rules)
 
     def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
         """One column's bins."""

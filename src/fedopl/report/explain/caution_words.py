@@ -15,6 +15,13 @@ def caution_words(policy: Policy | None, record: Record | None) -> str:
             "The candidate was picked with caution: by its value on training rows less "
             f"{plain(record.study.caution, 3)} standard errors of it."
         )
+    if record and record.tree and record.study.doubts_leaves:
+        return (
+            "The tree was searched for with caution: each leaf and action counted for what it is "
+            f"worth on training rows less {plain(record.study.caution, 3)} standard errors, which "
+            "are large where people were unlikely to get the action. Thresholds are those of the "
+            "grid."
+        )
     if not isinstance(policy, CautiousPolicy):
         return ""
     how_many = plain(record.study.linear.caution, 3) if record else "some"
@@ -28,6 +35,8 @@ def caution_words(policy: Policy | None, record: Record | None) -> str:
 
 def caution_as_json(policy: Policy | None, record: Record | None) -> dict[str, Any]:
     """How many standard errors are taken, where any are; null where only the policy is known."""
+    if record and record.tree and record.study.doubts_leaves:
+        return {"caution": record.study.caution}
     if not isinstance(policy, CautiousPolicy):
         return {}
     return {"caution": record.study.linear.caution if record else None}

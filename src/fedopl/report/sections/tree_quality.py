@@ -1,6 +1,7 @@
 """How a tree was found: its grid, its rules, and what suppressing small cells can have cost."""
 
 from fedopl.policies.trees.tree_plan import Restriction
+from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.explain_tree import how_good, is_searched, moved_thresholds
 from fedopl.report.parts import Folded, Heading, Part, Points, Table
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
@@ -15,7 +16,8 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     """What is known about the search; nothing, if the tree was there before."""
     if not is_searched(record):
         return ()
-    items, parts = [how_good(record), *_rules(record.study)], []
+    cautious = [words for words in [caution_words(record.policy, record)] if words]
+    items, parts = [how_good(record), *cautious, *_rules(record.study)], []
     if record.tree:
         items.insert(1, _grid(record.study, record.tree) + _not_asked(record))
     if moved := moved_thresholds(record):

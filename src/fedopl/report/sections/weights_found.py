@@ -204,9 +204,8 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
         f"{regret} No policy, and no lottery over policies, leaves every client with less than "
         f"{floor}."
     )
-    if record.study.policy.is_best_for_weights:
+    plan = record.study.policy
+    if plan.is_best_for_weights and not record.study.caution:
         return said
-    return (
-        f"{said} Policies by least squares are not quite the best for their weights: so it is "
-        "roughly."
-    )
+    which = "with caution" if plan.is_best_for_weights else "by least squares"
+    return f"{said} Policies {which} are not quite the best for their weights: so it is roughly."

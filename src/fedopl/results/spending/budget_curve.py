@@ -40,6 +40,7 @@ class BudgetPoint:
     chance_over: float  # that more is spent than the budget, by the error of spending
     dearer: float | None = None  # what the next policy spends, where there is none between
     policy: Policy | None = None  # at that price
+    candidate: str | None = None  # its name, where candidates are compared
 
     @property
     def is_binding(self) -> bool:
@@ -68,6 +69,7 @@ class BudgetCurve:
     clients: dict[str, ClientCurve]
     mixture: Weights  # of those who told
     in_steps: bool = False  # whether there are policies at these prices alone, as with trees
+    names: tuple[str, ...] = ()  # of the candidates at these prices, where they are candidates
 
     def at(self, budget: float, client: str = GLOBAL, *, plan: Budget | None = None) -> BudgetPoint:
         """The lowest price at which spending keeps to the budget, and what that comes to.
@@ -105,6 +107,7 @@ class BudgetCurve:
             one_more=curve.slope(price) if price > 0 else 0.0,
             chance_over=over,
             dearer=curve.dearer_than(price, in_steps=self.in_steps),
+            candidate=self.names[self.prices.index(price)] if self.names else None,
         )
 
     def price_for(self, plan: Budget) -> float:

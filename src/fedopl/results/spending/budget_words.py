@@ -28,8 +28,9 @@ def verdict_within(record: "Record") -> str | None:
     point = record.within_budget()
     low, high = point.gain.interval()
     beats = "gains" if low > 0 else "loses" if high < 0 else "does not demonstrably gain"
+    who = "the learned policy" if point.candidate is None else f"'{point.candidate}'"
     return (
-        f"Within the budget, {budget_in_words(record)}, the learned policy {beats} "
+        f"Within the budget, {budget_in_words(record)}, {who} {beats} "
         f"{point.gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g}) over giving everybody "
         f"'{record.curve.against}'. {spending_in_words(point)}{who_told(record)}"
     )
@@ -83,8 +84,9 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
         return ""
     where = "" if point.client == GLOBAL else f" at {point.client}"
     low, high = point.gain.interval()
+    who = "the policy" if point.candidate is None else f"'{point.candidate}'"
     lines = [
-        f"With a budget of {point.budget:.4g}{where} the policy gains {point.gain.value:+.4g} "
+        f"With a budget of {point.budget:.4g}{where} {who} gains {point.gain.value:+.4g} "
         f"(95 % interval {low:.4g} to {high:.4g}) over giving everybody '{curve.against}', at a "
         f"price of {point.price:.4g}. {spending_in_words(point)}"
         + (who_told(record) if point.client == GLOBAL else "")
@@ -101,6 +103,16 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
     return "\n".join(lines)
 
 
+def _unaffordable(record: "Record") -> str:
+    """What other candidates come to, where candidates are compared."""
+    if not record.study.policy.compares_candidates:
+        return ""
+    return (
+        "The candidate is the best of those that keep to the budget, by values on training rows "
+        "and spending on held-out rows; others may be worth more and spend more."
+    )
+
+
 def budget_notes(record: "Record") -> list[str]:
     """What of the tables does not keep to the budget, or was not asked."""
     budget, curve = record.study.budget, record.curve
@@ -111,11 +123,14 @@ def budget_notes(record: "Record") -> list[str]:
             f"The study has a budget, {budget_in_words(record)}; what these policies spend was not "
             "asked."
         ]
+    unaffordable = _unaffordable(record)
     dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget)]
     others = (
         f"giving everybody {' or '.join(dear)} does not keep to the budget, and " if dear else ""
     )
     notes = [f"Of what is below, {others}what clients learn alone knows of no budget."]
+    if unaffordable:
+        notes.append(unaffordable)
     spent = curve.done()[1]
     if spent.value > budget.limit:
         notes.append(
@@ -144,4 +159,5 @@ def point_as_json(point: BudgetPoint) -> dict[str, object]:
     }
     others = {name: getattr(point, name) for name in ("one_more", "chance_over", "dearer")}
     client = None if point.client == GLOBAL else point.client
-    return {"client": client, **numbers, **estimates, **others}
+    candidate = {} if point.candidate is None else {"candidate": point.candidate}
+    return {"client": client, **candidate, **numbers, **estimates, **others}

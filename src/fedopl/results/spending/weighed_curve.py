@@ -1,7 +1,7 @@
 """What clients told of prices, in a mixture: spending, gains, slopes, and the price of a budget."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -34,6 +34,15 @@ class ClientCurve:
     costs: tuple[float, ...]
     # Of each gain, of it with its cost, and of the cost.
     variances: tuple[tuple[float, float, float], ...]
+
+    def at_places(self, places: Sequence[int]) -> "ClientCurve":
+        """The same of these policies alone, in this order."""
+        return replace(
+            self,
+            gains=tuple(self.gains[place] for place in places),
+            costs=tuple(self.costs[place] for place in places),
+            variances=tuple(self.variances[place] for place in places),
+        )
 
 
 class WeighedCurve:

@@ -44,21 +44,24 @@ class FiniteStatistics:
 
     def solve(self, weights: Weights) -> str:
         """The candidate of the largest value in the mixture, less so many standard errors."""
-        shares = renormalised(weights, self.means.keys())
-        return self._best(shares, self.caution)
+        return self.names[int(np.argmax(self.judged(weights)))]
+
+    def judged(self, weights: Weights) -> FloatArray:  # (n_candidates,)
+        """What each is worth in the mixture, less so many standard errors."""
+        return self._judged(renormalised(weights, self.means.keys()), self.caution)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> str:
         """The candidate of the largest Σ_c s_c·Q̂_c."""
-        return self._best(nonzero(signed, self.means))
+        return self.names[int(np.argmax(self._judged(nonzero(signed, self.means))))]
 
     def value(self, client: str, policy: Solved) -> float:
         """What a candidate is worth to a client, by its name."""
         return float(self.means[client][self.names.index(str(policy))])
 
-    def _best(self, signed: Weights, caution: float = 0.0) -> str:
+    def _judged(self, signed: Weights, caution: float = 0.0) -> FloatArray:
         judged = weighted_sum(signed, {name: self.means[name] for name in signed})
         if caution:
             squares = {name: weight**2 for name, weight in signed.items()}
             own = {name: self.variances[name] for name in signed}
             judged -= caution * np.sqrt(weighted_sum(squares, own))
-        return self.names[int(np.argmax(judged))]
+        return judged

@@ -10,7 +10,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import plain_sum
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.solvers.nested_ridge import first_terms
-from fedopl.solvers.prediction_errors import prediction_errors
+from fedopl.solvers.prediction_errors import outcome_noise, prediction_errors
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,12 +49,19 @@ class TakenRows:
         Rows of all these clients count alike, as they do in outcome models. Who could not release
         its sums adds nothing; if that is all of them, others' rows tell, as others' models do.
         """
-        told = sorted(self.sums.keys() & set(clients)) or sorted(self.sums)
-        sums = plain_sum({name: self.over_folds(name)[0] for name in told})
-        squared = plain_sum({name: self.over_folds(name)[1] for name in told})
+        sums, squared = self._together(clients)
         kept = first_terms(n_terms, sums.shape[-1], last=2)
         narrow = prediction_errors(sums[:, kept[:, None], kept], squared)
         wide = np.zeros((len(sums), sums.shape[-1] - 1, sums.shape[-1] - 1))
         places = kept[:-1]
         wide[:, places[:, None], places] = narrow
         return wide
+
+    def noise(self, clients: Collection[str]) -> float:
+        """σ²: what outcomes of these clients vary by about linear models of them."""
+        return outcome_noise(*self._together(clients))
+
+    def _together(self, clients: Collection[str]) -> tuple[FloatArray, FloatArray]:
+        told = sorted(self.sums.keys() & set(clients)) or sorted(self.sums)
+        sums = plain_sum({name: self.over_folds(name)[0] for name in told})
+        return sums, plain_sum({name: self.over_folds(name)[1] for name in told})

@@ -20,6 +20,7 @@ from fedopl.policies.trees.second_look import SecondLook
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
@@ -33,6 +34,7 @@ class TreeStatistics:
     cells: dict[str, FloatArray]  # by client, (n_cells, n_numbers)
     lost: dict[str, float]  # by client: how far suppressed cells can move the value of any tree
     closer: "ThresholdsMoved | None" = None  # where clients were asked once more
+    doubts: "LeafDoubts | None" = None  # where the study is cautious
 
     @property
     def is_exact(self) -> bool:
@@ -66,7 +68,10 @@ class TreeStatistics:
         those of the grid.
         """
         shares = renormalised(weights, self.cells.keys())
-        found = grown_tree(self.study, self.grid, lambda _: [mixed_cells(self.cells, shares)])
+        mixed = mixed_cells(self.cells, shares)
+        if self.doubts:
+            mixed = np.hstack([mixed, self.doubts.squared(shares)])
+        found = grown_tree(self.study, self.grid, lambda _: [mixed])
         if self.closer is None or found.root != self.closer.look.root:
             return found
         return replace(found, root=self.closer.moved(weights, self.roomy(self.closer.look)))
@@ -122,6 +127,25 @@ class TreeStatistics:
         return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeafDoubts:
+    """What every client says of how unsure sums over cells are, and what outcomes vary by.
+
+    (n_cells, n_actions) by client: Σ w²/ê(x; a) over the square of all its weight. With σ² that is
+    the variance that weights give to the sum of a cell's scores.
+    """
+
+    caution: float
+    cells: dict[str, FloatArray]
+    taken: TakenRows
+
+    def squared(self, shares: Weights) -> FloatArray:  # (n_cells, n_actions)
+        """Squares of what is taken from sums of scores in the mixture, which add up over cells."""
+        variances = {name: share**2 for name, share in shares.items() if share}
+        own = {name: self.cells[name] for name in variances}
+        return self.caution**2 * self.taken.noise(own) * weighted_sum(variances, own)
+
+
 @dataclass(frozen=True, eq=False)
 class ThresholdsMoved:
     """What a tree gains from thresholds close to those of the grid, as clients reported."""
@@ -148,6 +172,7 @@ class ThresholdsMoved:
 def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
     """The tree by the study's rules, from the mixture's cells of every level."""
     rules = rules_of(study.tree, study.columns, grid, study.actions)
+    rules = replace(rules, is_doubted=study.doubts_leaves)
     root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
     if not np.isfinite(value):
         raise FederationError(NO_TREE)

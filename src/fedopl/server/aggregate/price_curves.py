@@ -27,11 +27,11 @@ def ask_for_curve(
 ) -> BudgetCurve:
     """What the policy gains and spends at every price, at each client, on held-out rows."""
     costs = _mean_costs(setting, _spent(setting.study))
-    against = _cheapest(setting, costs)
+    against = cheapest_action(setting)
     prices = _prices(policy, setting, costs)
     query = ValuePrices(prices=prices, against=against, parameters=policy.numbers())
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
-    return _curve(setting, prices.tolist(), against, answers)
+    return curve_of(setting, prices.tolist(), against, answers)
 
 
 def ask_for_tree_curve(
@@ -46,8 +46,13 @@ def ask_for_tree_curve(
     trees += [TreePolicy.of(Leaf(action), study) for action in range(study.n_actions)]
     query = ValueTrees(against=against, trees=np.array([one.numbers() for one in trees]))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
-    curve = _curve(setting, [one.price for one in path], against, answers)
+    curve = curve_of(setting, [one.price for one in path], against, answers)
     return replace(curve, in_steps=True)
+
+
+def cheapest_action(setting: Setting) -> int:
+    """The action that gains are over: of those that cost least, the best for everybody."""
+    return _cheapest(setting, _mean_costs(setting, _spent(setting.study)))
 
 
 def _spent(study: Study) -> FloatArray:  # (n_actions, n_features + 1)
@@ -55,9 +60,10 @@ def _spent(study: Study) -> FloatArray:  # (n_actions, n_features + 1)
     return study.budget.spent(study)
 
 
-def _curve(
+def curve_of(
     setting: Setting, prices: list[float], against: int, answers: Mapping[str, PriceCurve]
 ) -> BudgetCurve:
+    """The curve of what clients told, at so many prices."""
     actions = setting.study.actions
     return BudgetCurve(
         prices=tuple(prices),

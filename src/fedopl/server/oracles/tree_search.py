@@ -1,9 +1,12 @@
 """Trees: searched for in the mixture of the clients' sums over a grid's cells."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.trees.cell_sums import SumCells
+from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
@@ -12,6 +15,7 @@ from fedopl.policies.trees.growing import EVERYBODY
 from fedopl.policies.trees.nodes import Branch, Node, as_array, leaves_of
 from fedopl.policies.trees.second_look import SecondLook, look_close
 from fedopl.results.sums.tree_statistics import (
+    LeafDoubts,
     ThresholdsMoved,
     TreeStatistics,
     grown_tree,
@@ -20,7 +24,7 @@ from fedopl.results.sums.tree_statistics import (
 from fedopl.server.aggregate.grid_agreement import Counts, agree_on_grid
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import Weights, renormalised
 
 
 def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> SumCells:
@@ -37,6 +41,7 @@ class _Asking:
     conversation: Conversation
     grid: Grid
     first: dict[str, FloatArray] = field(default_factory=dict)
+    first_doubts: LeafDoubts | None = None
     lost: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, partition: Node) -> list[FloatArray] | None:
@@ -55,15 +60,31 @@ class _Asking:
             return None
         usable = self.conversation.require_quorum(answers)
         weights = renormalised(self.setting.weights, usable.keys())
-        # Trees for other mixtures are searched for again in what everybody said at first.
-        if not self.first:
-            self.first = {name: answer.cells[0] for name, answer in usable.items()}
         for name, answer in usable.items():
             self.lost[name] = max(self.lost.get(name, 0.0), float(answer.lost.sum()))
-        return [
-            mixed_cells({name: answer.cells[node] for name, answer in usable.items()}, weights)
-            for node in range(n_open)
-        ]
+        return [self._mixed(usable, weights, node) for node in range(n_open)]
+
+    def _mixed(self, answers: Mapping[str, CellSums], weights: Weights, node: int) -> FloatArray:
+        """The mixture's cells of one node, with what caution takes from sums behind them."""
+        study = self.setting.study
+        cells = {name: answer.cells[node] for name, answer in answers.items()}
+        doubts = None
+        if study.doubts_leaves:
+            split = {name: np.split(own, [-study.n_actions], axis=1) for name, own in cells.items()}
+            cells = {name: own for name, (own, _) in split.items()}
+            doubts = doubts_of(self.setting, {name: own for name, (_, own) in split.items()})
+        # Trees for other mixtures are searched for again in what everybody said at first.
+        if not self.first:
+            self.first, self.first_doubts = cells, doubts
+        mixed = mixed_cells(cells, weights)
+        return mixed if doubts is None else np.hstack([mixed, doubts.squared(weights)])
+
+
+def doubts_of(setting: Setting, cells: dict[str, FloatArray]) -> LeafDoubts:
+    """What clients say of how unsure sums are, beside what outcomes of their rows vary by."""
+    taken = setting.statistics.taken
+    assert taken is not None  # noqa: S101  a cautious study was refused without
+    return LeafDoubts(caution=setting.study.caution, cells=cells, taken=taken)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +102,13 @@ def learn(setting: Setting, conversation: Conversation) -> Searched:
     grid, counts = agree_on_grid(setting, conversation)
     asking = _Asking(setting, conversation, grid)
     policy = grown_tree(study, grid, asking)
-    found = TreeStatistics(study=study, grid=grid, cells=asking.first, lost=asking.lost)
+    found = TreeStatistics(
+        study=study,
+        grid=grid,
+        cells=asking.first,
+        lost=asking.lost,
+        doubts=asking.first_doubts,
+    )
     return Searched(policy, found, counts)
 
 

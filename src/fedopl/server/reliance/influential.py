@@ -13,6 +13,7 @@ from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.budget_curve import at_price
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Solved, Statistics
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms
@@ -82,6 +83,8 @@ def without_each(learned: Learned) -> dict[str, Solved]:
     setting, statistics = learned.setting, learned.statistics
     if statistics is None or not follows_from_sums(setting.study, learned.tree):
         return {}
+    if setting.study.budget and isinstance(statistics, FiniteStatistics):
+        return {}  # what others would spend on candidates was not asked on the rows learned from
     found: dict[str, Solved] = {}
     for client in influential(setting):
         others = [name for name in statistics.clients if name != client]

@@ -87,8 +87,8 @@ class Budget(Checked):
         """A PlacedError, unless the study can keep to it."""
         self._check_costs(study)
         refused = {
-            "only a linear policy by csoaa-exact, on shared features, and a tree of depth 1 or 2 "
-            "on a grid have prices for what they spend": not _has_prices(study),
+            "only a linear policy by csoaa-exact, on shared features, a tree of depth 1 or 2 on a "
+            "grid, and candidates have prices for what they spend": not _has_prices(study),
             "what a tree spends follows from sums over its grid, which have none of a column of "
             "costs; name numbers, or learn a linear policy": (
                 study.policy.on_grid and study.costs is not None and bool(study.costs.columns)
@@ -97,10 +97,7 @@ class Budget(Checked):
                 study.evaluation.share == 0
             ),
             "a cautious policy has no prices for what it spends; set caution = 0": (
-                study.linear.caution > 0
-            ),
-            "prices do not know who may get what; leave never and only out": (
-                study.permissions is not None
+                study.is_cautious or study.doubts_leaves
             ),
             "spending is measured under one split": study.evaluation.splits > 1,
             "joining is judged by policies without a budget; judge it in a study without one": (
@@ -140,6 +137,8 @@ class Budget(Checked):
 
 def _has_prices(study: "Study") -> bool:
     """Whether policies at prices follow from sums at hand."""
+    if study.policy.compares_candidates:
+        return True
     if study.policy.on_grid:
         return study.tree.depth <= LOOK_AHEAD
     return study.policy.kind == "linear" and study.linear.can_bend

@@ -1,22 +1,25 @@
 """Paths of policies that spend less and less, and what each decides, gains and costs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.asked_policies import deciders
+from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.tree_path import ValueTrees
+from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
 
 _HELD_OUT = RowSplit.EVALUATION
@@ -32,7 +35,7 @@ class PricedPath(ABC):
         self._against, self._study = against, study
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
         # An action without scores is given to nobody; of giving it to all only the cost is said.
-        self._hidden = space.scored.hidden
+        self._hidden, self._obeyed = space.scored.hidden, space.obeyed
         if self._hidden[against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
@@ -48,12 +51,21 @@ class PricedPath(ABC):
         """Rows with scores for every action that any has a score for."""
         return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
 
+    def forbidden(self, contexts: FloatArray) -> BoolArray:  # (n_rows, n_actions)
+        """What rows may not get here."""
+        found = self._obeyed.forbidden(contexts)
+        return np.zeros((len(contexts), self._n_actions), np.bool_) if found is None else found
+
+    def alike(self, action: int, contexts: FloatArray) -> IntArray:  # (n_rows,)
+        """One action for everybody who may get it, for others the first that may be given."""
+        return first_allowed(np.full(len(contexts), action), self.forbidden(contexts))
+
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
         """At every price, then for everybody alike, then as it was done."""
-        costs = self.costs(chunk, rows)
-        yield from self.along(chunk.data.contexts[rows], costs)
+        contexts = chunk.data.contexts[rows]
+        yield from self.along(contexts, self.costs(chunk, rows))
         for action in range(self._n_actions):
-            yield np.full(len(costs), action)
+            yield self.alike(action, contexts)
         yield np.asarray(chunk.data.actions[rows])
 
     def columns(
@@ -61,7 +73,8 @@ class PricedPath(ABC):
     ) -> Iterator[FloatArray]:  # (n_rows, 2) each
         """What is gained over the same action for all, and what is spent."""
         scores, costs = chunk.scores[rows], self.costs(chunk, rows)
-        row, without = np.arange(len(costs)), scores[:, self._against]
+        row = np.arange(len(costs))
+        without = scores[row, self.alike(self._against, chunk.data.contexts[rows])]
         for own in decided[:-1]:
             gain = np.where(self._hidden[own], 0.0, scores[row, own] - without)
             yield np.column_stack([gain, costs[row, own]])
@@ -74,10 +87,9 @@ class PricedPath(ABC):
         rows = whole.rows(_HELD_OUT)
         weight = space.data.weights_of(rows)
         row, wider = np.arange(len(excess)), []
+        without = self.alike(self._against, whole.data.contexts[rows])
         for one, decided in zip(found, self.decided(whole, rows), strict=True):
-            own = np.where(
-                decided == self._against, 0.0, excess[row, decided] + excess[:, self._against]
-            )
+            own = np.where(decided == without, 0.0, excess[row, decided] + excess[row, without])
             covariances = np.array(one.covariances)
             covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
             wider.append(replace(one, covariances=covariances))
@@ -96,25 +108,42 @@ class AtPrices(PricedPath):
         self._prices = query.prices
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """With the largest index that is left at a price."""
-        indices = np.where(self._hidden, -np.inf, self._policy.linear(contexts))
+        """With the largest index that is left at a price, of what may be given."""
+        closed = self._hidden | self.forbidden(contexts)
+        if closed.all(axis=1).any():
+            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+        indices = np.where(closed, -np.inf, self._policy.linear(contexts))
         for price in self._prices:
             yield np.argmax(indices - price * costs, axis=1)
 
 
-class TreePath(PricedPath):
-    """Trees that were found at prices."""
+class GivenPath(PricedPath):
+    """Policies that are given, whatever they cost."""
 
-    def __init__(self, space: Workspace, query: ValueTrees) -> None:
-        super().__init__(space, query.against)
-        n_trees = len(query.trees) - space.study.n_actions
-        self._decide = deciders(space, [{"trees": one} for one in query.trees[:n_trees]])
+    def __init__(self, space: Workspace, against: int, policies: Sequence[Arrays]) -> None:
+        super().__init__(space, against)
+        self._decide = deciders(space, policies)
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """As each tree says; refused where it gives what there are no scores of."""
-        del costs  # they were part of the search
+        """As each policy says; refused where it gives what there are no scores of."""
+        del costs
         for decide in self._decide:
             codes = decide(contexts)
             if self._hidden[codes].any():
                 raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
             yield codes
+
+
+class TreePath(GivenPath):
+    """Trees that were found at prices."""
+
+    def __init__(self, space: Workspace, query: ValueTrees) -> None:
+        n_trees = len(query.trees) - space.study.n_actions
+        super().__init__(space, query.against, [{"trees": one} for one in query.trees[:n_trees]])
+
+
+class CandidatePath(GivenPath):
+    """The candidates of a study."""
+
+    def __init__(self, space: Workspace, query: ValueSpending) -> None:
+        super().__init__(space, query.against, policies_in(query))

@@ -5,13 +5,20 @@ from dataclasses import replace
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray, to_eight_digits
+from fedopl.client.answers.asked_policies import policies_in
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, check_not_selected
-from fedopl.client.answers.valuing.priced_paths import AtPrices, PricedPath, TreePath
+from fedopl.client.answers.valuing.priced_paths import (
+    AtPrices,
+    CandidatePath,
+    PricedPath,
+    TreePath,
+)
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.price_curve import (
     PriceCurve,
     ValuePrices,
@@ -40,6 +47,14 @@ def value_trees(space: Workspace, query: ValueTrees) -> PriceCurve:
     """What each of these trees comes to."""
     asked = ("tree path", query.trees, np.array([float(query.against)]))
     return _told(space, TreePath(space, query), asked)
+
+
+def value_spending(space: Workspace, query: ValueSpending) -> PriceCurve:
+    """What each of the study's candidates comes to."""
+    # Names and arrays apart: all of an array's numbers count for noise.
+    policies = [part for one in policies_in(query) for item in one.items() for part in item]
+    asked = ("candidates", *policies, np.array([float(query.against)]))
+    return _told(space, CandidatePath(space, query), asked)
 
 
 def _told(space: Workspace, path: PricedPath, asked: tuple[object, ...]) -> PriceCurve:

@@ -1,0 +1,30 @@
+"""Candidates along prices of what they spend: the corners of what is gained for what is spent.
+
+At a price μ the best candidate is that of the largest value − μ·cost. Values are of the rows it is
+chosen by, costs of held-out rows; so what the chosen one gains there is not what it was chosen by.
+"""
+
+from collections.abc import Sequence
+
+_ROUNDING = 1e-9
+
+
+def corners(
+    values: Sequence[float], costs: Sequence[float]
+) -> tuple[list[int], list[float]]:  # places of candidates, and prices
+    """Which candidates are best at some price, and the lowest price of each, rising from zero.
+
+    Of candidates that are worth the same, the cheaper one is taken, then the first.
+    """
+    now = min(range(len(values)), key=lambda k: (-values[k], costs[k], k))
+    places, prices = [now], [0.0]
+    least = _ROUNDING * max(map(abs, costs))
+    while cheaper := [k for k in range(len(costs)) if costs[k] < costs[now] - least]:
+        rates = {k: (values[now] - values[k]) / (costs[now] - costs[k]) for k in cheaper}
+        now = min(cheaper, key=lambda k: (rates[k], costs[k], k))
+        if rates[now] > prices[-1]:
+            places.append(now)
+            prices.append(rates[now])
+        else:  # as good at the same price, and cheaper
+            places[-1] = now
+    return places, prices

@@ -1,0 +1,142 @@
+"""Candidates within a budget: what they spend is told by clients, and the best that keeps to it."""
+
+import numpy as np
+import pytest
+from lying_server import N_FEATURES, LyingServer, packed, rows, study_with
+from test_budgets import ACTIONS, CLIENTS, EUROS, _held_out, _spent
+
+import fedopl
+from fedopl import Budget, NuisancePlan
+from fedopl.base.errors import OptionError
+from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.evaluation.candidate_spending import ValueSpending
+from fedopl.messages.message import RowSplit
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import Branch, Leaf
+from fedopl.report.page import render
+from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.spending.priced_candidates import corners
+
+
+def some_new(x):
+    return np.where(x[:, 0] > 0.5, 1, 0)
+
+
+def many(x):
+    return np.where(x[:, 1] > 0, 2, np.where(x[:, 0] > 0, 1, 0))
+
+
+def wasteful(x):
+    return np.where(x[:, 0] < -0.5, 1, 0)
+
+
+RULES = {"some new": some_new, "many": many, "wasteful": wasteful}
+PLAN = {
+    "policy": fedopl.Finite(candidates=RULES),
+    "nuisances": NuisancePlan(outcome="ols", kind="local"),
+}
+
+
+@pytest.fixture(scope="module")
+def run():
+    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.4, **PLAN)
+
+
+def test_corners_are_what_is_best_at_some_price():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values, costs = rng.normal(size=6).tolist(), rng.integers(0, 5, 6).tolist()
+        places, prices = corners(values, costs)
+        assert prices == sorted(set(prices))
+        assert prices[0] == 0
+        assert costs[places[-1]] == min(costs)
+        ends = [*prices[1:], prices[-1] + 1]
+        for place, low, high in zip(places, prices, ends, strict=True):
+            middle = (low + high) / 2
+            worth = [v - middle * c for v, c in zip(values, costs, strict=True)]
+            assert worth[place] == pytest.approx(max(worth), abs=1e-9)
+
+
+def test_what_clients_tell_is_what_their_rows_say(run):
+    assert run.chosen == "some new"
+    assert run.curve.names[run.curve.prices.index(run.within_budget().price)] == "some new"
+    assert "wasteful" not in run.curve.names
+    for name, told in run.curve.clients.items():
+        x, scores = _held_out(run, name)
+        row, costs = np.arange(len(x)), _spent(x)
+        for place, candidate in enumerate(run.curve.names):
+            arm = candidate.removeprefix("everybody gets ")
+            alike = np.full(len(x), ACTIONS.index(arm) if arm in ACTIONS else 0)
+            codes = RULES[candidate](x) if candidate in RULES else alike
+            gain = scores[row, codes] - scores[:, 0]
+            assert told.gains[place] == pytest.approx(gain.mean(), abs=1e-9)
+            assert told.costs[place] == pytest.approx(costs[row, codes].mean(), abs=1e-9)
+
+
+def test_the_best_that_keeps_to_a_budget_is_taken_and_lots_are_told(run):
+    point = run.within_budget()
+    assert point.spending.value <= 0.4 < point.dearer
+    assert "Within the budget, at most 0.4 euros per decision, 'some new' gains" in run.verdict
+    assert "drawing lots between the two" in run.verdict
+    more = run.at_budget(5.0)
+    assert more.candidate == "many"
+    assert more.policy is None
+    least = run.at_budget(0.01)
+    assert least.candidate == "everybody gets usual"
+    assert set(least.policy.decide(np.zeros((3, 3)))) == {0}
+    sure = run.at_budget(0.4, confidence=0.95)
+    error = sure.spending.standard_error
+    assert sure.spending.value + 1.64 * error <= 0.4 + 1e-9
+    with pytest.raises(OptionError, match="at_budget"):
+        run.at_price(0.1)
+
+
+def test_it_is_kept_and_shown(run, tmp_path):
+    save_record(run, tmp_path / "run")
+    again = load_record(tmp_path / "run")
+    assert again.curve == run.curve
+    assert again.within_budget().candidate == "some new"
+    page = render(again)
+    assert "the candidate of the largest value on training rows less" in page
+    assert "drawing lots between two candidates" in page
+
+
+def test_a_cap_on_an_action_and_rules_hold_among_candidates():
+    plan = PLAN | {
+        "policy": fedopl.Finite(
+            candidates=RULES, never=[{"action": "both", "when": "severity > 0.5"}]
+        )
+    }
+    found = fedopl.learn(CLIENTS, budget=Budget(shares={"both": 0.25}), **plan)
+    assert found.chosen == "many"  # half of them would get it, were it not for the rule
+    assert found.within_budget().spending.value == pytest.approx(0.19, abs=0.04)
+
+
+# --- attacks --------------------------------------------------------------------------------------
+
+
+def _cost_found(limits, column, *, lowest):
+    """Of the person at the end of a column, whom half of a server's candidates alone treat."""
+    names = dict.fromkeys(f"c{place}" for place in range(8))
+    study = study_with(
+        budget=Budget(shares={"pill": 0.2}), evaluation=0.5, policy=fedopl.Finite(candidates=names)
+    )
+    server = LyingServer(rows(600), study, limits=limits).score()
+    space = server.door._space
+    values = np.sort(space.data.contexts[space.rows(RowSplit.EVALUATION)][:, column])
+    cut = float(values[:2].mean() if lowest else values[-2:].mean())
+    sides = (Leaf(1), Leaf(0)) if lowest else (Leaf(0), Leaf(1))
+    alone = TreePolicy.of(Branch(column=column, cut=cut, yes=sides[0], no=sides[1]), study)
+    asked = packed([alone] * 4 + [TreePolicy.of(Leaf(0), study)] * 4, study)
+    told = server.ask(ValueSpending, against=0, **asked)
+    again = server.ask(ValueSpending, against=1, **asked)
+    assert again.reason.name == "BUDGET_SPENT"
+    spent = told.means[:, 1]
+    return told.n_rows * (spent[:4].mean() - spent[4:8].mean())
+
+
+def test_candidates_that_differ_in_one_person_tell_nothing_of_that_person():
+    people = [(column, lowest) for column in range(N_FEATURES) for lowest in (True, False)]
+    assert _cost_found(Limits.open(), 0, lowest=True) == pytest.approx(1.0)
+    found = [_cost_found(Limits(), column, lowest=lowest) for column, lowest in people]
+    assert abs(np.median(found)) < 0.2
