@@ -196,6 +196,8 @@ QUERIES = {
     "ValueTrees": Message(61, "508·(16 + d) + 1"),
     "SumContrasts": Message(48, "0"),
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
+    "ValuePersonalTree": Message(124, "W + 508 + d·L + 47"),
+    "ValuePersonalChoice": Message(110, "W + v + 47"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
 }
@@ -242,6 +244,8 @@ ANSWERS = {
     "ValueTrees": Message(70, "6·(17 + d) + 3"),
     "SumContrasts": Message(48, "1"),
     "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
+    "ValuePersonalTree": Message(62, "(v + 3)·(v + 4) + 3"),
+    "ValuePersonalChoice": Message(62, "(v + 3)·(v + 4) + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
     "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
 }

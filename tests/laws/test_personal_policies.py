@@ -129,7 +129,9 @@ def test_studies_that_do_not_ask_for_them_are_what_they_were():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"policy": "tree"}, "csoaa-exact"),
+        ({"policy": fedopl.Tree(depth=3)}, "up to depth 2"),
+        ({"policy": "neural"}, "csoaa-exact"),
+        ({"policy": fedopl.Finite(caution=1.0)}, "standard errors"),
         ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, "csoaa-exact"),
         ({"policy": fedopl.Linear(caution=1.0)}, "caution"),
         ({"evaluation": 0}, "held out"),

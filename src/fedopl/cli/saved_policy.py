@@ -108,12 +108,19 @@ def policy_here(
 
 def _personal(run: "Run", client: "Client") -> "Policy | None":
     """The client's personal policy of this run, if it has one; which policy it is, is said."""
-    from fedopl.client.disk.personal_store import kept_personal
+    from fedopl.base.errors import PolicyError
+    from fedopl.client.disk.personal_store import kept_personal, kept_rule
     from fedopl.client.disk.store import FolderStore
 
     if not run.study.personalises:
         return None
-    found = kept_personal(FolderStore(client.store_path), run.study, client.name)
+    store = FolderStore(client.store_path)
+    if (rule := kept_rule(store, run.study, client.name)) is not None:
+        raise PolicyError(
+            f"{client.name}: its personal choice, {rule}, is a rule in code; --shared uses the "
+            "shared policy"
+        )
+    found = kept_personal(store, run.study, client.name)
     if found is None:
         typer.echo(
             f"{client.name} has no personal policy of this run; the shared one is used", err=True

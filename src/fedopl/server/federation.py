@@ -40,6 +40,7 @@ from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
+from fedopl.server.personal_queries import personal_queries
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_candidates import choose_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
@@ -74,10 +75,10 @@ def run_study(
     alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
-    candidates.personal = study.personalises
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
+    candidates.personal = personal_queries(learned)
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
         found = diagnose(
