@@ -114,6 +114,13 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
 
     if not run.study.personalises:
         return None
+    if run.membership and not run.personal:
+        typer.echo(
+            "Clients joined or left since the personal policies were solved for; the shared one, "
+            "which was solved again, is used",
+            err=True,
+        )
+        return None
     store = FolderStore(client.store_path)
     if (rule := kept_rule(store, run.study, client.name)) is not None:
         raise PolicyError(

@@ -353,12 +353,14 @@ class ToldAlong(NamedTuple):
     contrasts: Answers[ContrastSquares] | None
 
 
-def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatistics, ToldAlong]:
+def score(
+    conversation: Conversation, enrolled: Enrolled, *, personal: bool = True
+) -> tuple[ScoreStatistics, ToldAlong]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
     a tree were agreed beforehand, sums over its grid do; and where clients have policies of their
-    own, how far scores lie apart.
+    own, how far scores lie apart, unless `personal` says that none are solved for.
     """
     study, rows = conversation.study, enrolled.counted.rows
     along: dict[str, Query[Any]] = {}
@@ -367,7 +369,7 @@ def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatisti
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
         along["cells"] = tree_search.asking_for_cells(grid)
-    if SumContrasts.needed(study):
+    if personal and SumContrasts.needed(study):
         along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))

@@ -131,12 +131,12 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
         gram=np.diag(shares / total),
         products=products / total,
         known=known,
-        squares=contrast_squares(parts, known),
+        squares=squares_apart(parts, known),
         n_rows=n_rows,
     )
 
 
-def contrast_squares(parts: ScoredParts, known: BoolArray) -> float:
+def squares_apart(parts: ScoredParts, known: BoolArray) -> float:
     """The mean over rows with any score of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions."""
     squares = total = 0.0
     for rows in parts():

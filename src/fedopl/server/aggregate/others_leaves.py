@@ -6,6 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
+from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.message import LARGEST_ASKED
 from fedopl.policies.linear import NEVER
 from fedopl.policies.tree import TreePolicy
@@ -92,7 +93,7 @@ def _likelihoods(
     setting: Setting, sums: Mapping[str, _LeafSums], others: Mapping[str, FloatArray]
 ) -> dict[str, FloatArray]:  # by client, (n_strengths,)
     """How likely strengths are by the rows of each client that told enough to say so."""
-    told = setting.contrasts or {}
+    told: Mapping[str, ContrastSquares] = setting.contrasts or {}
     found = {}
     for name in sorted(set(told) & set(sums) & set(setting.weights)):
         own = sums[name]

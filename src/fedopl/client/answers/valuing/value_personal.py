@@ -6,7 +6,7 @@ from fedopl.base.arrays import FloatArray, to_eight_digits
 from fedopl.client.answers.asked_policies import policies_in
 from fedopl.client.answers.valuing.estimate_values import estimate_candidates, values_on_split
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
-from fedopl.client.local.personal_tree import PersonalTreeTask, contrast_squares, scored_actions
+from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.personal_values import (
     ValuePersonal,
@@ -30,7 +30,7 @@ def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     space.check_rows_for_sums()
     if space.study.policy.has_leaves:
         known = scored_actions(space.scored_rows, space.study.n_actions)
-        return ContrastSquares(squares=contrast_squares(space.scored_rows, known))
+        return ContrastSquares(squares=squares_apart(space.scored_rows, known))
     return ContrastSquares(squares=client_sums(space.chunks, space.study_rows).squares)
 
 
