@@ -126,3 +126,14 @@ def test_trees_and_choices_are_decided_by_at_home(kind, tmp_path):
     _, told = decided(tiny, tiny.clients / "west")
     assert "By the personal policy of west" in told
     assert "Shared, personal or alone" in (tiny.out / "report.html").read_text()
+
+
+def test_after_a_client_left_decisions_are_by_the_shared_policy_and_it_is_said(done, tmp_path):
+    tiny, _ = done
+    out = tmp_path / "fewer"
+    left = fedopl("leave", tiny.out, "north", "--out", out)
+    assert left.code == 0, left.text
+    decided_by = fedopl("decide", out, tiny.table("west"), "--client", tiny.clients / "west",
+                        "--out", tmp_path / "decided.csv")  # fmt: skip
+    assert decided_by.code == 0, decided_by.text
+    assert "joined or left since the personal policies were solved for" in decided_by.err

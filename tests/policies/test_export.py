@@ -305,7 +305,15 @@ SPREADSHEET_ROWS = [
         (*zip(WARDS, ("no", "yes") * 2, strict=True), (None, "yes"), ("b", "no"), ("a", None)),
     )
 ]
-SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree", "basis-hinges", "basis-steps")
+SPREADSHEET_KINDS = (
+    "linear",
+    "ties",
+    "pairwise",
+    "tree",
+    "basis-hinges",
+    "basis-steps",
+    "personal, bent",
+)
 
 
 def by_formulas(path, rows):

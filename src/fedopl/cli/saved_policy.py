@@ -111,6 +111,7 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
     from fedopl.base.errors import PolicyError
     from fedopl.client.disk.personal_store import kept_personal, kept_rule
     from fedopl.client.disk.store import FolderStore
+    from fedopl.study.splits import split_studies
 
     if not run.study.personalises:
         return None
@@ -122,12 +123,13 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
         )
         return None
     store = FolderStore(client.store_path)
-    if (rule := kept_rule(store, run.study, client.name)) is not None:
+    study, *_ = split_studies(run.study)  # under several splits, the policy is the first one's
+    if (rule := kept_rule(store, study, client.name)) is not None:
         raise PolicyError(
             f"{client.name}: its personal choice, {rule}, is a rule in code; --shared uses the "
             "shared policy"
         )
-    found = kept_personal(store, run.study, client.name)
+    found = kept_personal(store, study, client.name)
     if found is None:
         typer.echo(
             f"{client.name} has no personal policy of this run; the shared one is used", err=True

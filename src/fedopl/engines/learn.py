@@ -100,7 +100,7 @@ def learn(
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
-    personal: str = "auto",
+    personal: str = "none",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     target: Contexts | None = None,

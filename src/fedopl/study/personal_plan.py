@@ -64,8 +64,11 @@ def why_not_personal(study: "Study") -> str | None:
         return "a budget is kept by one policy for all, and personal ones would spend otherwise"
     if study.is_cautious:
         return "personal policies have no standard errors that caution could take from scores"
+    if study.evaluation.is_cross_fitted:
+        return (
+            "values are cross-fitted, each fold's by policies that were learned without it, and a "
+            "personal policy is solved for once, from all folds"
+        )
     if not study.evaluation.share:
         return "personal policies are valued on held-out rows, and none are held out"
-    if study.evaluation.splits > 1:
-        return "personal policies are valued under one split of the rows"
     return None

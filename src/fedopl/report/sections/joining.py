@@ -66,7 +66,7 @@ def joining(record: Record) -> Section:
 def _why_none(record: Record) -> tuple[Part, ...]:
     """Why clients have no personal policies, where this study can have none."""
     why = why_not_personal(record.study)
-    if record.study.personalises or len(record.rows) < 2 or why is None:
+    if record.study.personalises or len(record.rows) < 2 or why is None or nothing_to_say(record):
         return ()
     return (Text(f"Clients of this study have no personal policies: {why}."),)
 
