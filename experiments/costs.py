@@ -197,7 +197,7 @@ QUERIES = {
     "SumContrasts": Message(48, "0"),
     "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
     "ValuePersonalTree": Message(124, "W + 508 + d·L + 47"),
-    "ValuePersonalChoice": Message(110, "W + v + 47"),
+    "ValuePersonalChoice": Message(111, "W + v + 47"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
 }
