@@ -1,6 +1,7 @@
 """What personal policies are worth: regret of shared, local and personal ones, by client.
 
     python experiments/personal_policies.py [--draws 8] [--rows 100 400 2000] [--basis linear]
+    python experiments/personal_policies.py --policy tree --draws 4 --rows 400 2000
 
 Eight clients, three actions, known propensities. Rows are those that are learned from; a third more
 is held out. Clients' rewards are alike (0) or differ by slopes of their own, a quarter as large as
@@ -38,13 +39,13 @@ def worlds(shape: str) -> Worlds:
 FAR = (0.0, 0.25, 1.0)
 
 
-def regrets(world: ShapedWorld, n_rows: int, basis: str) -> np.ndarray:  # (n_clients, n_ways)
-    """Of everybody's policy, of each client's alone and of its personal one, at each client."""
+def regrets(world: ShapedWorld, n_rows: int, how: dict[str, str]) -> np.ndarray:
+    """Of everybody's policy, each client's alone and its personal one: (n_clients, n_ways)."""
     rows = world.all_known(round(n_rows / (1 - SHARE)))
-    together = fedopl.learn(rows, basis=basis, personal="ridge", evaluation=SHARE)
+    together = fedopl.learn(rows, **how, personal="ridge", evaluation=SHARE)
     found = []
     for client, own in rows.items():
-        alone = fedopl.learn({client: own}, basis=basis, evaluation=SHARE)
+        alone = fedopl.learn({client: own}, **how, evaluation=SHARE)
         policies = (together.policy, alone.policy, together.personal_policies[client])
         found.append([regret(world, client, policy) for policy in policies])
     return np.array(found)
@@ -73,17 +74,17 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--rows", type=int, nargs="+", default=[100, 400, 2_000])
     parser.add_argument("--basis", default="linear", help="linear, or auto")
+    parser.add_argument("--policy", default="linear", help="linear, or tree")
     parser.add_argument("--shape", default="linear", help="linear, or smooth")
     parser.add_argument("--worlds", nargs="+", default=None)
     options = parser.parse_args()
+    how = {"policy": options.policy, "basis": options.basis}
     print("| world × rows | shared | local | personal | hindsight | holds |\n|---|" + "---:|" * 5)
     for n_rows in options.rows:
         for name, draw in worlds(options.shape).items():
             if options.worlds and name not in options.worlds:
                 continue
-            found = np.array(
-                [regrets(draw(seed), n_rows, options.basis) for seed in range(options.draws)]
-            )
+            found = np.array([regrets(draw(seed), n_rows, how) for seed in range(options.draws)])
             if not name.startswith("one"):
                 print(line(f"{n_rows:,} × {name}", found), flush=True)
                 continue

@@ -29,7 +29,11 @@ from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import (
+    ValuePersonal,
+    ValuePersonalChoice,
+    ValuePersonalTree,
+)
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
@@ -211,6 +215,7 @@ AXES = {
     Axis.PATH_TREES: "16 + d",
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
+    Axis.CHOICES: "v",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
@@ -242,6 +247,8 @@ OWN_AXES = {
 # The same of answers, by what they answer.
 ANSWERED_AXES = {
     ValuePersonal: {Axis.CANDIDATES: "v + 3"},
+    ValuePersonalTree: {Axis.CANDIDATES: "v + 3"},
+    ValuePersonalChoice: {Axis.CANDIDATES: "v + 3"},
     ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     ValueSpending: {Axis.CURVE_POINTS: "v + d + 1"},
 }

@@ -91,7 +91,7 @@ def test_preview_shows_what_would_leave(done):
 
 
 def test_a_study_that_cannot_have_them_says_why_and_where(tiny):
-    tiny.add('\n[personal]\nkind = "ridge"\n\n[policy]\nkind = "tree"\n')
+    tiny.add('\n[personal]\nkind = "ridge"\n\n[policy]\nkind = "neural"\n')
     found = tiny.check()
     assert found.code == 1
     assert "study.toml, line" in found.text
@@ -106,3 +106,34 @@ def test_a_client_without_one_decides_by_the_shared_policy(done, tmp_path):
     shared, told = decided(tiny, other)
     assert told == "west has no personal policy of this run; the shared one is used\n"
     assert shared == decided(tiny, tiny.clients / "west", "--shared")[0]
+
+
+@pytest.mark.parametrize("kind", ["tree", "finite"])
+def test_trees_and_choices_are_decided_by_at_home(kind, tmp_path):
+    tiny = write_tiny(tmp_path / "tiny")
+    for turn, name in enumerate(("north", "south", "west")):
+        table = rows(500, turn)
+        write_csv(tiny.table(name), turned(table) if name == "west" else table)
+    tiny.add(f'\n[personal]\nkind = "ridge"\n\n[policy]\nkind = "{kind}"\n')
+    said = tiny.run("--json")
+    assert (said.code, said.err) == (0, "")
+    assert {row["client"] for row in said.json()["personal"]} == {
+        "global",
+        "north",
+        "south",
+        "west",
+    }
+    _, told = decided(tiny, tiny.clients / "west")
+    assert "By the personal policy of west" in told
+    assert "Shared, personal or alone" in (tiny.out / "report.html").read_text()
+
+
+def test_after_a_client_left_decisions_are_by_the_shared_policy_and_it_is_said(done, tmp_path):
+    tiny, _ = done
+    out = tmp_path / "fewer"
+    left = fedopl("leave", tiny.out, "north", "--out", out)
+    assert left.code == 0, left.text
+    decided_by = fedopl("decide", out, tiny.table("west"), "--client", tiny.clients / "west",
+                        "--out", tmp_path / "decided.csv")  # fmt: skip
+    assert decided_by.code == 0, decided_by.text
+    assert "joined or left since the personal policies were solved for" in decided_by.err

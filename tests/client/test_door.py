@@ -33,7 +33,11 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import (
+    ValuePersonal,
+    ValuePersonalChoice,
+    ValuePersonalTree,
+)
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, ValuePrices
 from fedopl.messages.learning.contrast_squares import SumContrasts
@@ -79,6 +83,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 # The last two are of studies that set none apart.
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
+    *(ValuePersonalTree, ValuePersonalChoice),
     *(ValueAtTarget, ValueSpending),
     *(SumByFold, ValueAcrossFolds),
 )
@@ -109,7 +114,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees):
+    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees, ValuePersonalTree):
         options["policy"] = "tree"
     if kind is ValueSpending:
         options["policy"] = "finite"
@@ -127,8 +132,10 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["evaluation"] = "cross-fitted"
     if kind is ValueOutcome:
         options["guardrails"] = {"harm": HARM}
-    if kind in (SumContrasts, ValuePersonal):
+    if kind in (SumContrasts, ValuePersonal, ValuePersonalTree, ValuePersonalChoice):
         options["personal"] = "ridge"
+    if kind is ValuePersonalChoice:
+        options["policy"] = "finite"
     if kind in (ValuePrices, ValueTrees, ValueSpending):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
@@ -191,6 +198,18 @@ def query_of(kind, agreed, exchange=1, **changes):
             "others": np.zeros(shape),
             "centre": np.zeros(shape[1]),
             "scale": np.ones(shape[1]),
+            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
+        },
+        ValuePersonalTree: {
+            **packed([], agreed),
+            "tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1))),
+            "others": np.zeros((agreed.n_actions, 2)),
+            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
+        },
+        ValuePersonalChoice: {
+            **packed([], agreed),
+            "linear": np.zeros((2, *shape)),
+            "others": np.zeros(2),
             "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
         },
         ValueAtTarget: {
@@ -703,6 +722,23 @@ STUDIES = {
     "personal": (
         study_of(ValuePersonal),
         {SumOutcomes, *DESCRIBING, SumContrasts, ValuePersonal},
+    ),
+    "personal trees": (
+        study_of(ValuePersonalTree),
+        {
+            SumOutcomes,
+            *DESCRIBING,
+            CountBins,
+            SumCells,
+            SumNearThresholds,
+            ValueLeaves,
+            SumContrasts,
+            ValuePersonalTree,
+        },
+    ),
+    "personal choices": (
+        study_of(ValuePersonalChoice),
+        {SumOutcomes, *DESCRIBING, ValuePersonalChoice},
     ),
     "for a target": (study_of(ValueAtTarget), {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET}),
     "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),

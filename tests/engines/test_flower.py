@@ -426,6 +426,14 @@ def test_the_reason_is_in_the_nodes_own_log(own, caplog):
     assert "nowhere" in caplog.text
 
 
+def test_a_node_that_would_share_its_personal_policy_says_that_nothing_can_carry_it(own, caplog):
+    own.write_text(own.read_text() + '\n[personal]\nkind = "ridge"\n')
+    settings = own.parent / "clients/north/client.toml"
+    settings.write_text("share_personal = true\n" + settings.read_text())
+    asked(queries_of(read_study(own)[0])[0], files_of(own))
+    assert "no message carries a personal policy" in caplog.text
+
+
 def road_to(study, clock, n_messages=10, names=NAMES):
     """Three nodes, each of which calls the ClientApp with its own files."""
 

@@ -15,6 +15,8 @@ from fedopl.messages.refusal import Refusal
 from fedopl.policies.bent import BentPolicy
 from fedopl.policies.kinds import load_policy, packed
 from fedopl.policies.linear import LinearPolicy
+from fedopl.report.sections.joining import joining
+from fedopl.report.who_is_in import who_is_in
 from fedopl.results.value_tables import LOCAL, PERSONAL
 from fedopl.server.aggregate.others_policies import policies_of_others
 from fedopl.simulation.differing_worlds import differing_world, odd_world, saturating_world
@@ -129,18 +131,65 @@ def test_studies_that_do_not_ask_for_them_are_what_they_were():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"policy": "tree"}, "csoaa-exact"),
+        ({"policy": fedopl.Tree(depth=3)}, "up to depth 2"),
+        ({"policy": "neural"}, "csoaa-exact"),
+        ({"policy": fedopl.Finite(caution=1.0)}, "standard errors"),
         ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, "csoaa-exact"),
         ({"policy": fedopl.Linear(caution=1.0)}, "caution"),
         ({"evaluation": 0}, "held out"),
-        ({"evaluation": "cross-fitted"}, "held out"),
-        ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "one split"),
+        ({"evaluation": "cross-fitted"}, "cross-fitted"),
         ({"budget": fedopl.Budget(shares={"pill": 0.2})}, "budget"),
     ],
 )
 def test_where_there_can_be_none_the_study_says_why(changes, why):
     with pytest.raises(fedopl.OptionError, match=why):
         study_with(personal="ridge", **changes)
+
+
+def test_under_several_splits_it_is_the_first_ones_and_worth_the_median():
+    plan = fedopl.EvaluationPlan(share=0.25, describe=False, splits=3)
+    world = odd_world(seed=1)
+    names = world.clients[:3]
+    run = learned(world, 300, names=names, evaluation=plan)
+    alone = learned(world, 300, names=names)
+    for name in names:
+        own, first = run.personal_policies[name], alone.personal_policies[name]
+        assert np.array_equal(own.numbers(), first.numbers())
+        found = [
+            one.values.of(PERSONAL, name).value - one.values.of("learned", name).value
+            for one in run.splits
+        ]
+        assert np.isclose(run.personal.over("learned", name).value, np.median(found))
+
+
+def test_clients_join_and_leave_and_only_the_shared_policy_is_solved_again(odd):
+    world, run = odd
+    *_, last = world.clients
+    without = run.leave(last)
+    assert not without.personal
+    assert not without.personal_policies
+    assert "personal policies would be now" in page_of(without)
+    again = without.join({last: world.all_known(400)[last]})
+    assert np.array_equal(again.policy.numbers(), run.policy.numbers())
+    assert str(again.personal) == str(run.personal)
+    kinds = [one.query for one in again.rounds[len(run.rounds) :]]
+    assert "SumContrasts" not in kinds
+    assert "ValuePersonal" not in kinds
+
+
+def page_of(run):
+    return "".join(str(part) for part in who_is_in(run).parts)
+
+
+@pytest.mark.parametrize(("asked", "says"), [("none", False), ("auto", True)])
+def test_the_report_says_why_there_are_none(asked, says):
+    """Where a study can have none, whoever asked; and nothing is said of one that could."""
+    world = odd_world(seed=1)
+    options = {"personal": asked, "policy": fedopl.Linear(caution=1.0) if says else "linear"}
+    run = learned(world, 120, names=world.clients[:2], **options)
+    assert not run.personal
+    said = "".join(str(part) for part in joining(run).parts)
+    assert ("have no personal policies: personal policies have no standard errors" in said) == says
 
 
 # --- a server that lies -------------------------------------------------------------------------

@@ -306,7 +306,15 @@ SPREADSHEET_ROWS = [
         (*zip(WARDS, ("no", "yes") * 2, strict=True), (None, "yes"), ("b", "no"), ("a", None)),
     )
 ]
-SPREADSHEET_KINDS = ("linear", "ties", "pairwise", "tree", "basis-hinges", "basis-waves")
+SPREADSHEET_KINDS = (
+    "linear",
+    "ties",
+    "pairwise",
+    "tree",
+    "basis-hinges",
+    "basis-waves",
+    "personal, bent",
+)
 
 
 def by_formulas(path, rows):

@@ -108,12 +108,28 @@ def policy_here(
 
 def _personal(run: "Run", client: "Client") -> "Policy | None":
     """The client's personal policy of this run, if it has one; which policy it is, is said."""
-    from fedopl.client.disk.personal_store import kept_personal
+    from fedopl.base.errors import PolicyError
+    from fedopl.client.disk.personal_store import kept_personal, kept_rule
     from fedopl.client.disk.store import FolderStore
+    from fedopl.study.splits import split_studies
 
     if not run.study.personalises:
         return None
-    found = kept_personal(FolderStore(client.store_path), run.study, client.name)
+    if run.membership and not run.personal:
+        typer.echo(
+            "Clients joined or left since the personal policies were solved for; the shared one, "
+            "which was solved again, is used",
+            err=True,
+        )
+        return None
+    store = FolderStore(client.store_path)
+    study, *_ = split_studies(run.study)  # under several splits, the policy is the first one's
+    if (rule := kept_rule(store, study, client.name)) is not None:
+        raise PolicyError(
+            f"{client.name}: its personal choice, {rule}, is a rule in code; --shared uses the "
+            "shared policy"
+        )
+    found = kept_personal(store, study, client.name)
     if found is None:
         typer.echo(
             f"{client.name} has no personal policy of this run; the shared one is used", err=True

@@ -15,8 +15,8 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
-from fedopl.client.disk.personal_store import keep_personal, kept_personal
-from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
+from fedopl.client.disk.store import Arrays, MemoryStore, Store
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
@@ -320,6 +320,10 @@ class Workspace:
     def keep_personal(self, policy: Policy) -> None:
         """Keep the client's personal policy, for its own use."""
         keep_personal(self.store, self.study, self.client, policy)
+
+    def keep_candidate(self, chosen: Arrays) -> None:
+        """Keep which candidate the client chose for itself: its numbers, or those of a rule."""
+        keep_candidate(self.store, self.study, self.client, chosen)
 
     @property
     def personal_policy(self) -> Policy | None:

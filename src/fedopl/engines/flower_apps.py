@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedopl.base.errors import FedoplError, OptionError, StudyError, WireError
 from fedopl.base.files import write_atomically
-from fedopl.client.client_file import read_client
+from fedopl.client.client_file import Client, read_client
 from fedopl.client.door import Door
 from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
 from fedopl.engines.run import door_of
@@ -89,8 +89,19 @@ def _door(context: Context, asker: str, content: bytes) -> Door:
     if agreed.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
     study = _asked_about(agreed, content)
+    _check_sharing(client, study)
     pinned = client.pinned(study, client.rows_for(agreed))
     return door_of(study, client, pinned, asker=asker)
+
+
+def _check_sharing(client: Client, study: Study) -> None:
+    """An error where the owner wants others to have a policy that no message can carry."""
+    if client.settings.share_personal and study.personalises:
+        raise OptionError(
+            f"{client.name}: share_personal = true, and over a network no message carries a "
+            "personal policy; take it out of client.toml, and hand over what `fedopl export "
+            "--client` writes"
+        )
 
 
 def _asked_about(agreed: Study, content: bytes) -> Study:

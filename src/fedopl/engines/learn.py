@@ -137,7 +137,8 @@ def learn(
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         personal: "ridge" gives each client a policy of its own as well, everybody else's moved
             toward its own rows as far as they speak for it; "none" does without; "auto" has them
-            where there are two clients or more, and the study is one that can.
+            where there are two clients or more, and the study is one that can: the report says why
+            if it is not.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.

@@ -123,6 +123,7 @@ def axis_sizes(study: Study) -> Sizes:
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
+    sizes[Axis.CHOICES] = range(1, most + 1)
     beside = N_OWN_CANDIDATES + study.personalises
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + beside + 1)
     sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)

@@ -12,7 +12,11 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import (
+    ValuePersonal,
+    ValuePersonalChoice,
+    ValuePersonalTree,
+)
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.learning.contrast_squares import SumContrasts
@@ -91,6 +95,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueTrees,
     SumContrasts,
     ValuePersonal,
+    ValuePersonalTree,
+    ValuePersonalChoice,
     MeasureNumbers,
     TakeRanges,
     TellContexts,

@@ -67,6 +67,12 @@ def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
             "Where thresholds close to those of the grid would lie: clients were asked about those "
             "of the tree before, and this one has other questions."
         )
+    if record.study.personalises:
+        unknown.append(
+            "What personal policies would be now: those of the run before were moved from what all "
+            "others had learned who were in then, and nobody solved for another. A new run with "
+            "everybody who is in has them again."
+        )
     return (
         Text(known_of_it(record, membership)),
         *table,

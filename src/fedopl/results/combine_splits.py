@@ -13,6 +13,7 @@ from fedopl.results.round import Round
 from fedopl.results.value_tables import (
     GainTable,
     ImprovementTable,
+    PersonalTable,
     SplitTables,
     ValueTable,
     arm_name,
@@ -39,6 +40,7 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
         values=ValueTable(_medians([one.values for one in records], share)),
         gains=GainTable(_medians([one.gains for one in records], share)),
         improvements=ImprovementTable(_medians([one.improvements for one in records], share)),
+        personal=PersonalTable(_medians([one.personal for one in records], share)),
         rounds=_in_a_row(one.rounds for one in records),
         reliance=_reliance([one for one in records if one.best_arm == best_arm], share),
         splits=tuple(
@@ -57,7 +59,7 @@ def _best_arm(records: Sequence[Record]) -> str:
 
 
 def _medians(
-    tables: Sequence[ValueTable | GainTable | ImprovementTable], share: float
+    tables: Sequence[ValueTable | GainTable | ImprovementTable | PersonalTable], share: float
 ) -> tuple[Any, ...]:
     """The rows of the first split, each with the median over the splits that have it."""
     first, *others = [table.by_cell() for table in tables]

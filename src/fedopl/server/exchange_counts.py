@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.secure.sum_numbers import n_sums
@@ -53,7 +54,7 @@ def _exchanges_along(study: Study) -> int:
     described = study.evaluation.describe * (1 + study.evaluation.claims_values)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
-    along += study.personalises
+    along += SumContrasts.needed(study)
     screened = _n_screenings(study)
     return together + along + (1 + screened if screened else 0)
 
@@ -78,7 +79,7 @@ def exchanges_to_evaluate(study: Study) -> int:
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
     screened = _n_screenings(study)
     screening = 2 + screened if screened else 0
-    along = SumByFold.needed(study) + study.personalises
+    along = SumByFold.needed(study) + SumContrasts.needed(study)
     return screening + scoring + study.evaluation.claims_values + along
 
 

@@ -40,6 +40,7 @@ from fedopl.server.exchange.transport import Transport
 from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.oracles import tree_search
+from fedopl.server.personal_queries import personal_queries
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_candidates import choose_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
@@ -74,10 +75,10 @@ def run_study(
     alone = _only_if_observed(study, conversation.transport, alone)
     setting = _prepare(conversation)
     candidates = Candidates(study, policies or {})
-    candidates.personal = study.personalises
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
+    candidates.personal = personal_queries(learned)
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
         found = diagnose(
@@ -353,12 +354,14 @@ class ToldAlong(NamedTuple):
     contrasts: Answers[ContrastSquares] | None
 
 
-def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatistics, ToldAlong]:
+def score(
+    conversation: Conversation, enrolled: Enrolled, *, personal: bool = True
+) -> tuple[ScoreStatistics, ToldAlong]:
     """Have every client score its rows and sum up; who cannot, is out.
 
     Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
     a tree were agreed beforehand, sums over its grid do; and where clients have policies of their
-    own, how far scores lie apart.
+    own, how far scores lie apart, unless `personal` says that none are solved for.
     """
     study, rows = conversation.study, enrolled.counted.rows
     along: dict[str, Query[Any]] = {}
@@ -367,7 +370,7 @@ def score(conversation: Conversation, enrolled: Enrolled) -> tuple[ScoreStatisti
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
         along["cells"] = tree_search.asking_for_cells(grid)
-    if SumContrasts.needed(study):
+    if personal and SumContrasts.needed(study):
         along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))

@@ -1,9 +1,10 @@
 """Learning the policy: by an oracle, by search, or as the best of candidates."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
 from fedopl.policies.linear import LinearPolicy
@@ -48,6 +49,10 @@ class Learned:
     tree: TreeStatistics | None = None  # what a tree was found from
     curve: BudgetCurve | None = None  # what it gains and spends at prices, where there is a budget
     price: float = 0.0  # of what it spends
+    names: tuple[str, ...] = ()  # of candidates that were chosen among
+    told: Mapping[str, Values] = field(
+        default_factory=dict
+    )  # what these are worth on training rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,6 +150,8 @@ def _finite(task: Task) -> Learned:
         policy=candidates.policies.get(chosen),
         statistics=statistics,
         search=search,
+        names=statistics.names,
+        told=answers,
     )
 
 

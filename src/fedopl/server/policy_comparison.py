@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
@@ -42,7 +41,6 @@ from fedopl.server.aggregate.evaluation import (
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
-from fedopl.server.aggregate.others_policies import fields_for_each
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
@@ -72,6 +70,13 @@ class Evaluated:
     personal: PersonalTable = field(default_factory=PersonalTable)
 
 
+class AsksEach(Protocol):
+    """What makes the query of each client that solves for a personal policy first."""
+
+    def asking(self, asked: dict[str, Any]) -> Mapping[str, Query[Any]]:
+        """By client, its query, which also asks about policies in these fields."""
+
+
 class Candidates:
     """Policies to be compared: those with parameters, and rules that only clients can apply."""
 
@@ -80,7 +85,7 @@ class Candidates:
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
         self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
-        self.personal = False  # whether clients also value personal policies on held-out rows
+        self.personal: AsksEach | None = None  # how clients value personal policies, too
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -140,12 +145,14 @@ class Candidates:
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
-        queries: dict[str, Query[Any] | dict[str, ValuePersonal]] = {}
+        queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
         if by_fold:
             queries["values"] = self._across_folds(setting, chosen)
         elif self.personal:
-            queries["values"] = self._personal_queries(setting)
+            queries["values"] = self.personal.asking(
+                self.fields(self._checked_names(self.beside), self.beside)
+            )
         elif self.study.evaluation.share:
             queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
         for place, column in enumerate(guarded_columns(self.study)):
@@ -205,7 +212,7 @@ class Candidates:
         self, setting: Setting, answers: Answers[Values], chosen: str
     ) -> dict[str, PersonalTable]:
         """What personal policies gain over the shared one, the client's own and the best arm."""
-        if not self.personal:
+        if self.personal is None:
             return {}
         names = [*self.names(), *self.own]
         against = [chosen, LOCAL, LOGGING, arm_name(setting.best_arm)]
@@ -224,7 +231,7 @@ class Candidates:
     @property
     def own(self) -> list[str]:
         """What clients value beside what they are asked about, in the order of their answers."""
-        return [*[PERSONAL] * self.personal, LOGGING, LOCAL]
+        return [*[PERSONAL] * (self.personal is not None), LOGGING, LOCAL]
 
     def _shown(self, answers: Answers[Values] | None, own: list[str]) -> Answers[Values] | None:
         """The answers without the policies that tables do not show."""
@@ -259,12 +266,6 @@ class Candidates:
         ]
         fields: dict[str, Any] = packed(policies, self.study)
         return ValueAcrossFolds(**fields)
-
-    def _personal_queries(self, setting: Setting) -> dict[str, ValuePersonal]:
-        """For each client, what all others learned, to be moved toward its own rows at home."""
-        asked = self.fields(self._checked_names(self.beside), self.beside)
-        own: dict[str, dict[str, Any]] = fields_for_each(setting)
-        return {name: ValuePersonal(**asked, **fields) for name, fields in own.items()}
 
     def _checked_names(self, beside: Mapping[str, Policy] | None) -> list[str]:
         names, most = self.names(), most_in_query(self.study)

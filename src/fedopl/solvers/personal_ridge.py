@@ -32,6 +32,11 @@ class Scaling:
     centre: FloatArray  # (n_terms + 1,)
     scale: FloatArray  # (n_terms + 1,)
 
+    @classmethod
+    def none(cls, n_columns: int) -> "Scaling":
+        """Of columns that count as they are, such as the leaves of a tree."""
+        return cls(centre=np.zeros(n_columns), scale=np.ones(n_columns))
+
     @property
     def used(self) -> BoolArray:  # (n_terms + 1,)
         """Which terms there are."""

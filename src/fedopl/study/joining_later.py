@@ -71,11 +71,6 @@ def _why_not_solved(study: Study) -> str | None:
             f"what the policy is worth at '{study.target.client}' was found by asking everybody, "
             f"and would have to be again; {_ANEW}"
         )
-    if study.personalises:
-        return (
-            "each client's personal policy was moved from what all others had learned, and would "
-            f"have to be solved for and valued at home again; {_ANEW}"
-        )
     if study.mixture.kind in FOUND:
         return f"its mixture, '{study.mixture.kind}', was found by asking everybody; {_ANEW}"
     return None

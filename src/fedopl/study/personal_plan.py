@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 if TYPE_CHECKING:  # a study is checked by this as it is made
     from fedopl.study.study import Study
@@ -32,6 +33,24 @@ def check_personal(study: "Study") -> None:
         raise PlacedError("personal.kind", f'{why}; say "none"')
 
 
+def _why_not_this_kind(study: "Study") -> str | None:
+    plan = study.policy
+    if plan.compares_candidates:
+        return "a personal choice takes no standard errors from values" if study.caution else None
+    if plan.has_leaves:
+        if not plan.on_grid:
+            return "a tree on observed thresholds is one party's alone"
+        if study.tree.depth > LOOK_AHEAD:
+            return f"sums tell what leaves are worth to others up to depth {LOOK_AHEAD}"
+        return None
+    if not plan.can_be_resolved or not study.has_intercept:
+        return (
+            "personal policies are trees, choices among candidates, and linear ones by "
+            "csoaa-exact on shared features"
+        )
+    return None
+
+
 def why_not_personal(study: "Study") -> str | None:
     """Why there can be no personal policies in this study, in words; None if there can be."""
     if study.privacy:
@@ -39,14 +58,17 @@ def why_not_personal(study: "Study") -> str | None:
             "the noise of a private study is for one set of values, and what a personal policy is "
             "worth would be another"
         )
-    if not study.policy.can_be_resolved or not study.has_intercept:
-        return "personal policies are linear ones by csoaa-exact on shared features"
+    if (why := _why_not_this_kind(study)) is not None:
+        return why
     if study.budget:
         return "a budget is kept by one policy for all, and personal ones would spend otherwise"
     if study.is_cautious:
         return "personal policies have no standard errors that caution could take from scores"
+    if study.evaluation.is_cross_fitted:
+        return (
+            "values are cross-fitted, each fold's by policies that were learned without it, and a "
+            "personal policy is solved for once, from all folds"
+        )
     if not study.evaluation.share:
         return "personal policies are valued on held-out rows, and none are held out"
-    if study.evaluation.splits > 1:
-        return "personal policies are valued under one split of the rows"
     return None

@@ -63,6 +63,8 @@ _ANSWERING: tuple[Handler, ...] = (
     spending_path.value_spending,
     value_personal.sum_contrasts,
     value_personal.answer,
+    value_personal.answer_with_tree,
+    value_personal.answer_with_choice,
     value_at_target.answer_as_source,
 )
 _ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (

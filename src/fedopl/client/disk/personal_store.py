@@ -2,6 +2,7 @@
 
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.kinds import RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
@@ -12,20 +13,35 @@ _SCORES, _KNOTS, _SLOPES = "scores", "knots", "slopes"
 def keep_personal(store: Store, study: Study, client: str, policy: Policy) -> None:
     """Keep the client's policy in this study."""
     if not isinstance(policy, LinearPolicy):
-        raise TypeError(f"a personal policy is linear or bent, came a {policy.kind} one")
+        keep_candidate(store, study, client, {policy.message_field: policy.numbers()})
+        return
     kept: Arrays = {_SCORES: policy.parameters}
     if isinstance(policy, BentPolicy):
         kept |= {_KNOTS: policy.knots, _SLOPES: policy.slopes}
     store.put(_key(study, client), kept)
 
 
+def keep_candidate(store: Store, study: Study, client: str, chosen: Arrays) -> None:
+    """Keep a policy as the field of a message that carries its kind; or the place of a rule."""
+    store.put(_key(study, client), chosen)
+
+
 def kept_personal(store: Store, study: Study, client: str) -> Policy | None:
-    """The client's policy in this study, if it was solved for."""
+    """The client's policy in this study, if it was solved for and is no rule in its code."""
     found = store.get(_key(study, client))
-    if found is None or _SCORES not in found:
+    if found is None or RULES in found:
         return None
+    if _SCORES not in found:
+        ((field, numbers),) = found.items()
+        return unpacked(field, numbers, study)
     policy = LinearPolicy.from_numbers(found[_SCORES], study)
     return BentPolicy.bending(policy, found[_KNOTS], found[_SLOPES]) if _KNOTS in found else policy
+
+
+def kept_rule(store: Store, study: Study, client: str) -> str | None:
+    """The name of the rule in the client's code that it chose for itself, if it did."""
+    found = store.get(_key(study, client))
+    return study.candidates[int(found[RULES])] if found and RULES in found else None
 
 
 def _key(study: Study, client: str) -> str:

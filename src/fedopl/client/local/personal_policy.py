@@ -1,8 +1,9 @@
 """The personal policy: everybody else's, moved toward the client's own rows; solved at home."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -60,15 +61,8 @@ class PersonalTask:
 
         Where a client differs, everybody's outcome models are wrong about it.
         """
-        first, *rest = map(self._found, self.scored)
-        for other in rest:
-            if other.variance < self._clearly_less * first.variance:
-                return other
-        return first
-
-    @property
-    def _clearly_less(self) -> float:
-        return 1 - BEYOND_CHANCE / math.sqrt(max(self.rows.n_rows(RowSplit.TRAINING), 1))
+        n_rows = self.rows.n_rows(RowSplit.TRAINING)
+        return least_noisy([self._found(one) for one in self.scored], n_rows)
 
     def _found(self, scored: ScoredChunks) -> "_Found":
         parts = scored
@@ -78,6 +72,21 @@ class PersonalTask:
         path = PersonalPath.of(client_sums(parts, self.rows), self.others, self.scaling)
         strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
         return _Found(parts, path, strengths)
+
+
+class _HasVariance(Protocol):
+    @property
+    def variance(self) -> float: ...
+
+
+_FoundKind = TypeVar("_FoundKind", bound=_HasVariance)
+
+
+def least_noisy(found: Sequence[_FoundKind], n_rows: int) -> _FoundKind:
+    """What the first scores say, unless others are clearly less noisy."""
+    first, *rest = found
+    clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
+    return next((one for one in rest if one.variance < clearly_less * first.variance), first)
 
 
 class _Found(NamedTuple):

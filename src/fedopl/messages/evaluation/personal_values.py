@@ -8,39 +8,20 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, fault_in_values
 from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
+from fedopl.policies.trees.nodes import from_array, leaves_of
 from fedopl.study.study import Study
 
 # Different ones that a study may ask: a run, and others after clients came or left.
 MOST_PERSONAL = 3
+_CONTENT = "means of values, and how precise they are; never the personal policy itself"
 
 
 @message
-class ValuePersonal(
-    AsksAboutPolicies[Values],
-    code=51,
-    asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
-    permission="values",
-):
+class AsksPersonal(AsksAboutPolicies[Values]):
     """Solve for your personal policy at home, and tell what it and these are worth.
 
-    Each client is sent what all others learned, how terms are standardised, and how likely each
-    strength is by the others' rows. The value of its policy comes behind those asked about.
+    The value of the client's policy comes behind those asked about.
     """
-
-    title = "What policies, and the client's personal one, are worth"
-    content = "means of values, and how precise they are; never the personal policy itself"
-
-    others: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]  # θ₋c
-    centre: Annotated[Array, (Axis.TERMS,)]
-    scale: Annotated[Array, (Axis.TERMS,)]  # zero for terms that nobody uses
-    likelihoods: Annotated[Array, (Axis.STRENGTHS,)]  # the mean of the others' logarithms
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where clients have policies of their own."""
-        return study.personalises
 
     @classmethod
     def most(cls, _study: Study) -> int:
@@ -57,6 +38,40 @@ class ValuePersonal(
         """What a few queries may ask about, each with a personal policy."""
         return MOST_PERSONAL * (most_in_query(study) + 1)
 
+    def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
+        """One mean for each candidate, and covariances to go with them, of rows that are there."""
+        n_candidates = self.n_policies + 1 + N_OWN_CANDIDATES
+        return fault_in_values(answer, n_candidates, RowSplit.EVALUATION, study, n_rows)
+
+
+@message
+class ValuePersonal(
+    AsksPersonal,
+    code=51,
+    asked=Asked.EACH,
+    budget="value_queries",
+    lifetime="value_policies",
+    permission="values",
+):
+    """Move what all others learned toward your rows, and tell what that and these are worth.
+
+    Each client is sent what all others learned, how terms are standardised, and how likely each
+    strength is by the others' rows.
+    """
+
+    title = "What policies, and the client's personal one, are worth"
+    content = _CONTENT
+
+    others: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]  # θ₋c
+    centre: Annotated[Array, (Axis.TERMS,)]
+    scale: Annotated[Array, (Axis.TERMS,)]  # zero for terms that nobody uses
+    likelihoods: Annotated[Array, (Axis.STRENGTHS,)]  # the mean of the others' logarithms
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients have linear policies of their own."""
+        return study.personalises and study.policy.kind == "linear"
+
     def is_plausible(self, study: Study) -> bool:
         """Terms that can be standardised, and the intercept as it is."""
         numbers: list[FloatArray] = [self.others, self.centre, self.scale, self.likelihoods]
@@ -66,7 +81,74 @@ class ValuePersonal(
         ends = self.centre[-1] == 0 and self.scale[-1] == 1 and not self.others[:, unused].any()
         return bool(ends) and super().is_plausible(study)
 
-    def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
-        """One mean for each candidate, and covariances to go with them, of rows that are there."""
-        n_candidates = self.n_policies + 1 + N_OWN_CANDIDATES
-        return fault_in_values(answer, n_candidates, RowSplit.EVALUATION, study, n_rows)
+
+@message
+class ValuePersonalTree(
+    AsksPersonal,
+    code=62,
+    asked=Asked.EACH,
+    budget="value_queries",
+    lifetime="value_policies",
+    permission="values",
+):
+    """Choose the action of every leaf of this tree for your rows, and tell what that is worth.
+
+    Each client is sent the shared tree, what actions are worth in its leaves to all others, and how
+    likely each strength is by the others' rows.
+    """
+
+    title = "What policies, and the shared tree with the client's own actions, are worth"
+    content = _CONTENT
+
+    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+    others: Annotated[Array, (Axis.ACTIONS, Axis.LEAVES)]
+    likelihoods: Annotated[Array, (Axis.STRENGTHS,)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients have trees of their own."""
+        return study.personalises and study.policy.kind == "tree"
+
+    def is_plausible(self, study: Study) -> bool:
+        """A tree of the study, and numbers for each of its leaves."""
+        if not all(np.isfinite(one).all() for one in (self.others, self.likelihoods)):
+            return False
+        try:
+            root = from_array(self.tree, study.columns, range(study.n_actions))
+        except ValueError:
+            return False
+        n_leaves = len(leaves_of(root))
+        return self.others.shape[1] == n_leaves and super().is_plausible(study)
+
+
+@message
+class ValuePersonalChoice(
+    AsksPersonal,
+    code=63,
+    asked=Asked.EACH,
+    budget="value_queries",
+    lifetime="value_policies",
+    permission="values",
+):
+    """Choose among these candidates for your rows, and tell what they and your choice are worth.
+
+    Each client is sent what the candidates are worth to all others on the rows they are chosen by,
+    and how likely each strength is by the others' rows.
+    """
+
+    title = "What candidates, and the client's own choice among them, are worth"
+    content = _CONTENT
+
+    others: Annotated[Array, (Axis.CHOICES,)]
+    likelihoods: Annotated[Array, (Axis.STRENGTHS,)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients choose among candidates for themselves."""
+        return study.personalises and study.policy.kind == "finite"
+
+    def is_plausible(self, study: Study) -> bool:
+        """A number for each candidate."""
+        if not all(np.isfinite(one).all() for one in (self.others, self.likelihoods)):
+            return False
+        return len(self.others) == self.n_policies > 0 and super().is_plausible(study)

@@ -23,8 +23,8 @@ class SumContrasts(Query[ContrastSquares], code=50, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where clients have policies of their own."""
-        return study.personalises
+        """Where clients have policies of their own, and sums do not tell how far they differ."""
+        return study.personalises and not study.policy.compares_candidates
 
     def fault_in(self, answer: ContrastSquares, _study: Study, _n_rows: int, /) -> str | None:
         """A mean of squares is not negative."""

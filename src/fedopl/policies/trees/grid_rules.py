@@ -9,6 +9,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.tree_columns import Column, LevelColumn
 from fedopl.policies.trees.grid import Grid, grid_of
+from fedopl.policies.trees.nodes import Leaf, Node, branches_of
 from fedopl.policies.trees.tree_plan import Restriction, TreePlan
 
 
@@ -103,6 +104,29 @@ def rules_of(
         split_cost=plan.split_cost,
         groups=tuple(_group(one, columns, grid, actions) for one in plan.allowed),
     )
+
+
+def forbidden_in_leaves(
+    root: Node, plan: TreePlan, columns: Sequence[Column], actions: tuple[str, ...]
+) -> BoolArray:  # (n_leaves, n_actions)
+    """Which actions the leaves of this tree may not hold, as somebody there may not get them."""
+    own: dict[str, list[float]] = {}
+    for branch in branches_of(root):
+        own.setdefault(columns[branch.column].name, []).append(branch.cut)
+    grid = agreed_grid(plan, columns, own)
+    found: list[BoolArray] = []
+
+    def walk(node: Node, rules: Rules) -> None:
+        if isinstance(node, Leaf):
+            barred = [group.forbidden for group in rules.groups]
+            found.append(np.any([np.zeros(len(actions), bool), *barred], axis=0))
+            return
+        place = grid.cuts[node.column].index(node.cut)
+        walk(node.yes, rules.within(grid, node.column, place, yes=True))
+        walk(node.no, rules.within(grid, node.column, place, yes=False))
+
+    walk(root, rules_of(plan, columns, grid, actions))
+    return np.array(found)
 
 
 def _group(

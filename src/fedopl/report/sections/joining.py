@@ -10,6 +10,7 @@ from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.joining.skew_paths import path_parts
 from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text
 from fedopl.results.record import Record
+from fedopl.study.personal_plan import why_not_personal
 
 _PARTS = {
     "everything": "Where clients differ",
@@ -59,7 +60,15 @@ def joining(record: Record) -> Section:
         first_ones = (first,)
     if rest and all(one.decision == "undecided" for one in advice):
         rest = [Folded(summary="What was measured and what else was found", parts=tuple(rest))]
-    return Section(name="joining", title=title, parts=(*first_ones, *rest))
+    return Section(name="joining", title=title, parts=(*first_ones, *rest, *_why_none(record)))
+
+
+def _why_none(record: Record) -> tuple[Part, ...]:
+    """Why clients have no personal policies, where this study can have none."""
+    why = why_not_personal(record.study)
+    if record.study.personalises or len(record.rows) < 2 or why is None or nothing_to_say(record):
+        return ()
+    return (Text(f"Clients of this study have no personal policies: {why}."),)
 
 
 def joining_parts(

@@ -121,6 +121,13 @@ class TreeStatistics:
             )
         return tree_value(self.cells[client], self.grid, self.study.n_actions, policy.root)
 
+    def leaf_sums(self, root: Node) -> dict[str, FloatArray]:  # by client, (n_leaves, n_numbers)
+        """The sums over the rows of each leaf of a tree on the grid, of depth two at most."""
+        return {
+            name: np.array([numbers for _, numbers in _leaves(cells, self.grid, root)])
+            for name, cells in sorted(self.cells.items())
+        }
+
     def possible_loss(self, weights: Weights) -> float:
         """How far suppressed cells can move the value of any tree in the mixture."""
         shares = renormalised(weights, self.lost.keys())

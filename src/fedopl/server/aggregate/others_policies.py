@@ -20,6 +20,7 @@ LEAST_LEFT_OUT = 0.01
 
 # The fields of a query for a personal policy.
 Fields = dict[str, Any]
+Curves = Mapping[str, FloatArray]  # by client, (n_strengths,): how likely strengths are
 
 
 def fields_for_each(setting: Setting) -> dict[str, Fields]:
@@ -83,7 +84,7 @@ def _likelihoods(
     return found
 
 
-def mean_of_others(curves: Mapping[str, FloatArray], client: str) -> FloatArray:  # (n_strengths,)
+def mean_of_others(curves: Curves, client: str) -> FloatArray:  # (n_strengths,)
     """The mean of all curves but the client's own; zero where there is none."""
     rest = [curve for name, curve in sorted(curves.items()) if name != client]
     return np.mean(rest, axis=0) if rest else np.zeros(len(RIDGE_STRENGTHS))

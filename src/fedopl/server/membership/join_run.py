@@ -67,7 +67,7 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
     before = record.for_newcomers
     enrolled = enrol_clients(conversation, before)
     _require_all(conversation, enrolled.counted.rows)
-    told, along = score(conversation, enrolled)
+    told, along = score(conversation, enrolled, personal=False)
     _require_all(conversation, told.sums)
     counted = enrolled.counted
     return replace(

@@ -10,7 +10,13 @@ from fedopl.results.membership import Change, Membership, Valuation, policy_dige
 from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.weighed_sums import weighed
-from fedopl.results.value_tables import LEARNED, GainTable, ImprovementTable, ValueTable
+from fedopl.results.value_tables import (
+    LEARNED,
+    GainTable,
+    ImprovementTable,
+    PersonalTable,
+    ValueTable,
+)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 
@@ -84,6 +90,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
         values=ValueTable(),
         gains=GainTable(),
         improvements=ImprovementTable(),
+        personal=PersonalTable(),  # each was moved from what others had learned who were in then
         described=None,
         fitted={},
         leaves=(),
@@ -99,6 +106,7 @@ def _as_before(solved: Record, before: Record) -> Record:
         values=before.values,
         gains=before.gains,
         improvements=before.improvements,
+        personal=before.personal,
         described=before.described,
         fitted=before.fitted,
         leaves=before.leaves,

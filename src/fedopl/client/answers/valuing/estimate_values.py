@@ -15,7 +15,7 @@ from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import AsksPersonal
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
@@ -50,17 +50,22 @@ def values_on_split(
     query: AsksAboutPolicies[Values],
     split: RowSplit,
     further: Sequence[Policy] = (),
+    again: Sequence[int] = (),
 ) -> Values:
-    """The values of the policies that a query carries, and of further ones, on rows of a split."""
-    n_values = query.n_policies + len(further) + N_OWN_CANDIDATES
+    """The values of the policies that a query carries, and of further ones, on rows of a split.
+
+    Those of the query at the places `again` come once more behind them.
+    """
+    n_values = query.n_policies + len(further) + len(again) + N_OWN_CANDIDATES
     n_rows = space.n_rows(split)
     if n_rows < space.limits.minimum_cell:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     space.limits.check_parameters(n_values, n_rows)
-    found, spread = estimate_candidates(space, query, split, further)
+    found, spread = estimate_candidates(space, query, split, further, again)
     policies: list[tuple[object, ...]] = [next(iter(one.items())) for one in policies_in(query)]
     # Noise follows from what is valued: the same policy, asked about otherwise, has the same.
     policies += [(one.message_field, one.numbers()) for one in further]
+    policies += [policies[place] for place in again]
     asked = [(split.name, *policy) for policy in policies]
     valued = ValuedCandidates(found, spread, asked, split)
     return released_values(space, valued, most_valued(space.study))
@@ -72,7 +77,7 @@ def most_valued(study: Study) -> float:
     Whoever has outcomes that are alike averages noise over all of them.
     """
     further = ValueOutcome.most_amount(study) if study.guardrails else 0
-    personal = ValuePersonal.most_amount(study) if study.personalises else 0
+    personal = AsksPersonal.most_amount(study) if study.personalises else 0
     return EstimateValues.most_amount(study) + further + personal
 
 
@@ -149,6 +154,7 @@ def estimate_candidates(
     query: AsksAboutPolicies[Values],
     split: RowSplit,
     further: Sequence[Policy] = (),
+    again: Sequence[int] = (),
 ) -> tuple[JointEstimate, ScoreSpread]:
     """Estimate what was asked about, then the logging policy, then the client's own policy."""
     if not space.n_rows(split):
@@ -158,6 +164,7 @@ def estimate_candidates(
         own = [space.local_policy.at(space.client).decide]
     valued = deciders(space, policies_in(query))
     valued += [policy.at(space.client).decide for policy in further]
+    valued += [valued[place] for place in again]
     sums, spread = JointSums(), ScoreSpread(space.least_spread)
     for chunk in space.chunks():
         rows = chunk.rows(split)

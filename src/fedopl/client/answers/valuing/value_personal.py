@@ -3,22 +3,34 @@
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, to_eight_digits
-from fedopl.client.answers.valuing.estimate_values import values_on_split
+from fedopl.client.answers.asked_policies import policies_in
+from fedopl.client.answers.valuing.estimate_values import estimate_candidates, values_on_split
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
+from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.personal_values import ValuePersonal
+from fedopl.messages.evaluation.personal_values import (
+    ValuePersonal,
+    ValuePersonalChoice,
+    ValuePersonalTree,
+)
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.bent import BentPolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.policy import Policy
-from fedopl.solvers.personal_ridge import Scaling
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import from_array
+from fedopl.solvers.personal_choice import ChoicePath
+from fedopl.solvers.personal_ridge import Scaling, Strengths
 
 
 def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     """How far scores of a row lie apart, on average over training rows."""
     space.check_rows_for_sums()
+    if space.study.policy.has_leaves:
+        known = scored_actions(space.scored_rows, space.study.n_actions)
+        return ContrastSquares(squares=squares_apart(space.scored_rows, known))
     return ContrastSquares(squares=client_sums(space.chunks, space.study_rows).squares)
 
 
@@ -30,16 +42,29 @@ def answer(space: Workspace, query: ValuePersonal) -> Values:
     return values
 
 
+def answer_with_tree(space: Workspace, query: ValuePersonalTree) -> Values:
+    """The same with the shared tree, in whose leaves the client may have other actions."""
+    policy = personal_tree(space, query)
+    values = values_on_split(space, query, RowSplit.EVALUATION, further=(policy,))
+    space.keep_personal(policy)
+    return values
+
+
+def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
+    """The same among candidates: the value of the client's own choice comes once more."""
+    chosen = personal_choice(space, query)
+    values = values_on_split(space, query, RowSplit.EVALUATION, again=(chosen,))
+    space.keep_candidate(policies_in(query)[chosen])
+    return values
+
+
 def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     """Everybody else's policy, moved toward own rows as far as these and others speak for it."""
-    others: FloatArray = np.array(query.others)
-    others[others[:, -1] <= -LARGEST_ASKED, -1] = NEVER
-    rests_on_others = space.study.nuisances.kind == "federated"
     task = PersonalTask(
         study=space.study,
         rows=space.study_rows,
-        scored=(space.chunks, space.own_chunks) if rests_on_others else (space.chunks,),
-        others=others,
+        scored=(space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,),
+        others=_with_never(query.others),
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
@@ -48,3 +73,47 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
         return policy
     # As policies that are asked about count, so that the same one has the same noise.
     return LinearPolicy.from_numbers(to_eight_digits(policy.numbers()), space.study)
+
+
+def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
+    """The shared tree with the actions that own rows and others' speak for."""
+    alone = space.local_policy
+    if not isinstance(alone, TreePolicy):
+        raise TypeError(f"alone, a client of this study learns a tree, came a {alone.kind} policy")
+    own = (lambda: space.obeyed.to_sum(space.own_chunks),) if _rests_on_others(space) else ()
+    task = PersonalTreeTask(
+        study=space.study,
+        scored=(space.scored_rows, *own),
+        n_rows=space.n_training,
+        root=from_array(query.tree, space.study.columns, range(space.study.n_actions)),
+        own_root=alone.root,
+        others=_with_never(query.others),
+        likelihoods=query.likelihoods,
+    )
+    return task.solve()
+
+
+def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
+    """The place of the candidate that own training rows and others' values speak for."""
+    found, _ = estimate_candidates(space, query, RowSplit.TRAINING)
+    n = query.n_policies
+    path = ChoicePath(
+        own=found.means[:n],
+        covariances=found.covariances[:n, :n],
+        n_rows=found.n_rows,
+        others=query.others,
+    )
+    strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods)
+    return int(np.argmax(path.mean(strengths.weights)))
+
+
+def _rests_on_others(space: Workspace) -> bool:
+    """Whether the study's scores are by models from everybody's rows."""
+    return space.study.nuisances.kind == "federated"
+
+
+def _with_never(sent: FloatArray) -> FloatArray:  # shaped as sent
+    """The numbers that were sent, with an action that nobody else has scores for as never taken."""
+    others: FloatArray = np.array(sent)
+    others[others[:, -1] <= -LARGEST_ASKED, -1] = NEVER
+    return others

@@ -1,0 +1,161 @@
+"""The personal tree: the shared one, with the action in each leaf that own rows speak for.
+
+Where the client's own questions make its rows likelier, by more than searching for them among all
+does by chance, it has those.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.local.local_tree import ScoredParts
+from fedopl.client.local.personal_policy import least_noisy
+from fedopl.client.rows.chunks import ScoredRows
+from fedopl.policies.linear import NEVER
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.grid_rules import forbidden_in_leaves
+from fedopl.policies.trees.growing import simplified
+from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions, leaves_of
+from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling, Strengths
+from fedopl.study.study import Study
+
+# Of a column's thresholds, about so many divide rows in ways that are not nearly the same.
+UNLIKE_THRESHOLDS = 4
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonalTreeTask:
+    """A client's rows with the study's scores and with its own, and what it was sent."""
+
+    study: Study
+    scored: tuple[ScoredParts, ...]  # by the study's scores, then perhaps by own ones
+    n_rows: int
+    root: Node  # of the shared tree
+    own_root: Node  # of the tree that the client learned alone
+    others: FloatArray  # (n_actions, n_leaves): what actions are worth to all others
+    likelihoods: FloatArray  # (n_strengths,): the mean of the others'
+
+    def solve(self) -> TreePolicy:
+        """The best action in every leaf of the likelier tree, by own and others' rows."""
+        found = [self._found(one, self.root, self.others) for one in self.scored]
+        chosen = least_noisy(found, self.n_rows)
+        others = self._others_in_own_leaves(chosen.parts)
+        own = self._found(chosen.parts, self.own_root, others)
+        searched = len(branches_of(self.own_root)) * math.log(_n_questions(self.study))
+        if own.evidence > chosen.evidence + searched:
+            chosen = own
+        worth = chosen.path.mean(chosen.strengths.weights).T
+        return with_best_actions(chosen.root, worth, self.study)
+
+    def _found(self, parts: ScoredParts, root: Node, others: FloatArray) -> "_Found":
+        own = leaf_sums(parts, root, self.study)
+        path = PersonalPath.of(own, others, Scaling.none(others.shape[1]))
+        strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
+        return _Found(root, parts, path, strengths)
+
+    def _others_in_own_leaves(self, parts: ScoredParts) -> FloatArray:  # (n_actions, n_own_leaves)
+        """What actions are worth to others, by where own leaves' rows are in the shared tree."""
+        crossed = np.zeros((len(leaves_of(self.root)), len(leaves_of(self.own_root))))
+        for rows in parts():
+            contexts, columns = rows.contexts[rows.usable], self.study.columns
+            places = (
+                leaf_positions(root, columns, contexts) for root in (self.root, self.own_root)
+            )
+            np.add.at(crossed, tuple(places), _weights(rows))
+        totals = crossed.sum(axis=0)
+        everywhere = crossed.sum(axis=1, keepdims=True) / (totals.sum() or 1.0)
+        shares = np.where(totals > 0, crossed / np.where(totals > 0, totals, 1.0), everywhere)
+        return np.asarray(self.others @ shares)
+
+
+class _Found(NamedTuple):
+    """What one set of scores says of the leaves of one tree."""
+
+    root: Node
+    parts: ScoredParts
+    path: PersonalPath
+    strengths: Strengths
+
+    @property
+    def variance(self) -> float:
+        return self.path.path.variance(self.strengths.best)
+
+    @property
+    def evidence(self) -> float:
+        """The logarithm of how likely own rows are, up to what is the same for every tree."""
+        path = self.path.path
+        if path.n_values <= 0 or path.squares <= 0:
+            return 0.0
+        return self.strengths.evidence - 0.5 * path.n_values * math.log(path.squares)
+
+
+def _n_questions(study: Study) -> int:
+    """About how many different questions a tree may ask, among which one was searched for."""
+    return len(study.columns) * UNLIKE_THRESHOLDS
+
+
+def with_best_actions(root: Node, worth: FloatArray, study: Study) -> TreePolicy:
+    """The tree with the best action that each leaf may hold, by worth (n_leaves, n_actions)."""
+    forbidden = forbidden_in_leaves(root, study.tree, study.columns, study.actions)
+    best: IntArray = np.argmax(np.where(forbidden, 2 * NEVER, worth), axis=1)
+    return TreePolicy.of(simplified(_with_actions(root, iter(best.tolist()))), study)
+
+
+def _with_actions(node: Node, actions: Iterator[int]) -> Node:
+    """The tree with these actions in its leaves, from the first answer yes to the last no."""
+    if isinstance(node, Leaf):
+        return Leaf(next(actions))
+    yes = _with_actions(node.yes, actions)
+    return replace(node, yes=yes, no=_with_actions(node.no, actions))
+
+
+def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
+    """Shares of weight and mean scores by leaf, over training rows that have any score."""
+    n_leaves, known = len(leaves_of(root)), scored_actions(parts, study.n_actions)
+    shares, n_rows = np.zeros(n_leaves), 0
+    products = np.zeros((study.n_actions, n_leaves))
+    for rows in parts():
+        scores, weights = rows.scores[rows.usable], _weights(rows)
+        leaf = leaf_positions(root, study.columns, rows.contexts[rows.usable])
+        shares += np.bincount(leaf, weights, minlength=n_leaves)
+        for action in range(study.n_actions):
+            own = np.nan_to_num(scores[:, action]) * weights
+            products[action] += np.bincount(leaf, own, minlength=n_leaves)
+        n_rows += len(scores)
+    total = shares.sum() or 1.0
+    return OwnSums(
+        gram=np.diag(shares / total),
+        products=products / total,
+        known=known,
+        squares=squares_apart(parts, known),
+        n_rows=n_rows,
+    )
+
+
+def squares_apart(parts: ScoredParts, known: BoolArray) -> float:
+    """The mean over rows with any score of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions."""
+    squares = total = 0.0
+    for rows in parts():
+        scores: FloatArray = rows.scores[rows.usable][:, known]
+        weights = _weights(rows)
+        total += float(weights.sum())
+        if known.any():
+            apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+            squares += float(weights @ apart)
+    return squares / total if total else 0.0
+
+
+def scored_actions(parts: ScoredParts, n_actions: int) -> BoolArray:  # (n_actions,)
+    """Which actions every row has a score for that has any."""
+    known = np.ones(n_actions, bool)
+    for rows in parts():
+        known &= np.isfinite(rows.scores[rows.usable]).all(axis=0)
+    return known
+
+
+def _weights(rows: ScoredRows) -> FloatArray:  # (n_usable,)
+    return np.ones(int(rows.usable.sum())) if rows.weights is None else rows.weights[rows.usable]

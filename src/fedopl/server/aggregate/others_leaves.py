@@ -1,0 +1,110 @@
+"""What each client is sent to choose the actions in a tree's leaves: what all others have there."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import weighted_sum
+from fedopl.messages.learning.contrast_squares import ContrastSquares
+from fedopl.messages.message import LARGEST_ASKED
+from fedopl.policies.linear import NEVER
+from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import branches_of
+from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
+from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.server.aggregate.others_policies import Fields, mean_of_others
+from fedopl.server.aggregate.setting import Setting
+from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling, scored_in_all_rows
+from fedopl.study.mixture import Weights
+
+
+def leaf_fields_for_each(
+    setting: Setting, policy: TreePolicy, statistics: TreeStatistics
+) -> dict[str, Fields]:
+    """By client, the shared tree, what its leaves are worth to all others, and strengths.
+
+    Where thresholds moved off the grid, sums are those of the leaves before they did: between two
+    thresholds of the grid there are none.
+    """
+    moved = statistics.closer
+    on_grid = moved.look.root if moved and _is_moved(policy, statistics) else policy.root
+    sums = {
+        name: _scored_sums(own, setting.study.n_actions)
+        for name, own in statistics.leaf_sums(on_grid).items()
+    }
+    others = {name: leaf_values_of_others(sums, setting.weights, name) for name in setting.weights}
+    curves = _likelihoods(setting, sums, others)
+    return {
+        name: {
+            "tree": policy.numbers(),
+            "others": np.maximum(others[name], -LARGEST_ASKED),
+            "likelihoods": mean_of_others(curves, name),
+        }
+        for name in sorted(setting.weights)
+    }
+
+
+def _is_moved(policy: TreePolicy, statistics: TreeStatistics) -> bool:
+    """Whether a threshold of this tree is none of the grid's."""
+    grid = statistics.grid
+    return any(branch.cut not in grid.cuts[branch.column] for branch in branches_of(policy.root))
+
+
+class _LeafSums:
+    """One client's sums over leaves: of weight, of weighted scores, and of weight with scores."""
+
+    def __init__(self, shares: FloatArray, scores: FloatArray, scored: FloatArray) -> None:
+        self.shares = shares  # (n_leaves,)
+        self.scores = scores  # (n_actions, n_leaves)
+        self.scored = scored  # (n_actions, n_leaves)
+
+
+def _scored_sums(numbers: FloatArray, n_actions: int) -> _LeafSums:
+    """From the numbers of leaves, (n_leaves, n_numbers): all rows have scores if not said."""
+    shares, end = numbers[:, WEIGHT], FIRST_ACTION + n_actions
+    scored = (
+        numbers[:, end:]
+        if numbers.shape[1] > end
+        else np.repeat(shares[:, None], n_actions, axis=1)
+    )
+    return _LeafSums(shares, numbers[:, FIRST_ACTION:end].T, scored.T)
+
+
+def leaf_values_of_others(
+    sums: Mapping[str, _LeafSums], weights: Weights, client: str
+) -> FloatArray:  # (n_actions, n_leaves)
+    """The mean score of each action in each leaf, over all other clients by their weights.
+
+    Where none of them has rows, it is that over all leaves; never, where there is none at all.
+    """
+    rest = {name: weights.get(name, 0.0) for name in sums if name != client}
+    if not any(rest.values()):  # nobody else counts: all that there is
+        rest = {name: weights.get(name, 0.0) for name in sums}
+    scores = weighted_sum(rest, {name: sums[name].scores for name in rest})
+    scored = weighted_sum(rest, {name: sums[name].scored for name in rest})
+    whole = scored.sum(axis=1)
+    anywhere = np.where(whole > 0, scores.sum(axis=1) / np.where(whole > 0, whole, 1.0), NEVER)
+    found = np.where(scored > 0, scores / np.where(scored > 0, scored, 1.0), anywhere[:, None])
+    return np.asarray(found)
+
+
+def _likelihoods(
+    setting: Setting, sums: Mapping[str, _LeafSums], others: Mapping[str, FloatArray]
+) -> dict[str, FloatArray]:  # by client, (n_strengths,)
+    """How likely strengths are by the rows of each client that told enough to say so."""
+    told: Mapping[str, ContrastSquares] = setting.contrasts or {}
+    found = {}
+    for name in sorted(set(told) & set(sums) & set(setting.weights)):
+        own = sums[name]
+        total = own.shares.sum() or 1.0
+        sums_of_one = OwnSums(
+            gram=np.diag(own.shares / total),
+            products=own.scores / total,
+            known=scored_in_all_rows(own.scored.sum(axis=1) / total),
+            squares=told[name].squares,
+            n_rows=setting.rows[name],
+        )
+        scaling = Scaling.none(len(own.shares))
+        found[name] = PersonalPath.of(sums_of_one, others[name], scaling).log_likelihoods()
+    return found
