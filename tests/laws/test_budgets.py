@@ -270,7 +270,10 @@ def _of_flags(seed, n_rows=900):
         ({"costs": {"new": 1.0}}, "say in which unit costs are"),
         ({"budget": None}, "no budget says how much may be spent"),
         ({"budget": Budget(shares={"old": 0.2}), "costs": None}, "'old' is not an action"),
-        ({"policy": "finite", "basis": None}, "only a linear policy by csoaa-exact"),
+        (
+            {"policy": fedopl.Linear(oracle="direct"), "basis": None},
+            "only a linear policy by csoaa",
+        ),
         (
             {"policy": fedopl.Linear(caution=0.5), "nuisances": "federated"},
             "a cautious policy has no prices",

@@ -110,6 +110,9 @@ def test_a_cap_on_an_action_and_rules_hold_among_candidates():
     found = fedopl.learn(CLIENTS, budget=Budget(shares={"both": 0.25}), **plan)
     assert found.chosen == "many"  # half of them would get it, were it not for the rule
     assert found.within_budget().spending.value == pytest.approx(0.19, abs=0.04)
+    only_arms = plan | {"policy": fedopl.Finite(never=found.study.policy.never)}
+    arms = fedopl.learn(CLIENTS, costs=EUROS, budget=0.4, **only_arms)
+    assert arms.at_budget(5.0).policy.permissions is not None
 
 
 # --- attacks --------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_a_share_of_people_is_kept_to(run):
             {"costs": Costs(by_action={"new": "age"}, unit="euros")},
             "have none of a column of costs",
         ),
-        ({"policy": "finite"}, "only a linear policy"),
+        ({"policy": fedopl.Linear(oracle="direct")}, "only a linear policy"),
     ],
 )
 def test_trees_that_cannot_have_a_budget_are_refused_in_words(changes, said):

@@ -203,7 +203,7 @@ class Record:
         if point.candidate in arms:
             action, features = arms[point.candidate], self.study.features
             arm = constant_policy(action, self.study.actions, features)
-            return replace(point, policy=arm)
+            return replace(point, policy=self._as_used(arm))
         return replace(point, policy=self.policy if point.candidate == self.chosen else None)
 
     def at_price(self, price: float) -> Policy:
@@ -219,9 +219,12 @@ class Record:
             policy = tree_at(self.tree, self.mixture, price, spent[:, -1])
         else:
             policy = at_price(self.statistics.solve(self.mixture), price, spent)
+        return self._as_used(policy)
+
+    def _as_used(self, policy: Policy) -> Policy:
+        """With the study's encoding and permissions."""
         if self.study.table or self.study.permissions:
-            # With the study's encoding and permissions.
-            policy = type(policy).from_numbers(policy.numbers(), self.study)
+            return type(policy).from_numbers(policy.numbers(), self.study)
         return policy
 
     @property
