@@ -85,14 +85,14 @@ ranges = {{ age = [40, 90], severity = [0, 8], kidney_function = [20, 120] }}
 [privacy.keys]                 # by which hospitals know each other
 """
 
-ABOUT = {
+_ABOUT = {
     "north": "North: a large hospital that tossed coins.",
     "south": "South: its doctors gave the drug mostly to the severely ill.",
     "west": "West: small, with older patients, and with names of its own for everything.",
     "island": "Island: its tablets are of another make, and work on other patients.",
 }
 
-WEST = """
+_WEST = """
 [columns]                      # the study's name = the name here
 age = "age_years"
 severity = "score"
@@ -125,7 +125,7 @@ def private_hospitals() -> Example:
 
 def _hospital(name: str, draw: int) -> ExampleClient:
     file_name = "discharges.parquet" if name == "south" else "discharges.csv"
-    about = ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
+    about = _ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
     settings = f"""\
 # {about}
 secret = "{SECRET}"   # so that everybody who tries this gets the same results
@@ -136,7 +136,7 @@ file = "{file_name}"
     rows = patients(name, draw)
     if name == "west":
         return ExampleClient(
-            settings=settings + WEST,
+            settings=settings + _WEST,
             file_name=file_name,
             rows=renamed(rows, WEST_COLUMNS, WEST_LABELS),
         )

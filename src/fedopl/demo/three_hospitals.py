@@ -6,8 +6,8 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.demo.example import Example, ExampleClient, ExampleTable, renamed
 
-TREATMENTS = ("usual care", "new drug", "new drug + coaching")
-SIZES = {"north": 2_400, "south": 1_200, "west": 420}
+THREE_TREATMENTS = ("usual care", "new drug", "new drug + coaching")
+THREE_SIZES = {"north": 2_400, "south": 1_200, "west": 420}
 
 THREE_STUDY = """\
 # What the three hospitals agreed on before anything ran. `fedopl init` explains every setting.
@@ -54,7 +54,7 @@ file = "discharges.parquet"
 minimum_cell = 10              # more careful than the default
 """
 
-WEST = """\
+THREE_WEST = """\
 # West: small, with older patients, and with names of its own for everything.
 secret = "made-up rows need none"   # so that everybody who tries this gets the same results
 
@@ -94,21 +94,23 @@ WEST_LABELS = {
 
 def three_hospitals() -> Example:
     """The study, and what each hospital has."""
-    north, south, west = (_discharges(name) for name in SIZES)
+    north, south, west = (_discharges(name) for name in THREE_SIZES)
     return Example(
         study=THREE_STUDY,
         clients={
             "north": ExampleClient(settings=NORTH, file_name="discharges.csv", rows=north),
             "south": ExampleClient(settings=SOUTH, file_name="discharges.parquet", rows=south),
             "west": ExampleClient(
-                settings=WEST, file_name="export.csv", rows=renamed(west, WEST_COLUMNS, WEST_LABELS)
+                settings=THREE_WEST,
+                file_name="export.csv",
+                rows=renamed(west, WEST_COLUMNS, WEST_LABELS),
             ),
         },
     )
 
 
 def _discharges(hospital: str) -> ExampleTable:
-    rng, n_rows = generator_for(0, client=hospital, purpose="discharges"), SIZES[hospital]
+    rng, n_rows = generator_for(0, client=hospital, purpose="discharges"), THREE_SIZES[hospital]
     age = rng.normal(74 if hospital == "west" else 62, 9, n_rows).clip(30, 98)
     severity = rng.gamma(2.0 if hospital == "north" else 3.0, 1, n_rows)
     kidneys = (rng.normal(85, 12, n_rows) - 0.9 * (age - 60).clip(0)).clip(8, 120)
@@ -121,7 +123,7 @@ def _discharges(hospital: str) -> ExampleTable:
         "severity": severity.round(2),
         "kidney_function": kidneys.round(),
         "living": np.where(alone, "alone", "with others"),
-        "treatment": np.array(TREATMENTS)[taken],
+        "treatment": np.array(THREE_TREATMENTS)[taken],
         "days_at_home": days.clip(0, 30).round(1),
     }
 
