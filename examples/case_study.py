@@ -85,9 +85,10 @@ _AS_WRITTEN = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"
 def numbers(table: pa.Table, column: str) -> np.ndarray:  # (n_rows,)
     """A column of numbers; NaN where one is missing."""
     try:
-        return table[column].cast(pa.float64()).to_numpy(zero_copy_only=False).astype(float)
+        found = table[column].cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as error:
         raise CaseError(f"{column}: expected numbers: {error}") from None
+    return np.asarray(found, dtype=float)
 
 
 def labels(table: pa.Table, column: str) -> np.ndarray:  # (n_rows,)

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
-CASES = {"warfarin": "iwpc.csv.gz"}
+CASES = {"warfarin": "iwpc.csv.gz", "gusto": "gusto.csv.gz"}
 
 
 def table_of_warfarin(rng):
@@ -39,7 +39,30 @@ def table_of_warfarin(rng):
     }
 
 
-TABLES = {"warfarin": table_of_warfarin}
+def table_of_gusto(rng):
+    n_rows = 1200
+    arms = rng.choice(["SK", "tPA", "SK+tPA"], n_rows, p=[0.5, 0.25, 0.25])
+    age = rng.normal(61, 12, n_rows)
+    risk = 0.1 + 0.004 * (age - 60) - 0.03 * (arms == "tPA")
+    return {
+        "regl": np.arange(n_rows) % 2 + 1,
+        "tx": arms,
+        "day30": (rng.random(n_rows) < risk).astype(int),
+        "age": age.round(1),
+        "sysbp": rng.normal(129, 20, n_rows).round(),
+        "pulse": rng.normal(75, 15, n_rows).round(),
+        "weight": rng.normal(79, 12, n_rows).round(1),
+        "sex": rng.choice(["male", "female"], n_rows),
+        "Killip": rng.choice(["I", "II", "III", "IV"], n_rows),
+        "miloc": rng.choice(["Inferior", "Anterior", "Other"], n_rows),
+        "pmi": rng.choice(["no", "yes"], n_rows),
+        "dia": rng.integers(0, 2, n_rows),
+        "htn": rng.integers(1, 3, n_rows),
+        "prevcvd": rng.integers(1, 3, n_rows),
+    }
+
+
+TABLES = {"warfarin": table_of_warfarin, "gusto": table_of_gusto}
 
 
 def written(path, columns):
