@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
-CASES = {"warfarin": "iwpc.csv.gz", "gusto": "gusto.csv.gz"}
+CASES = {"warfarin": "iwpc.csv.gz", "gusto": "gusto.csv.gz", "stroke": "IST.csv.gz"}
 
 
 def table_of_warfarin(rng):
@@ -62,7 +62,27 @@ def table_of_gusto(rng):
     }
 
 
-TABLES = {"warfarin": table_of_warfarin, "gusto": table_of_gusto}
+def table_of_stroke(rng):
+    n_rows = 1300
+    return {
+        "HOSPNUM": np.concatenate([np.full(1240, 9), np.arange(60) // 20]),
+        "COUNTRY": np.repeat(["UK", "ITAL", "SRI"], [640, 620, 40]),
+        "RXASP": rng.choice(["Y", "N"], n_rows),
+        "RXHEP": rng.choice(["N", "L", "M", "H"], n_rows, p=[0.5, 0.25, 0.2, 0.05]),
+        "OCCODE": rng.choice([1, 2, 3, 4, 9], n_rows, p=[0.2, 0.4, 0.2, 0.19, 0.01]),
+        "H14": (rng.integers(0, 20, n_rows) == 0).astype(int),
+        "TRAN14": rng.integers(0, 2, n_rows),
+        "AGE": rng.integers(45, 95, n_rows),
+        "RDELAY": rng.integers(1, 48, n_rows),
+        "RSBP": rng.normal(160, 25, n_rows).round(),
+        "SEX": rng.choice(["F", "M"], n_rows),
+        "RCONSC": rng.choice(["F", "D"], n_rows),
+        "STYPE": rng.choice(["PACS", "TACS", "LACS", "POCS"], n_rows),
+        "RATRIAL": rng.choice(["N", "Y", ""], n_rows),
+    }
+
+
+TABLES = {"warfarin": table_of_warfarin, "gusto": table_of_gusto, "stroke": table_of_stroke}
 
 
 def written(path, columns):
