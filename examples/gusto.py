@@ -306,11 +306,12 @@ def figures(
         axes.plot(ends, (0, 1000 * everybody.value), "--", color=GREY, label="by lot")
         curves = (("the oldest first", GREEN, -0.06), ("learned index", BLUE, 0.06))
         for name, colour, shift in curves:
-            found = [line.oldest if name == "the oldest first" else line.learned for line in lines]
+            own = "oldest" if name == "the oldest first" else "learned"
+            found: list[Found] = [getattr(line, own) for line in lines]
             at = [line.budget + shift for line in lines]
-            low, high = ([1000 * one[end] for one in found] for end in (1, 2))
+            value, low, high = 1000 * np.array(found).T
             axes.vlines(at, low, high, color=colour, linewidth=1.2)
-            axes.plot(at, [1000 * one.value for one in found], "o-", color=colour, label=name)
+            axes.plot(at, value, "o-", color=colour, label=name)
         end = COSTS[TPA]
         axes.vlines(end, 1000 * everybody.low, 1000 * everybody.high, color=GREY, linewidth=1.2)
         axes.plot(end, 1000 * everybody.value, "s", color=GREY, label="tPA for all")

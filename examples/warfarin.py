@@ -211,7 +211,7 @@ class Logging(NamedTuple):
         far = (np.sqrt(self.middles) - expected[:, None]) / noise[site, None]
         likely = np.exp(-(far**2) / 2)
         likely /= likely.sum(axis=1, keepdims=True)
-        return (1 - self.by_lot) * likely + self.by_lot / len(CLASSES)
+        return np.asarray((1 - self.by_lot) * likely + self.by_lot / len(CLASSES))
 
 
 @dataclass(frozen=True)
