@@ -307,9 +307,9 @@ def figures(
         curves = (("the oldest first", GREEN, -0.06), ("learned index", BLUE, 0.06))
         for name, colour, shift in curves:
             own = "oldest" if name == "the oldest first" else "learned"
-            found: list[Found] = [getattr(line, own) for line in lines]
+            bars = [getattr(line, own) for line in lines]
             at = [line.budget + shift for line in lines]
-            value, low, high = 1000 * np.array(found).T
+            value, low, high = 1000 * np.array(bars).T
             axes.vlines(at, low, high, color=colour, linewidth=1.2)
             axes.plot(at, value, "o-", color=colour, label=name)
         end = COSTS[TPA]
