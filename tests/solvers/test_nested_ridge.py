@@ -45,3 +45,15 @@ def test_losses_are_those_of_rows_held_out():
         expected = np.mean((held_out[1] - predicted) ** 2 - held_out[1] ** 2)
         assert np.isclose(losses[place, 0], expected)
     assert losses[0, 0] < losses[-1, 0]
+
+
+def test_without_a_penalty_features_that_do_not_vary_have_no_say():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((80, 2))
+    columns = np.column_stack([x, np.zeros(80), x[:, 0], np.ones(80)])  # a constant, and a twin
+    scores = x @ [1.0, -2.0] + rng.standard_normal(80)
+    grams, products = (columns.T @ columns / 80)[None], (columns.T @ scores / 80)[None]
+    solved = shrunk_solution(grams, products, 4, np.zeros(1))[0]
+    assert solved[2] == 0
+    expected = np.linalg.lstsq(columns[:, [0, 1, 4]], scores)[0]
+    np.testing.assert_allclose(columns @ solved, columns[:, [0, 1, 4]] @ expected, atol=1e-8)

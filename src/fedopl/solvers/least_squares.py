@@ -114,8 +114,13 @@ def ridge_along(
     # What a reward varies by plays no part, as long as it does.
     squares = products[..., -1] ** 2 + 1
     basis = _standardise(grams, products, squares)
-    shrunk = basis.eigenvalues + penalties[:, None, None]
-    models = _models(basis, basis.loadings / shrunk, np.zeros(shrunk.shape[:-1]))
+    penalty = penalties[:, None, None]
+    shrunk = basis.eigenvalues + penalty
+    # Without a penalty, a feature that does not vary has no say, as in `ordinary_of`.
+    spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
+    loadings = np.zeros(np.broadcast_shapes(shrunk.shape, basis.loadings.shape))
+    np.divide(basis.loadings, shrunk, where=spanned | (penalty > 0), out=loadings)
+    models = _models(basis, loadings, np.zeros(loadings.shape[:-1]))
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
