@@ -8,11 +8,15 @@ PEERS  := $(VENV)-peers
 SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients federation memory startup flower reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
-.PHONY: demo test check lint types layers format ci coverage test-lowest dist bench peers clean
+.PHONY: demo docs test check lint types layers format ci coverage test-lowest dist bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
 	$(BIN)/fedopl demo demo
+
+# The site, in build/docs/html; a link or an anchor that leads nowhere is an error.
+docs: $(STAMP)-docs
+	$(BIN)/python website/build_site.py
 
 check: lint types layers
 
@@ -80,6 +84,10 @@ $(STAMP)-demo: $(STAMP) pyproject.toml
 
 $(STAMP)-test: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --group test --group check --editable .
+	touch $@
+
+$(STAMP)-docs: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --group docs --editable .
 	touch $@
 
 $(STAMP)-coverage: $(STAMP)-test
