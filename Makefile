@@ -8,7 +8,7 @@ PEERS  := $(VENV)-peers
 SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients federation memory startup flower reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
-.PHONY: demo docs test check lint types layers format ci coverage test-lowest dist bench peers clean
+.PHONY: demo docs test check lint types layers format ci coverage test-lowest dist release constraints bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
@@ -61,6 +61,16 @@ dist: $(STAMP)-dist
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
+
+# The same, met as a user would: installed in bare environments, its demo run, its parts listed.
+release: dist
+	PYTHON=$(PYTHON) .ci/release
+
+# The versions of a deployment, with hashes; after a dependency changed, and before a release.
+constraints: $(STAMP)-dist
+	$(BIN)/uv pip compile pyproject.toml --extra flower --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make constraints" \
+	  --output-file deploy/constraints.txt
 
 # Every table and chart of benchmarks/README.md; `make bench QUICK=--quick` tries it in minutes.
 bench: $(BENCH)/.stamp peers
