@@ -99,6 +99,7 @@ WRITTEN = sorted(
     for path in ROOT.rglob("*")
     if path.suffix in {".md", ".py", ".toml", ".yml", ".json", ".csv"}
     and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)
+    and path.relative_to(ROOT).parts[0] not in ("build", "demo", "dist")  # made, and not ours
 )
 
 
