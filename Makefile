@@ -8,11 +8,15 @@ PEERS  := $(VENV)-peers
 SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients federation memory startup flower reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
-.PHONY: demo test check lint types layers format ci coverage test-lowest dist bench peers clean
+.PHONY: demo docs test check lint types layers format ci coverage test-lowest dist release constraints bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
 	$(BIN)/fedopl demo demo
+
+# The site, in build/docs/html; a link or an anchor that leads nowhere is an error.
+docs: $(STAMP)-docs
+	$(BIN)/python website/build_site.py
 
 check: lint types layers
 
@@ -58,6 +62,16 @@ dist: $(STAMP)-dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 
+# The same, met as a user would: installed in bare environments, its demo run, its parts listed.
+release: dist
+	PYTHON=$(PYTHON) .ci/release
+
+# The versions of a deployment, with hashes; after a dependency changed, and before a release.
+constraints: $(STAMP)-dist
+	$(BIN)/uv pip compile pyproject.toml --extra flower --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make constraints" \
+	  --output-file deploy/constraints.txt
+
 # Every table and chart of benchmarks/README.md; `make bench QUICK=--quick` tries it in minutes.
 bench: $(BENCH)/.stamp peers
 	mkdir -p $(RESULTS)
@@ -80,6 +94,10 @@ $(STAMP)-demo: $(STAMP) pyproject.toml
 
 $(STAMP)-test: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --group test --group check --editable .
+	touch $@
+
+$(STAMP)-docs: $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet --group docs --editable .
 	touch $@
 
 $(STAMP)-coverage: $(STAMP)-test

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import coverage_by_room
 import pytest
+from packaging.requirements import Requirement
+
+from fedopl.engines.local_federation import QUIET
 
 ROOT = Path(__file__).parents[1]
 CALLERS = [
@@ -96,6 +99,7 @@ WRITTEN = sorted(
     for path in ROOT.rglob("*")
     if path.suffix in {".md", ".py", ".toml", ".yml", ".json", ".csv"}
     and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)
+    and path.relative_to(ROOT).parts[0] not in ("build", "demo", "dist")  # made, and not ours
 )
 
 
@@ -104,3 +108,37 @@ def test_no_file_has_a_merge_half_done():
     sides = re.compile(r"^(<{7} |>{7} |={7}$)", re.M)
     assert len(WRITTEN) > 500
     assert [path for path in WRITTEN if sides.search(path.read_text(encoding="utf-8"))] == []
+
+
+DEPLOY = ROOT / "deploy"
+
+
+@pytest.mark.parametrize("party", ["client", "server"])
+def test_an_image_installs_locked_versions_and_has_no_rights(party):
+    text = (DEPLOY / f"{party}.Dockerfile").read_text(encoding="utf-8")
+    assert "--require-hashes --requirement /tmp/install/constraints.txt" in text
+    assert "\nUSER 10001\n" in text
+    for name, value in QUIET.items():
+        assert f"{name}={value}" in text
+
+
+def test_locked_versions_have_hashes_and_are_those_that_the_project_admits():
+    text = (DEPLOY / "constraints.txt").read_text(encoding="utf-8")
+    locked = dict(re.findall(r"^([\w-]+)(?:\[.*\])?==([^ ;]+)", text, re.M))
+    assert text.count("--hash=sha256:") >= len(locked)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    flower = project["optional-dependencies"]["flower"]
+    # If not: make constraints
+    for wanted in map(Requirement, (*project["dependencies"], *flower)):
+        assert wanted.specifier.contains(locked[wanted.name]), wanted
+
+
+def test_the_compose_file_starts_a_server_and_the_sites_that_are_prepared():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    (names,) = re.findall(r"for name in (.*); do", (DEPLOY / "prepare").read_text(encoding="utf-8"))
+    assert sorted(services) == sorted(["superlink", *names.split()])
+    for service in services.values():
+        assert (DEPLOY / ".." / service["build"]["dockerfile"]).exists()
+        assert service["cap_drop"] == ["ALL"]
+        assert "ports" not in service

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from fedopl.study.study_file import read_study
     from fedopl.study.training_plans import TrainingPlan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "fedopl.client.disclosure.limits": ("Limits",),

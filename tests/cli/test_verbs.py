@@ -66,7 +66,7 @@ def test_help_of_every_verb_is_quick_because_it_loads_nothing_heavy():
 def test_help_lists_every_verb_and_the_version_is_that_of_the_package():
     listed = fedopl("--help").out
     assert all(re.search(rf"\b{verb}\b", listed) for verb in VERBS)
-    assert installed("--version").out == fedopl("--version").out == "fedopl 0.1.0\n"
+    assert installed("--version").out == fedopl("--version").out == "fedopl 0.2.0\n"
 
 
 # --- good input, by the installed command ---------------------------------------------------------
