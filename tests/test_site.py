@@ -6,6 +6,7 @@ import tomllib
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
 
 import api_page
 import build_site
@@ -111,6 +112,15 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert urls
         assert [url for url in urls if url.partition(":")[0] in ("http", "https")] == [], page
         assert [url for url in urls if url.startswith("//")] == [], page
+
+
+def test_everything_a_page_loads_is_there(site):
+    for page in site.rglob("*.html"):
+        for url in Fetched(page.read_text(encoding="utf-8")).urls:
+            path = unquote(urlsplit(url).path)
+            if path and not url.startswith("data:"):
+                home = site if path.startswith("/") else page.parent
+                assert (home / path.lstrip("/")).exists(), f"{page}: {url}"
 
 
 class Paragraphs(HTMLParser):

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 FILES = ("CITATION.cff", "benchmarks/README.md")
-PICTURES = ("docs/figures/*.png", "docs/*.svg", "benchmarks/results/*.svg")
+PICTURES = ("docs/figures/*.*", "docs/*.svg", "benchmarks/results/*.svg")
 
 
 def gather(folder: Path) -> None:
