@@ -68,7 +68,7 @@ def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, opti
 
 
 def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
-    found = fedopl.learn(apart, basis="linear", mixture=mixture.minimax(steps=4), limits="open")
+    found = fedopl.learn(apart, basis="linear", mixture=mixture.minimax(steps=4), personal="none")
     assert 1 <= len(found.search.trace) <= 4
     queries = [latest.query for latest in found.rounds]
     # Everybody's own policy, the steps, their average, and held-out values at the end.

@@ -154,12 +154,12 @@ def test_no_better_than_the_best_arm_is_said_plainly():
 
 
 @pytest.mark.parametrize(("describe", "last"), [(True, ["Describe", "TellFit"]), (False, [])])
-def test_exchanges_are_eight_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
+def test_exchanges_are_nine_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
-    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, "EstimateValues", *last]
+    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, "ValuePersonal", *last]
 
 
 def trips_of(run):
@@ -172,25 +172,31 @@ def trips_of(run):
 
 
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
-END = ["EstimateValues", "Describe", "TellFit"]
+CONTRASTS = ["SumContrasts"]  # for personal policies
+END, OWN_END = ([values, "Describe", "TellFit"] for values in ("EstimateValues", "ValuePersonal"))
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
+CHOSEN_END = ["ValuePersonalChoice", *END[1:]]
 # A trip earlier, what `learn` looks for by itself.
 SCREEN, FOUND = ["Enrol", "ScreenJumps"], ["TakeFound", *ENROL]
 TRIPS = {
-    "exact": ({}, [SCREEN, FOUND, CHOOSE, END]),
-    "exact and linear": ({"basis": "linear"}, [ENROL, SCORE, END]),
-    "exact on local nuisances": ({"nuisances": LOCAL}, [SCREEN, FOUND[:2], CHOOSE, END]),
+    "exact": ({}, [SCREEN, FOUND, CHOOSE + CONTRASTS, OWN_END]),
+    "exact, one policy for all": ({"personal": "none"}, [SCREEN, FOUND, CHOOSE, END]),
+    "exact and linear": ({"basis": "linear"}, [ENROL, SCORE + CONTRASTS, OWN_END]),
+    "exact on local nuisances": (
+        {"nuisances": LOCAL},
+        [SCREEN, FOUND[:2], CHOOSE + CONTRASTS, OWN_END],
+    ),
     "exact without values": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(describe=False)},
-        [SCREEN, FOUND, CHOOSE, ["EstimateValues"]],
+        [SCREEN, FOUND, CHOOSE + CONTRASTS, ["ValuePersonal"]],
     ),
     "exact without either": (
         {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
         [SCREEN, FOUND, CHOOSE],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
-    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], END]),
+    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], CHOSEN_END]),
     **{
         f"{oracle} in {rounds} rounds": (
             {"policy": fedopl.Linear(oracle=oracle, training=fedopl.TrainingPlan(rounds=rounds))},
@@ -302,7 +308,7 @@ def test_progress_is_told_after_every_exchange(clients):
     seen = []
     run = fedopl.learn(clients, nuisances=QUICK, running=fedopl.Running(progress=seen.append))
     assert list({told.exchange: told for told in seen}.values()) == list(run.rounds)
-    assert [told.exchange for told in seen] == [*range(10), 7]  # what a value came to is told
+    assert [told.exchange for told in seen] == [*range(11), 8]  # what a value came to is told
 
 
 BAD = {
@@ -478,7 +484,7 @@ def test_learn_has_at_most_nineteen_arguments_and_the_defaults_of_the_plans(clie
     first = clients["north"]
     study = fedopl.learn(clients).study
     names = {"actions": first.action_names, "features": first.feature_names}
-    assert study == fedopl.Study(**names, basis=study.basis)
+    assert study == fedopl.Study(**names, basis=study.basis, personal="ridge")
     assert study.policy == fedopl.Linear()
     assert set(study.basis.knots) == set(first.feature_names)
 

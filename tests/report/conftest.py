@@ -127,7 +127,7 @@ def joined():
     """Three clients that are alike and have few rows to learn from: joining pays for each."""
     world = alike_world(3, n_features=20)
     clients = {name: world.logged(name, 300) for name in world.clients}
-    return fedopl.learn(clients, basis="linear", diagnose=True, evaluation=0.7)
+    return fedopl.learn(clients, basis="linear", diagnose=True, evaluation=0.7, personal="none")
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +137,8 @@ def apart():
     names = ("<script>alert('n')</script> north", "南 " + "W" * 60)
     rows = zip(world.clients, names, (900, 500), strict=True)
     clients = {name: world.logged(of, n_rows) for of, name, n_rows in rows}
-    return fedopl.learn(clients, basis="linear", diagnose=True, mixture="minimax")
+    agreed = {"diagnose": True, "mixture": "minimax", "personal": "none"}
+    return fedopl.learn(clients, basis="linear", **agreed)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ from report_runs import patients
 @pytest.fixture(scope="module")
 def several():
     clients = {"north": patients(1, 150), "south": patients(2, 150)}
-    return fedopl.learn(clients, basis="linear", evaluation=EvaluationPlan(splits=4))
+    several = EvaluationPlan(splits=4)
+    return fedopl.learn(clients, basis="linear", evaluation=several, personal="none")
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ from fedopl.study.target_plan import TargetPlan
 
 TARGET = "target"  # what a site without outcomes is called
 MOST_ASKED = 100  # clients whose rows knots are drafted from
+MOST_WITH_THEIR_OWN = 100  # clients that get personal policies where nothing is said of these
 IN_A_ROW = 100  # rows that are read at once for that
 # Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
 _MOVED = {
@@ -100,7 +101,7 @@ def learn(
     nuisances: str | NuisancePlan = "federated",
     evaluation: float | str | EvaluationPlan = 0.25,
     diagnose: bool = False,
-    personal: str = "none",
+    personal: str = "auto",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     target: Contexts | None = None,
@@ -137,8 +138,8 @@ def learn(
         diagnose: whether clients also tell where they differ and what joining is worth to each.
         personal: "ridge" gives each client a policy of its own as well, everybody else's moved
             toward its own rows as far as they speak for it; "none" does without; "auto" has them
-            where there are two clients or more, and the study is one that can: the report says why
-            if it is not.
+            for two clients to a hundred, where the study is one that can: the report says why if
+            it is not.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
@@ -183,7 +184,8 @@ def learn(
     if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
-    if personal == "auto" and len(clients) > 1 and why_not_personal(study) is None:
+    few = 1 < len(clients) <= MOST_WITH_THEIR_OWN
+    if personal == "auto" and few and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     everybody = dict(clients)
