@@ -290,7 +290,7 @@ def test_weights_and_groups_are_used(draw):
 
 def test_a_thousand_clients_are_ordinary(draw):
     clients = {f"c{i}": draw(20, seed=i) for i in range(1000)}
-    run = fedopl.learn(clients, nuisances=QUICK, evaluation=0)
+    run = fedopl.learn(clients, nuisances=QUICK, evaluation=0, basis="linear")
     assert len(run.mixture) == 1000
     assert true_regret(run.policy, np.random.default_rng(0)) < 0.01
 

@@ -24,6 +24,7 @@ LARGEST_SHARE_OF_FREEDOM = 0.9
 TIE_TOLERANCE = 1e-6
 # A stack with more numbers is solved part by part: 32 MB, of which some copies are needed.
 NUMBERS_AT_ONCE = 1 << 22
+PENALTIES_AT_ONCE = 1 << 16  # numbers, so that these stay in a processor's cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,14 +228,11 @@ def _best_penalties(
     basis: _Standardised, effective_rows: FloatArray, joint: bool
 ) -> tuple[FloatArray, FloatArray]:
     """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979), and that."""
-    freedom = np.empty((*basis.weight.shape, len(PENALTIES)))
-    residual = np.empty_like(freedom)
-    squared = basis.loadings**2
-    for position, penalty in enumerate(PENALTIES):
-        shrunk = basis.eigenvalues + penalty
-        freedom[..., position] = 1 + (basis.eigenvalues / shrunk).sum(axis=-1)
-        explained = (squared * (shrunk + penalty) / shrunk**2).sum(axis=-1)
-        residual[..., position] = basis.weight * np.maximum(basis.reward_variance - explained, 0.0)
+    # As many penalties at once as memory allows: small problems would pay for each by itself.
+    at_once = max(1, PENALTIES_AT_ONCE // max(basis.loadings.size, 1))
+    steps = range(0, len(PENALTIES), at_once)
+    parts = [_losses(basis, PENALTIES[step : step + at_once]) for step in steps]
+    freedom, residual = (np.concatenate(found, axis=-1) for found in zip(*parts, strict=True))
     rows = effective_rows[..., None]
     if joint:
         freedom = np.where(rows > 0, freedom, 0.0).sum(axis=-2, keepdims=True)
@@ -252,6 +250,20 @@ def _best_penalties(
     least = np.take_along_axis(error, best[..., None], axis=-1)[..., 0]
     shape = basis.weight.shape
     return np.broadcast_to(PENALTIES[best], shape), np.broadcast_to(least, shape)
+
+
+def _losses(
+    basis: _Standardised, penalties: FloatArray
+) -> tuple[FloatArray, FloatArray]:  # (..., n_penalties) each
+    """Degrees of freedom and the residual sum of squares at each penalty."""
+    penalty, eigenvalues = penalties[:, None], basis.eigenvalues[..., None, :]
+    shrunk = eigenvalues + penalty
+    freedom = 1 + (eigenvalues / shrunk).sum(axis=-1)
+    squared = basis.loadings[..., None, :] ** 2
+    explained = (squared * (shrunk + penalty) / shrunk**2).sum(axis=-1)
+    left = np.maximum(basis.reward_variance[..., None] - explained, 0.0)
+    residual = basis.weight[..., None] * left
+    return np.broadcast_to(freedom, residual.shape), residual
 
 
 def _models(basis: _Standardised, loadings: FloatArray, penalties: FloatArray) -> LinearModels:
