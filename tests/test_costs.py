@@ -78,6 +78,11 @@ def clients(p, d, n_clients, n_rows=240, **more):
     return {f"client {c}": logged(n_rows, p, d, c, **more) for c in range(n_clients)}
 
 
+def learn_one(*clients, **given):
+    """One policy for all, unless something else is said."""
+    return fedopl.learn(*clients, **{"personal": "none", **given})
+
+
 def options(around, folds, **more):
     plan = fedopl.NuisancePlan(
         kind="federated" if around.federated else "local", propensity="marginal", folds=folds
@@ -290,14 +295,14 @@ def test_a_refusal_has_the_bytes_that_its_formula_says():
 @pytest.mark.parametrize("around", RESTS.values(), ids=RESTS)
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_an_exact_policy_costs_what_its_formulas_say(p, d, folds, n_clients, around, travelled):
-    run = fedopl.learn(clients(p, d, n_clients), basis="linear", **options(around, folds))
+    run = learn_one(clients(p, d, n_clients), basis="linear", **options(around, folds))
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(p, d, K=folds, C=n_clients), around, travelled)
 
 
 @pytest.mark.parametrize(("p", "d"), [(4, 2), (6, 3), (12, 3)])
 def test_blocks_cost_what_their_formulas_say(p, d, travelled):
-    run = fedopl.learn(
+    run = learn_one(
         clients(p, d, 2),
         basis="linear",
         policy=fedopl.Linear(features="blocks"),
@@ -309,7 +314,7 @@ def test_blocks_cost_what_their_formulas_say(p, d, travelled):
 
 def test_rows_without_a_score_cost_a_sum_of_squares_for_each_action(travelled):
     plan = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
-    run = fedopl.learn(clients(4, 3, 2, taken=2), basis="linear", nuisances=plan)
+    run = learn_one(clients(4, 3, 2, taken=2), basis="linear", nuisances=plan)
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(4, 3, g=3), Around(), travelled)
 
@@ -324,7 +329,7 @@ def test_an_oracle_costs_what_its_formulas_say(oracle, p, d, folds, n_clients, t
         pytest.skip("needs vowpalwabbit")
     rounds, way = p + 1, WAYS["csoaa-sgd" if oracle == "csoaa-vw" else oracle]
     plan = fedopl.TrainingPlan(rounds=rounds, **PLAN)
-    run = fedopl.learn(
+    run = learn_one(
         clients(p, d, n_clients),
         basis="linear",
         policy=fedopl.Linear(oracle=oracle, training=plan),
@@ -336,7 +341,7 @@ def test_an_oracle_costs_what_its_formulas_say(oracle, p, d, folds, n_clients, t
 
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_finite_policy_costs_what_its_formulas_say(p, d, folds, n_clients, travelled):
-    run = fedopl.learn(
+    run = learn_one(
         clients(p, d, n_clients), basis="linear", policy="finite", **options(Around(), folds)
     )
     way = WAYS["finite"]
@@ -345,7 +350,7 @@ def test_a_finite_policy_costs_what_its_formulas_say(p, d, folds, n_clients, tra
 
 def test_a_network_costs_what_its_formulas_say(travelled):
     way, plan = WAYS["neural"], fedopl.Neural(rounds=3, local_steps=2)
-    run = fedopl.learn(clients(6, 2, 3), basis="linear", policy=plan, **options(Around(), 4))
+    run = learn_one(clients(6, 2, 3), basis="linear", policy=plan, **options(Around(), 4))
     letters = way.letters(6, 2, K=4, C=3, t=3)
     check(run, way, letters, Around(), travelled)
     assert expected_exchanges(run.study, 3) == len(run.rounds)
@@ -353,10 +358,10 @@ def test_a_network_costs_what_its_formulas_say(travelled):
 
 
 def test_a_rule_costs_one_number_and_a_tree_508(travelled):
-    tree = fedopl.learn(clients(3, 2, 1), basis="linear", policy=fedopl.Tree(bins=4)).policy
+    tree = learn_one(clients(3, 2, 1), basis="linear", policy=fedopl.Tree(bins=4)).policy
     travelled.clear()
     rule = lambda x: np.zeros(len(x), int)  # noqa: E731
-    run = fedopl.learn(
+    run = learn_one(
         clients(3, 2, 2),
         basis="linear",
         policy=fedopl.Finite(candidates={"rule": rule, "tree": tree}),
@@ -374,7 +379,7 @@ def test_a_rule_costs_one_number_and_a_tree_508(travelled):
 )
 def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
     plan = fedopl.Tree(bins=bins)
-    run = fedopl.learn(clients(p, d, n_clients, 600), basis="linear", policy=plan)
+    run = learn_one(clients(p, d, n_clients, 600), basis="linear", policy=plan)
     counted = sum(latest.query == "CountBins" for latest in run.rounds)
     assert counted in (1, 2)
     way = WAYS["tree"]
@@ -385,7 +390,7 @@ def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
 
 def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
     plan = fedopl.Tree(bins=5, columns=("x1", "x3"))
-    run = fedopl.learn(clients(6, 2, 2, 600), basis="linear", policy=plan)
+    run = learn_one(clients(6, 2, 2, 600), basis="linear", policy=plan)
     way = WAYS["tree"]
     letters = way.letters(6, 2, B=5, c=2, L=len(run.policy.leaves()))
     assert (letters["j"], letters["G"]) == (4, run.tree.grid.n_cells)
@@ -394,21 +399,21 @@ def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
 
 def test_a_long_tail_is_counted_twice_and_agreed_cuts_not_at_all(travelled):
     way, plan = WAYS["tree"], fedopl.Tree(bins=4)
-    run = fedopl.learn(clients(2, 2, 2, 600, tail=True), basis="linear", policy=plan)
+    run = learn_one(clients(2, 2, 2, 600, tail=True), basis="linear", policy=plan)
     grid = run.tree.grid
     letters = way.letters(2, 2, k=2, L=len(run.policy.leaves()), G=grid.n_cells)
     letters["T"] = sum(map(len, grid.cuts))
     check(run, way, letters, Around(), travelled)
     travelled.clear()
     plan = fedopl.Tree(cuts={"x0": (-1, 0, 1), "x1": (-1, 0, 1)})
-    run = fedopl.learn(clients(2, 2, 2, 600), basis="linear", policy=plan)
+    run = learn_one(clients(2, 2, 2, 600), basis="linear", policy=plan)
     letters = way.letters(2, 2, B=4, k=0, s=0, r=0, L=len(run.policy.leaves()))
     check(run, way, letters, Around(), travelled)
 
 
 def test_cells_of_rows_without_a_score_have_more_numbers():
     plan = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
-    run = fedopl.learn(
+    run = learn_one(
         clients(2, 3, 1, 600, taken=2), basis="linear", policy=fedopl.Tree(bins=4), nuisances=plan
     )
     letters = WAYS["tree"].letters(2, 3, B=4, x=2 * 3 + 2)
@@ -419,7 +424,7 @@ def test_cells_of_rows_without_a_score_have_more_numbers():
 @pytest.mark.parametrize("depth", [3, 4])
 def test_deeper_trees_cost_an_exchange_for_each_level(depth):
     plan = fedopl.Tree(bins=5, depth=depth)
-    run = fedopl.learn(clients(3, 4, 1, 1200), basis="linear", policy=plan)
+    run = learn_one(clients(3, 4, 1, 1200), basis="linear", policy=plan)
     told = [entry for entry in run.ledger["client 0"] if entry.query == "SumCells"]
     levels = [latest for latest in run.rounds if latest.query == "SumCells"]
     assert 1 < len(levels) <= depth - 1  # fewer where a question would add nothing
@@ -435,7 +440,7 @@ def test_deeper_trees_cost_an_exchange_for_each_level(depth):
 
 def test_observed_thresholds_cost_no_exchange(travelled):
     pytest.importorskip("numba")
-    run = fedopl.learn(clients(2, 2, 1), basis="linear", policy=fedopl.Tree(thresholds="observed"))
+    run = learn_one(clients(2, 2, 1), basis="linear", policy=fedopl.Tree(thresholds="observed"))
     way = WAYS["observed"]
     letters = way.letters(2, 2, C=1, L=len(run.policy.leaves()))
     check(run, way, letters, Around(), travelled)
@@ -445,13 +450,13 @@ def test_observed_thresholds_cost_no_exchange(travelled):
 @pytest.mark.parametrize("propensity", ["auto", "logistic", "marginal"])
 def test_which_models_nuisances_are_costs_nobody_a_byte(outcome, propensity, travelled):
     plan = fedopl.NuisancePlan(outcome=outcome, propensity=propensity)
-    run = fedopl.learn(clients(3, 2, 2), basis="linear", nuisances=plan)
+    run = learn_one(clients(3, 2, 2), basis="linear", nuisances=plan)
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(3, 2), Around(), travelled)
 
 
 def test_limits_change_no_size(travelled):
-    run = fedopl.learn(clients(3, 2, 2), basis="linear", limits="guarded", **options(Around(), 5))
+    run = learn_one(clients(3, 2, 2), basis="linear", limits="guarded", **options(Around(), 5))
     assert not run.refusals
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(3, 2), Around(), travelled)
@@ -460,7 +465,7 @@ def test_limits_change_no_size(travelled):
 @pytest.mark.parametrize(("d", "n_clients"), [(2, 2), (2, 5), (4, 3)])
 def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
     def asked(**given):
-        run = fedopl.learn(clients(3, d, n_clients, 600), basis="linear", **given)
+        run = learn_one(clients(3, d, n_clients, 600), basis="linear", **given)
         assert len(run.rounds) <= expected_exchanges(run.study, n_clients)
         return Counter(latest.query for latest in run.rounds)
 
@@ -579,7 +584,7 @@ ON_DISK = {
 
 @pytest.mark.parametrize(("given", "conditions", "rows"), ON_DISK.values(), ids=ON_DISK)
 def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, rows, reads, tmp_path):
-    run = fedopl.learn({"only": on_disk(tmp_path, **rows)}, basis="linear", **given)
+    run = learn_one({"only": on_disk(tmp_path, **rows)}, basis="linear", **given)
     assert not run.refusals
     conditions = conditions if rows.get("grouped") else conditions | {"dealt"}
     policy = given.get("policy")
@@ -605,7 +610,7 @@ def test_rows_on_disk_are_read_once_for_each_private_answer_and_once_for_noise(
 ):
     ranges = dict.fromkeys(("x0", "x1", "x2"), (-2.0, 2.0))
     person = {"unit": "person", "most_rows_per_person": 2}
-    run = fedopl.learn(
+    run = learn_one(
         {"only": on_disk(tmp_path, grouped=True)},
         policy=policy,
         basis="linear",
@@ -626,7 +631,7 @@ def test_rows_on_disk_are_read_once_for_each_private_answer_and_once_for_noise(
 @pytest.mark.parametrize("binary", [0, 1, 2])
 def test_limits_cost_passes_to_find_rare_values_and_rows_that_dominate(binary, reads, tmp_path):
     data = on_disk(tmp_path, 900, binary=binary)
-    run = fedopl.learn({"only": data}, basis="linear", limits="guarded", **plan_of("marginal"))
+    run = learn_one({"only": data}, basis="linear", limits="guarded", **plan_of("marginal"))
     assert not run.refusals
     flags = {"guarded, usual", "guarded, flags"} if binary > 1 else {"guarded, usual"}
     conditions = frozenset({*ALONE, "dealt", "guarded", *(flags if binary else ())})
@@ -657,7 +662,7 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         counting(module, name)
     plan = fedopl.TrainingPlan(rounds=6, local_steps=3, batch_size=16)
     for oracle in ("csoaa-sgd", "wap", "direct"):
-        fedopl.learn(
+        learn_one(
             clients(3, 3, 1), basis="linear", policy=fedopl.Linear(oracle=oracle, training=plan)
         )
     # Once in the federation, and once for the policy that the client would have learned alone.
@@ -726,7 +731,7 @@ def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch)
     monkeypatch.setattr(workspace.Workspace, "__init__", init)
     data = logged(n_rows, p, d)
     plan = fedopl.TrainingPlan(rounds=1, **PLAN)
-    fedopl.learn(
+    learn_one(
         {"only": data},
         basis="linear",
         policy=fedopl.Linear(oracle="csoaa-sgd", training=plan),
@@ -752,7 +757,7 @@ def test_the_server_keeps_the_bytes_that_the_table_says(p, d, n_clients):
         return sum(value.nbytes for value in vars(told).values() if isinstance(value, np.ndarray))
 
     letters = WAYS["tree"].letters(p, d, C=n_clients, B=4)
-    run = fedopl.learn(clients(p, d, n_clients, 600), basis="linear", policy=fedopl.Tree(bins=4))
+    run = learn_one(clients(p, d, n_clients, 600), basis="linear", policy=fedopl.Tree(bins=4))
     assert sum(map(n_bytes, run.statistics.sums.values())) == kept("sums", **letters)
     assert sum(cells.nbytes for cells in run.tree.cells.values()) == kept("cells", **letters)
     told = [
@@ -766,7 +771,7 @@ def test_the_server_keeps_the_bytes_that_the_table_says(p, d, n_clients):
 @pytest.mark.parametrize(("number", "name"), [("float64", "disk"), ("float32", "half")])
 def test_rows_on_disk_take_the_bytes_that_the_table_says(p, d, n_rows, number, name, tmp_path):
     data = on_disk(tmp_path, n_rows, p, d, number=number)
-    fedopl.learn({"only": data}, basis="linear", **plan_of("marginal"))
+    learn_one({"only": data}, basis="linear", **plan_of("marginal"))
     files = [path for path in (tmp_path / "rows").rglob("*") if path.is_file()]
     arrays = [path.stat().st_size for path in files if path.suffix != ".json"]
     assert sum(arrays) == kept(name, n=n_rows, p=p, d=d)
