@@ -21,7 +21,10 @@ from fedopl.simulation.worlds import alike_world
 from report_runs import with_gains
 
 WORLD = alike_world(5, seed=3)
-QUICK = {"nuisances": fedopl.NuisancePlan(propensity="marginal", folds=2)}
+QUICK = {
+    "nuisances": fedopl.NuisancePlan(propensity="marginal", folds=2),
+    "personal": "none",
+}
 
 
 def rows_of(n_rows=400, odd=None):
