@@ -1,6 +1,7 @@
 """The demo: a complete example, run, and run again."""
 
 import math
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from fedopl.cli.demo_summary import _over_alone
+from fedopl.cli.demo_summary import _left, _over_alone
 from fedopl.client.client_file import read_client
 from fedopl.demo.hospitals import ODD, SMALL
 from fedopl.demo.rand_hie import SITES
@@ -46,6 +47,15 @@ def test_what_the_demo_says_has_left_is_in_the_ledgers(demo):
     listed = fedopl("ledger", demo / "clients" / "west", "--json").json()
     numbers = sum(math.prod(size) for entry in listed for size in entry["shapes"].values())
     assert f"{len(listed)} answers with {numbers:,} numbers in all" in said
+
+
+def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path):
+    folder = shutil.copytree(demo, tmp_path / "again")
+    other = folder / "other.toml"
+    other.write_text((folder / "study.toml").read_text().replace("seed = 1", "seed = 2"))
+    assert fedopl("run", other, "--clients", folder / "clients", "--out", folder / "two").code == 0
+    record = load_run(folder / "run")
+    assert _left(record, folder / "clients").startswith("no row; of each client 8 answers with ")
 
 
 def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):

@@ -49,12 +49,16 @@ def _gain(estimate: "Estimate") -> str:
 
 
 def _left(finished: "Record", clients: Path) -> str:
-    """How many answers and numbers each client's ledger says have left it."""
+    """How many answers and numbers each client's ledger says have left it in this study."""
     from fedopl.client.client_file import read_clients
     from fedopl.client.disclosure.ledger import FileLedger
     from fedopl.report.words.numbers import size
 
-    ledgers = [FileLedger(own.ledger_path).entries() for own in read_clients(clients).values()]
+    study = finished.study.before_screening.digest.hex()
+    ledgers = [
+        [entry for entry in FileLedger(own.ledger_path).entries() if entry.counts_for == study]
+        for own in read_clients(clients).values()
+    ]
     answers = [len(entries) for entries in ledgers]
     numbers = [
         sum(math.prod(shape) for entry in entries for shape in entry.shapes.values())
