@@ -47,6 +47,17 @@ class Example:
         return study
 
 
+def own_names(columns: dict[str, str], labels: dict[str, dict[str, str]]) -> str:
+    """The part of a client.toml that says what columns and labels are called there."""
+    lines = ["", "[columns]                      # the study's name = the name here"]
+    lines += [f'{agreed} = "{own}"' for agreed, own in columns.items()]
+    for column, known in labels.items():
+        heading = f"[labels.{column}]"
+        lines += ["", f"{heading:<31}# the label here = the study's label"]
+        lines += [f'{own} = "{agreed}"' for agreed, own in known.items()]
+    return "\n".join([*lines, ""])
+
+
 def renamed(
     rows: ExampleTable, columns: dict[str, str], labels: dict[str, dict[str, str]]
 ) -> ExampleTable:

@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.demo.example import Example, ExampleClient, ExampleTable, renamed
+from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
 from fedopl.demo.three_hospitals import WEST_COLUMNS, WEST_LABELS
 from fedopl.secure.keys import Identity
 
@@ -24,6 +24,11 @@ SMALL = tuple(name for name, n_rows in SIZES.items() if n_rows <= 400)
 ODD = "island"
 SECRET = "made-up rows need none"  # noqa: S105
 DRAW = 36  # of the patients: one that shows the gain everywhere; see `experiments/demo_draws.py`
+
+_LABELS = {
+    **WEST_LABELS,
+    "treatment": {name: WEST_LABELS["treatment"][name] for name in TREATMENTS},
+}
 
 _AGREED = """\
 seed = 1
@@ -92,24 +97,6 @@ _ABOUT = {
     "island": "Island: its tablets are of another make, and work on other patients.",
 }
 
-_WEST = """
-[columns]                      # the study's name = the name here
-age = "age_years"
-severity = "score"
-kidney_function = "egfr"
-living = "household"
-treatment = "arm"
-days_at_home = "home30"
-
-[labels.treatment]             # the label here = the study's label
-A = "usual care"
-B = "new drug"
-
-[labels.living]
-shared = "with others"
-single = "alone"
-"""
-
 
 def hospitals(draw: int = DRAW) -> Example:
     """The study, and what each hospital has in one of many draws of its patients."""
@@ -136,9 +123,9 @@ file = "{file_name}"
     rows = patients(name, draw)
     if name == "west":
         return ExampleClient(
-            settings=settings + _WEST,
+            settings=settings + own_names(WEST_COLUMNS, _LABELS),
             file_name=file_name,
-            rows=renamed(rows, WEST_COLUMNS, WEST_LABELS),
+            rows=renamed(rows, WEST_COLUMNS, _LABELS),
         )
     return ExampleClient(settings=settings, file_name=file_name, rows=rows)
 

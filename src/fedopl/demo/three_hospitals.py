@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.demo.example import Example, ExampleClient, ExampleTable, renamed
+from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
 
 THREE_TREATMENTS = ("usual care", "new drug", "new drug + coaching")
 THREE_SIZES = {"north": 2_400, "south": 1_200, "west": 420}
@@ -60,23 +60,6 @@ secret = "made-up rows need none"   # so that everybody who tries this gets the 
 
 [data]
 file = "export.csv"
-
-[columns]                      # the study's name = the name here
-age = "age_years"
-severity = "score"
-kidney_function = "egfr"
-living = "household"
-treatment = "arm"
-days_at_home = "home30"
-
-[labels.treatment]             # the label here = the study's label
-A = "usual care"
-B = "new drug"
-C = "new drug + coaching"
-
-[labels.living]
-shared = "with others"
-single = "alone"
 """
 WEST_COLUMNS = {
     "age": "age_years",
@@ -101,7 +84,7 @@ def three_hospitals() -> Example:
             "north": ExampleClient(settings=NORTH, file_name="discharges.csv", rows=north),
             "south": ExampleClient(settings=SOUTH, file_name="discharges.parquet", rows=south),
             "west": ExampleClient(
-                settings=THREE_WEST,
+                settings=THREE_WEST + own_names(WEST_COLUMNS, WEST_LABELS),
                 file_name="export.csv",
                 rows=renamed(west, WEST_COLUMNS, WEST_LABELS),
             ),
