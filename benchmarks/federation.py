@@ -23,7 +23,7 @@ N_ACTIONS, N_FEATURES, N_ROWS = 4, 9, 100
 STEPS, BATCH, TURNS = 5, 32, 15
 CLIENTS, QUICK = (3, 100, 1000), (3,)
 READING = """
-Federated nuisances send the most: a square matrix for every fold and action. They are worth it
+Federated nuisances send the most: half a square matrix for every fold and action. They are worth it
 where clients are small (`experiments/defaults.py`), and local nuisances are there where they are
 not.
 """

@@ -1,7 +1,7 @@
 """What things cost, as formulas: bytes, exchanges, passes over the rows, memory.
 
-A formula is text, as docs/performance.md shows it: `K·d·((p + 2)² + 1)`. `value_of` reads it, so
-what is printed is what tests hold against real runs. `performance_page.py` writes the tables.
+A formula is text, as docs/performance.md shows it: `K·d·((p + 2)·(p + 3)/2 + 1)`. `value_of` reads
+it, so what is printed is what tests hold against real runs. `performance_page.py` writes tables.
 """
 
 import ast
@@ -206,32 +206,32 @@ QUERIES = {
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
-    "SumOutcomes": Message(74, "K·d·((p + 2)² + 1)"),
-    "SumScores": Message(80, "g·f² + d·f + 2·d"),
-    "SumPairs": Message(70, "P·(p + 1)·(p + 2)"),
+    "SumOutcomes": Message(74, "K·d·((p + 2)·(p + 3)/2 + 1)"),
+    "SumScores": Message(80, "g·f·(f + 1)/2 + d·f + 2·d"),
+    "SumPairs": Message(70, "P·(p + 1)·(p + 4)/2"),
     "ImprovePolicy": Message(57, "d·(p + 1)"),
     "SlopeOfValue": Message(57, "d·(p + 1)"),
-    "EstimateValues": Message(62, "(v + 2)·(v + 3) + 3"),
+    "EstimateValues": Message(62, "(v + 2)·(v + 5)/2 + 3"),
     "Describe": Message(88, "d·(8·p + 17)"),
     "CountBins": Message(57, "256·s"),
     "SumCells": Message(66, "o·(G·x + 1)"),
     "ValueLeaves": Message(94, "L·(4·d + 2)"),
     "TellModels": Message(88, "d·(12·p + 19)"),
     "CompareModels": Message(93, "9·C"),
-    "ClassifyContexts": Message(90, "a·((p + 1)·(p + 2) + 4)"),
+    "ClassifyContexts": Message(90, "a·((p + 1)·(p + 4)/2 + 4)"),
     "TellMoments": Message(73, "5·d + 5"),
-    "SumFitting": Message(80, "g·f² + d·f + 2·d"),
+    "SumFitting": Message(80, "g·f·(f + 1)/2 + d·f + 2·d"),
     "TellFit": Message(75, "d·(2·p + 11)"),
-    "SumByFold": Message(101, "K·(g·f² + d·f + 2·d + 1)"),
-    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 3) + 3"),
+    "SumByFold": Message(101, "K·(g·f·(f + 1)/2 + d·f + 2·d + 1)"),
+    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 5)/2 + 3"),
     "TellWeight": Message(48, "1"),
     "SumNearThresholds": Message(57, "32·q"),
     "TrainNetwork": Message(53, "N + 2"),
     "ScreenProducts": Message(57, "d·p·(p − 1)/2"),
     "TakeFound": Message(48, "1"),
-    "SumPrivately": Message(70, "d·(p + 1)·(p + 2)"),
+    "SumPrivately": Message(70, "d·(p + 1)·(p + 4)/2"),
     "SumResiduals": Message(57, "d·(p + 1)"),
-    "ValuePrivately": Message(62, "21"),
+    "ValuePrivately": Message(62, "15"),
     "SumCellsPrivately": Message(57, "8·c·(c − 1)·d"),
     "LookPrivately": Message(57, "32·q"),
     "SumCandidates": Message(53, "v"),
@@ -240,19 +240,19 @@ ANSWERS = {
     "ScreenJumps": Message(61, "192·d"),
     "ShareSecrets": Message(74, "18·m·C"),
     "Unmask": Message(57, "4·C"),
-    "ValueOutcome": Message(62, "(v + 2)·(v + 3) + 3"),
+    "ValueOutcome": Message(62, "(v + 2)·(v + 5)/2 + 3"),
     "MeasureNumbers": Message(58, "2·p"),
     "TakeRanges": Message(48, "1"),
-    "ValuePrices": Message(70, "6·(65 + d) + 3"),
-    "ValueTrees": Message(70, "6·(17 + d) + 3"),
-    "ValueSpending": Message(70, "6·(v + d + 1) + 3"),
+    "ValuePrices": Message(70, "5·(65 + d) + 3"),
+    "ValueTrees": Message(70, "5·(17 + d) + 3"),
+    "ValueSpending": Message(70, "5·(v + d + 1) + 3"),
     "SumContrasts": Message(48, "1"),
-    "ValuePersonal": Message(62, "(v + 3)·(v + 4) + 3"),
-    "ValuePersonalTree": Message(62, "(v + 3)·(v + 4) + 3"),
-    "ValuePersonalChoice": Message(62, "(v + 3)·(v + 4) + 3"),
+    "ValuePersonal": Message(62, "(v + 3)·(v + 6)/2 + 3"),
+    "ValuePersonalTree": Message(62, "(v + 3)·(v + 6)/2 + 3"),
+    "ValuePersonalChoice": Message(62, "(v + 3)·(v + 6)/2 + 3"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
-    "ValueAtTarget": Message(72, "(d + 1)·(d + 3) + 7"),
-    "ValueApart": Message(62, "13"),
+    "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 7"),
+    "ValueApart": Message(62, "10"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.

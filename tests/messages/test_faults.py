@@ -86,7 +86,6 @@ def test_an_honest_answer_has_no_fault(name):
     ("name", "changes", "fault"),
     [
         ("outcomes", {"squared_weights": -ones(5, 2)}, "squared weights is not above 0"),
-        ("outcomes", {"sums": np.triu(np.ones((5, 2, 4, 4)))}, "not symmetric"),
         ("values", {"means": ones(4)}, "valued 4 policies of 3"),
         ("values", {"n_rows": 0}, "valued"),
         ("values", {"of_rows": 8}, "values of 9 of 8 rows"),

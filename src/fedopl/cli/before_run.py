@@ -199,7 +199,7 @@ def preview(
     if brief and agreed.terms:
         found = " what screening finds;" * (not agreed.is_screened)
         typer.echo(f"Terms: {', '.join(agreed.terms.names)};{found} and an intercept.\n")
-    n_numbers = sum(part.numbers.size for left in leaving for part in left.parts)
+    n_numbers = sum(left.n_numbers for left in leaving)
     n_bytes = sum(left.n_bytes for left in leaving)
     typer.echo(
         f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "

@@ -1,6 +1,5 @@
 """The demo in three lines: what the shared policy gains, what joining gains, and what left."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,10 +59,7 @@ def _left(finished: "Record", clients: Path) -> str:
         for own in read_clients(clients).values()
     ]
     answers = [len(entries) for entries in ledgers]
-    numbers = [
-        sum(math.prod(shape) for entry in entries for shape in entry.shapes.values())
-        for entries in ledgers
-    ]
+    numbers = [sum(entry.n_numbers for entry in entries) for entries in ledgers]
     n_bytes = [sum(entry.n_bytes for entry in entries) for entries in ledgers]
     privacy = finished.study.privacy
     noise = f", with noise (ε = {privacy.epsilon:g})" if privacy else ""

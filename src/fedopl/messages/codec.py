@@ -4,22 +4,24 @@
     int i64 · float f64 · member of a list i64 · digest 32 bytes · array u8 ndim, u32 sizes, f64 …
     or, of whole numbers such as masked ones, u64 …
 
-All numbers are little-endian. A message ends where its last field ends.
+Of symmetric matrices, whose last two axes are the same, only the lower triangle is sent. All
+numbers are little-endian. A message ends where its last field ends.
 """
 
 import enum
 import math
 import struct
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import Words
+from fedopl.base.arrays import Words, frozen
 from fedopl.base.errors import WireError
-from fedopl.messages.message import VERSION, Axis, Message
+from fedopl.base.triangles import from_triangles, lower_triangles, triangle_size
+from fedopl.messages.message import VERSION, Axis, Message, are_symmetric
 from fedopl.messages.vocabulary import MESSAGES
 
 MAGIC = b"fopl"
@@ -87,7 +89,10 @@ def encode(message: Message) -> bytes:
             if array.ndim != len(content):
                 raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
             parts.append(_SHAPES[array.ndim].pack(array.ndim, *array.shape))
-            parts.append(array.data)  # joined below, and copied only there
+            if are_symmetric(content):
+                _check_square(name, array.shape)
+                array = lower_triangles(array)
+            parts.append(array.data)  # joined below
         else:
             parts.append(_encoded_scalar(content, value))
     return b"".join(parts)
@@ -118,7 +123,7 @@ def most_bytes(message: type[Message], sizes: Sizes) -> int:
     n_bytes = _HEADER.size
     for _, content in FIELDS[message]:
         if isinstance(content, tuple):
-            count = math.prod(max(sizes[axis]) for axis in content)
+            count = n_sent(content, [max(sizes[axis]) for axis in content])
             n_bytes += _SHAPES[len(content)].size + _NUMBER.itemsize * count
         else:
             n_bytes += scalars.get(content, _INT.size)
@@ -171,6 +176,19 @@ def _kind_of(content: bytes, largest: int) -> type[Message]:
     return MESSAGES[code]
 
 
+def _check_square(name: str, shape: Sequence[int]) -> None:
+    *_, height, width = shape
+    if height != width:
+        raise WireError(f"{name}: {height} × {width} is no symmetric matrix")
+
+
+def n_sent(axes: tuple[Axis, ...], shape: Sequence[int]) -> int:
+    """How many numbers are sent of an array of these axes and this shape."""
+    if are_symmetric(axes):
+        return math.prod(shape[:-2]) * triangle_size(shape[-1])
+    return math.prod(shape)
+
+
 def _end(content: bytes, position: int, size: int) -> int:
     end = position + size
     if end > len(content):
@@ -210,6 +228,7 @@ def _number_reader(name: str, kind: type) -> Reader:
 
 def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -> Reader:
     n_axes, header, numbers = len(axes), _SHAPES[len(axes)], _kind_of_numbers(axes)
+    symmetric = are_symmetric(axes)
 
     def read(content: bytes, position: int) -> tuple[Any, int]:
         _end(content, position, 1)
@@ -220,13 +239,18 @@ def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -
         for axis, size, agreed in zip(axes, shape, sizes, strict=True):
             if size not in agreed:
                 raise WireError(f"{name}: {size} {axis.value} are not what the study has")
-        count = math.prod(shape)
+        if symmetric:
+            _check_square(name, shape)
+        count = n_sent(axes, shape)
         end = _end(content, start, _NUMBER.itemsize * count)
         if count <= MOST_COPIED:
             content, start = content[start:end], 0
-        array = np.frombuffer(content, numbers, count, start).reshape(shape)
+        array = np.frombuffer(content, numbers, count, start)
         if numbers == _NUMBER and np.count_nonzero(np.isfinite(array)) < count:
             raise WireError(f"{name}: not all numbers are finite")
-        return array, end
+        if symmetric:
+            stack = (*shape[:-2], triangle_size(shape[-1]))
+            return frozen(from_triangles(array.reshape(stack), shape[-1])), end
+        return array.reshape(shape), end
 
     return read

@@ -8,7 +8,15 @@ its fields: it gets a successor with a new code, and `VERSION` goes up.
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, dataclass_transform, get_args
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Generic,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -17,7 +25,7 @@ from fedopl.base.arrays import FloatArray, largest_size
 if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
     from fedopl.study.study import Study
 
-VERSION = 1
+VERSION = 2  # since symmetric matrices travel as triangles
 # No number in a query is larger: honest ones are not, and sums with larger ones could overflow.
 LARGEST_ASKED = 1e15
 Array = FloatArray
@@ -95,6 +103,11 @@ class Axis(enum.Enum):
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 
 
+def are_symmetric(axes: tuple[Axis, ...]) -> bool:
+    """Whether arrays of these axes hold symmetric matrices: their last two are the same."""
+    return len(axes) > 1 and axes[-1] is axes[-2]
+
+
 class RowSplit(enum.Enum):
     """Which of its rows a client should use."""
 
@@ -125,6 +138,18 @@ class Message:
 
 
 AnswerType = TypeVar("AnswerType", bound=Message)
+
+
+_AXES: dict[type[Message], dict[str, tuple[Axis, ...]]] = {}
+
+
+def axes_of(kind: type[Message]) -> dict[str, tuple[Axis, ...]]:
+    """The axes of each array that messages of this kind hold, by field."""
+    if kind not in _AXES:
+        hints = get_type_hints(kind, include_extras=True)
+        said = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
+        _AXES[kind] = {name: axes for name, axes in said.items() if isinstance(axes, tuple)}
+    return _AXES[kind]
 
 
 class Asked(enum.Enum):

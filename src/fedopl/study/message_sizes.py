@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fedopl.base.triangles import triangle_size
 from fedopl.base.validation import PlacedError
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.study.policy_plans import MOST_NUMBERS
@@ -18,7 +19,7 @@ def check_message_sizes(study: "Study") -> None:
     n_actions, folds = study.n_actions, study.nuisances.folds
     n_features = study.most_terms
     n_pairs = n_actions * (n_actions - 1) // 2
-    n_numbers = n_pairs * (n_features + 1) * (n_features + 2)
+    n_numbers = n_pairs * (triangle_size(n_features + 1) + n_features + 1)
     if study.linear.oracle == "wap" and n_numbers > MOST_NUMBERS:
         message = (
             f"wap sums squares of {n_features:,} features for {n_pairs:,} pairs of "
@@ -42,7 +43,7 @@ def check_message_sizes(study: "Study") -> None:
             f"terms, a message holds {MOST_NUMBERS:,}; use fewer features, or caution = 0"
         )
         raise PlacedError("caution", message, ("policy", "caution"))
-    n_numbers = folds * n_actions * ((n_features + 2) ** 2 + 1)
+    n_numbers = folds * n_actions * (triangle_size(n_features + 2) + 1)
     if study.nuisances.kind == "federated" and n_numbers > MOST_NUMBERS:
         message = (
             f"federated outcome models take squares of {n_features:,} features for "

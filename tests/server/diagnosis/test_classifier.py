@@ -34,7 +34,6 @@ BAD_SUMS = {
     "scaled slopes": (of(ClassifierSums, pulls=lambda a: 3 * a), "the mean chance"),
     "of the other label": (of(ClassifierSums, pulls=lambda a: -a), "the mean chance"),
     "scaled curvature": (of(ClassifierSums, hessian=lambda a: 3 * a), "the mean curvature"),
-    "not symmetric": (of(ClassifierSums, hessian=lambda a: np.triu(a)), "not symmetric"),
     "a negative square": (of(ClassifierSums, hessian=lambda a: -a), "a square is negative"),
     "a negative loss": (of(ClassifierSums, loss=lambda a: -a - 1), "the mean chance"),
     "too large a share": (of(ClassifierSums, target_share=lambda a: a + 3), "a share of rows"),

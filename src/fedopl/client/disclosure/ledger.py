@@ -20,10 +20,10 @@ from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
 from fedopl.base.files import owner_only
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.messages.codec import ARRAYS
-from fedopl.messages.message import Message, Query
+from fedopl.messages.codec import ARRAYS, n_sent
+from fedopl.messages.message import Message, Query, axes_of
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.vocabulary import QUERIES
+from fedopl.messages.vocabulary import MESSAGES, QUERIES
 from fedopl.privacy.accountant import mu_for, mu_of_several
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
@@ -63,6 +63,12 @@ class Entry:
     def counts_for(self) -> str:
         """The digest of the study that it counts for, of those that are ever answered."""
         return self.agreed or self.study
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers left in arrays."""
+        axes = {kind.__name__: axes_of(kind) for kind in MESSAGES.values()}.get(self.answer, {})
+        return sum(n_sent(axes[name], shape) for name, shape in self.shapes.items())
 
 
 class Ledger(Protocol):

@@ -1,12 +1,22 @@
 """Answers under masks: whole numbers that tell nothing by themselves, and add up to the total."""
 
+import math
 from typing import Annotated, Any, cast
 
 import numpy as np
 
 from fedopl.base.arrays import IntArray, Words
+from fedopl.base.triangles import from_triangles, lower_triangles, triangle_size
 from fedopl.messages.combining import Sum, combinations_of
-from fedopl.messages.message import AnswerType, Axis, Message, Query, message
+from fedopl.messages.message import (
+    AnswerType,
+    Axis,
+    Message,
+    Query,
+    are_symmetric,
+    axes_of,
+    message,
+)
 from fedopl.messages.sensitivity import tells_of_rows
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.study import Study
@@ -33,13 +43,16 @@ def is_read_alone(query: Query[Any], study: Study) -> bool:
 
 def flattened(query: Query[Any], answer: Message, study: Study) -> IntArray:  # (n_masked,)
     """All sums of an answer, one behind the other, as whole numbers."""
-    parts = [np.asarray(getattr(answer, name), np.int64) for name in query.shapes(study)]
-    return np.concatenate([part.ravel() for part in parts])
+    parts: list[IntArray] = []
+    for name in query.shapes(study):
+        part = np.asarray(getattr(answer, name), np.int64)
+        parts.append((lower_triangles(part) if _is_symmetric(query, name) else part).ravel())
+    return np.concatenate(parts)
 
 
 def n_masked(query: Query[Any], study: Study) -> int:
     """How many numbers there are."""
-    return sum(int(np.prod(shape)) for shape in query.shapes(study).values())
+    return sum(math.prod(_sent(query, name, shape)) for name, shape in query.shapes(study).items())
 
 
 def unflattened(
@@ -49,10 +62,21 @@ def unflattened(
     found: dict[str, Any] = {}
     start = 0
     for name, shape in query.shapes(study).items():
-        end = start + int(np.prod(shape))
-        found[name] = numbers[start:end].reshape(shape) / step
+        sent = _sent(query, name, shape)
+        end = start + math.prod(sent)
+        part = numbers[start:end].reshape(sent) / step
+        found[name] = from_triangles(part, shape[-1]) if _is_symmetric(query, name) else part
         start = end
     kind: Any = query.answer
     # What is counted beside sums is public, and known from the roster.
     beside = set(combinations_of(kind)) - set(found)
     return cast(AnswerType, kind(**found, **dict.fromkeys(beside, 0)))
+
+
+def _sent(query: Query[Any], name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which a sum leaves: of symmetric matrices, only triangles do."""
+    return (*shape[:-2], triangle_size(shape[-1])) if _is_symmetric(query, name) else shape
+
+
+def _is_symmetric(query: Query[Any], name: str) -> bool:
+    return are_symmetric(axes_of(query.answer)[name])

@@ -1,0 +1,35 @@
+"""Symmetric matrices as their lower triangles: half the numbers, and nothing is lost."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedopl.base.arrays import IntArray, Scalar
+
+
+def triangle_size(width: int) -> int:
+    """How many numbers a symmetric matrix of this width has on and below its diagonal."""
+    return width * (width + 1) // 2
+
+
+def lower_triangles(matrices: NDArray[Scalar]) -> NDArray[Scalar]:  # (…, triangle_size)
+    """What is on and below the diagonals of matrices (…, n, n), row by row."""
+    *stack, width, _ = matrices.shape
+    kept, _ = _places(width)
+    return matrices.reshape(*stack, width * width).take(kept, axis=-1)
+
+
+def from_triangles(triangles: NDArray[Scalar], width: int) -> NDArray[Scalar]:  # (…, n, n)
+    """The symmetric matrices with these lower triangles."""
+    _, taken = _places(width)
+    return triangles.take(taken, axis=-1).reshape(*triangles.shape[:-1], width, width)
+
+
+@lru_cache(8)
+def _places(width: int) -> tuple[IntArray, IntArray]:
+    """Where in a flat matrix its triangle is, and where in the triangle each entry is."""
+    rows, columns = np.tril_indices(width)
+    taken = np.empty((width, width), np.int64)
+    taken[rows, columns] = taken[columns, rows] = np.arange(len(rows))
+    return rows * width + columns, taken.ravel()
