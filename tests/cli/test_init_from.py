@@ -233,7 +233,7 @@ def test_programs_get_the_files_and_the_questions_by_line(tmp_path, tables):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--action", "x"], "are about tables; --from"),
+        (["--action", "x"], "need tables: add --from"),
         (["one", "two"], "expected one folder, came one, two"),
         (["--from", "nowhere.csv"], "nowhere.csv: the file is not there"),
         (["--from", "north.csv", "--client-column", "nothing"], "there is no 'nothing'"),

@@ -56,7 +56,7 @@ def test_the_client_that_differs_is_told_to_use_its_own(done):
 def test_decisions_at_a_client_are_by_its_personal_policy(done):
     tiny, _ = done
     own, told = decided(tiny, tiny.clients / "west")
-    assert told == "By the personal policy of west; --shared uses the shared one\n"
+    assert told == "Decided by the personal policy of west; --shared uses the shared policy\n"
     shared, told = decided(tiny, tiny.clients / "west", "--shared")
     assert told == ""
     assert np.mean([a == b for a, b in zip(own, shared, strict=True)]) < 0.6
@@ -104,7 +104,7 @@ def test_a_client_without_one_decides_by_the_shared_policy(done, tmp_path):
     other.mkdir()
     (other / "client.toml").write_text(tiny.settings("west").read_text())
     shared, told = decided(tiny, other)
-    assert told == "west has no personal policy of this run; the shared one is used\n"
+    assert told == "west has no personal policy in this run; the shared policy is used\n"
     assert shared == decided(tiny, tiny.clients / "west", "--shared")[0]
 
 

@@ -89,7 +89,7 @@ def main() -> None:
         typer.echo(f"fedopl: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("fedopl: stopped; what was finished is kept", err=True)
+        typer.echo("fedopl: stopped; finished work is kept", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough

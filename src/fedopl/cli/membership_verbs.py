@@ -9,7 +9,7 @@ from fedopl.cli.arguments import AsJson, ClientPath, RunFolder
 from fedopl.cli.run_summary import say_run
 
 Out = Annotated[
-    Path | None, typer.Option(help="the new run's folder; RUN+CLIENT or RUN-CLIENT if not said")
+    Path | None, typer.Option(help="the new run's folder; default: RUN+CLIENT or RUN-CLIENT")
 ]
 
 

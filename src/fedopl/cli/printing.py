@@ -39,7 +39,7 @@ def resumable(*command: str | Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         again = shlex.join(["fedopl", *map(str, command)])
-        typer.echo(f"fedopl: stopped; what was answered is kept. To go on: {again}", err=True)
+        typer.echo(f"fedopl: stopped; the answers so far are kept. To continue: {again}", err=True)
         raise typer.Exit(130) from None
 
 
