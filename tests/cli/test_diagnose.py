@@ -120,7 +120,7 @@ def test_one_client_alone_has_nobody_to_join(tmp_path):
     assert tiny.run().code == 0
     assert "nobody to join" in fedopl("diagnose", tiny.out).out
     told = fedopl("diagnose", tiny.out, "--json").json()
-    assert told["why_nothing"] == "There is only one client, so there is nobody to join."
+    assert told["why_nothing"] == "There is only one client, so there are no others to join."
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_the_policy_of_the_run_is_the_one_within_its_budget(run):
     assert run.recommendation.policy in ("learned", "logging policy")
     said = str(run)
     assert "Within the budget, at most 0.3 euros per decision" in said
-    assert "everybody 'new' or 'both' does not keep to the budget, and what clients" in said
+    assert "everybody 'new' or 'both' is not within the budget, and what clients" in said
     page = render(run)
     assert "What the budget buys" in page
     assert "drawn by lot" in page

@@ -130,7 +130,7 @@ def test_a_client_that_reported_no_values_has_no_advice(lower):
 
 def test_one_client_has_nobody_to_join(finite):
     (part,) = joining(finite).parts
-    assert part.text == "There is only one client, so there is nobody to join."
+    assert part.text == "There is only one client, so there are no others to join."
 
 
 def test_without_held_out_rows_nothing_is_claimed():
@@ -179,7 +179,7 @@ def test_declared_bounds_show_how_loose_total_variation_is(apart):
         )
         gap = apart.diagnosis.discrepancies[client].gap.value
         assert float(row[-2].split(" ")[0]) == pytest.approx(gap, rel=0.05)
-    assert re.search(r"U·TV, which Theorem 2 has in its place, is [\d.,to ]+ times", words(parts))
+    assert re.search(r"U·TV, which Theorem 2 uses in its place, is [\d.,to ]+ times", words(parts))
 
 
 def test_too_many_clients_are_not_compared_two_by_two(joined, monkeypatch):
@@ -246,7 +246,7 @@ def test_it_is_said_where_the_data_cannot_tell_mixtures_apart(joined):
         for name, path in diagnosis.paths.items()
     }
     said = words(joining(replace(joined, diagnosis=replace(diagnosis, paths=wide))).parts)
-    assert said.count("The data cannot tell apart the mixtures from n̄ to client") == 3
+    assert said.count("The data cannot show which mixture is best, from n̄ to client") == 3
 
 
 def _unsure(estimate):
@@ -307,7 +307,7 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     [
         (
             "values: none reported by 'a', 'b', who count here",
-            "not known, as 'a', 'b' did not tell what some policies are worth.",
+            "not known, as 'a', 'b' did not report what some policies are worth.",
         ),
         (
             "coalitions: of 2 to 100 clients, came 120",

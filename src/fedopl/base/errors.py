@@ -69,6 +69,7 @@ class FedoplWarning(UserWarning):
 def refuse_to_leave(holder: object, protocol: SupportsIndex) -> NoReturn:  # noqa: ARG001
     """Stand in for `__reduce_ex__` in classes that hold rows, so that none can be pickled."""
     raise PrivacyError(
-        f"{type(holder).__name__} holds rows, which stay where they are: it cannot be pickled or "
-        "copied. Send what the door allows instead, or read the data again where it is needed."
+        f"{type(holder).__name__} holds rows, which must stay where they are, so it cannot be "
+        "pickled or copied. Send what the door allows instead, or read the data again where "
+        "it is needed."
     )

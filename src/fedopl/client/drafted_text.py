@@ -197,7 +197,10 @@ def _privacy(
         return None, ""
     if roles.weight:
         if private:
-            raise OptionError(f"private: rows weigh the same there, take out '{roles.weight}'")
+            raise OptionError(
+                "private: with differential privacy all rows weigh the same; take out "
+                f"'{roles.weight}'"
+            )
         return None, "rows have weights"
     counts = found[roles.action].labels.values()
     known = found[roles.propensity] if roles.propensity else None

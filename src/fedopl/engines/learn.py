@@ -366,8 +366,8 @@ def _check_target(
     """Refuse a target that is none, or whose features are not those of the clients."""
     if not isinstance(target, Contexts):
         raise OptionError(
-            f"target: expected fedopl.Contexts(...), came {type(target).__name__}; of a client "
-            "with outcomes, its values are in every result already"
+            f"target: expected fedopl.Contexts(...), came {type(target).__name__}; for a "
+            "client with outcomes, its values are already in every result"
         )
     if TARGET in clients:
         raise OptionError(f"clients: '{TARGET}' is what the target is called; use another name")

@@ -174,7 +174,7 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
     if not resume and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise StorageError(
-            f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
+            f"{folder}: is not empty; --resume continues the run in it, --out names another folder"
         )
     known, content = folder / "study.json", f"{study.model_dump_json(indent=1)}\n"
     if known.is_file() and content not in _as_agreed(known.read_text(encoding="utf-8")):

@@ -95,7 +95,9 @@ class LinearPolicy(Policy):
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
         """The scores, of actions that clients have scores for."""
         if not self.n_used:
-            raise PolicyError("the policy scores everybody alike, so nobody gains more than others")
+            raise PolicyError(
+                "the policy gives everybody the same scores, so nobody gains more than others"
+            )
         return known_scores(self.scores(contexts))
 
     @classmethod

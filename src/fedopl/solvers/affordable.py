@@ -24,7 +24,7 @@ def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArra
     allowed = most * n_rows
     if least > allowed * (1 + 1e-12):
         raise OptionError(
-            f"budget: even what costs least comes to {least / n_rows:.6g} per row, more than "
+            f"budget: even the cheapest actions cost {least / n_rows:.6g} per row, more than "
             f"{most:g}; allow more"
         )
     rows, then, rates, spent = _steps(scores, costs, codes)

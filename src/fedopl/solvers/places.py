@@ -35,8 +35,8 @@ def fill_places(
     limits = np.array([min(places.get(a, n_rows), n_rows) for a in range(n_actions)])
     if limits.sum() < n_rows:
         raise OptionError(
-            f"places: {limits.sum():,} in all for {n_rows:,} rows, and every action has so many "
-            "only; leave out the places of one"
+            f"places: {limits.sum():,} in all for {n_rows:,} rows, and every action has a "
+            "limit; leave out the places of one"
         )
     if len(places) == 1:
         ((action, n_places),) = places.items()

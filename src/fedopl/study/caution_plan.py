@@ -20,8 +20,8 @@ class CautionPlan(Checked):
         default=0.0,
         ge=0,
         le=MOST_CAUTION,
-        description="standard errors of what an action, a leaf or a candidate would bring "
-        "that are taken from its score",
+        description="how many standard errors to subtract from the score of an action, a leaf or a "
+        "candidate",
     )
 
 
@@ -29,13 +29,13 @@ def check_caution(study: "Study") -> None:
     """Refuse caution where no sums are released that it could be had from."""
     if study.caution and study.privacy:
         message = (
-            "standard errors would be made of sums with noise, and say little; set caution = 0, or "
-            "agree on a study without [privacy]"
+            "standard errors would be computed from sums with noise, and would mean little; "
+            "set caution = 0, or agree on a study without [privacy]"
         )
         raise PlacedError("caution", message, ("policy", "caution"))
     if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
         message = (
-            "standard errors are made of the sums that everybody's outcome models are fitted from; "
-            'with kind = "local" under [nuisances] there are none'
+            "standard errors are computed from the sums that federated outcome models are fitted "
+            'from; with kind = "local" under [nuisances] there are none'
         )
         raise PlacedError("caution", message, ("policy", "caution"))

@@ -25,10 +25,15 @@ class KindOfMixture(Checked):
 
     kind: str
     largest_share: float | None = Field(
-        default=None, gt=0, le=1, description="no client counts for more; others get what is cut"
+        default=None,
+        gt=0,
+        le=1,
+        description="the largest share of one client; the others share what is cut",
     )
     robust: Robust | None = Field(
-        default=None, description="weights by agreement of most clients' sums, for csoaa-exact"
+        default=None,
+        description="lower the weight of clients whose sums disagree with most others; for "
+        "csoaa-exact",
     )
 
     @model_validator(mode="after")
@@ -54,7 +59,7 @@ class Empirical(KindOfMixture):
     kind: Literal["empirical"] = "empirical"
     count: Count = Field(
         default="rows",
-        description="rows, whatever they weigh; or weight, the sum of their row weights",
+        description="count rows, whatever their weight; or weight, the sum of row weights",
     )
 
     @property
@@ -82,7 +87,7 @@ class Given(KindOfMixture):
     """Weights somebody decided on; they must add up to one."""
 
     kind: Literal["given"] = "given"
-    shares: dict[str, float] = Field(description="by client; they add up to 1")
+    shares: dict[str, float] = Field(description="the share of each client; shares add up to 1")
 
     @model_validator(mode="after")
     def _is_a_distribution(self) -> Self:
@@ -113,7 +118,9 @@ class Skewed(KindOfMixture):
 
     kind: Literal["skewed"] = "skewed"
     toward: str = Field(description="the target client")
-    alpha: float = Field(ge=0, le=1, description="of everybody else's weight that goes to it")
+    alpha: float = Field(
+        ge=0, le=1, description="share of all other clients' weight that goes to the target client"
+    )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
         """The weight of each client."""
@@ -138,7 +145,7 @@ class BestSkew(KindOfMixture):
         default=ALPHAS,
         min_length=1,
         max_length=100,
-        description="those to choose among; 0 is always one of them",
+        description="the alphas to choose among; 0 is always one of them",
     )
 
     @model_validator(mode="after")
@@ -156,7 +163,9 @@ class Minimax(KindOfMixture):
     """The λ for the client that loses most: mirror ascent on regrets (Mohri et al. 2019)."""
 
     kind: Literal["minimax"] = "minimax"
-    steps: int = Field(default=15, ge=1, le=10_000, description="of the ascent, at most")
+    steps: int = Field(
+        default=15, ge=1, le=10_000, description="largest number of steps of the ascent"
+    )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
         """Where the ascent begins; how it goes on, regrets decide."""
@@ -251,8 +260,8 @@ def agreed_weights(mixture: AnyMixture, rows: Mapping[str, float]) -> Weights:
     target = getattr(mixture, "toward", None)
     if target is not None and target not in rows:
         raise FederationError(
-            f"the mixture is skewed toward '{target}', who does not take part; "
-            f"those who do: {quoted(sorted(rows))}"
+            f"the mixture is skewed toward '{target}', which does not take part; clients that "
+            f"do: {quoted(sorted(rows))}"
         )
     named = getattr(mixture, "shares", {})
     weights = renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)

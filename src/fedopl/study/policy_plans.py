@@ -107,26 +107,30 @@ class Linear(CautionPlan, KindOfPlan):
 
     kind: Literal["linear"] = "linear"
     features: Literal["shared", "blocks"] = Field(
-        default="shared", description="all features for each action, or equal blocks of them"
+        default="shared", description="all features for each action, or an equal block for each"
     )
     oracle: OracleName = Field(default="csoaa-exact", description="how the policy is found")
     precision: Literal["rows", "clients", "auto"] = Field(
         default="auto",
-        description="what clients count for in csoaa-exact and direct: auto: less where scores are "
-        "noisy, as far as clients are alike; clients: whether alike or not; rows: as the mixture "
-        "says, as always with other oracles",
+        description="how csoaa-exact and direct weigh clients. auto: less where scores are "
+        "noisy, as far as clients are alike; clients: less where scores are noisy, whether alike "
+        "or not; rows: as the mixture says, as always with other oracles",
     )
-    training: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
+    training: TrainingPlan = Field(
+        default=TrainingPlan(), description="how the iterative oracles take rounds"
+    )
 
     @model_validator(mode="after")
     def _has_a_fitting_oracle(self) -> Self:
         if self.caution and not self.can_bend:
-            message = "standard errors come with what csoaa-exact solves on shared features alone"
+            message = "only csoaa-exact on shared features gives standard errors"
             raise PlacedError("caution", message)
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
         if self.precision == "clients" and not self._starts_from_sums:
-            raise PlacedError("precision", "only csoaa-exact and direct can weigh clients by it")
+            raise PlacedError(
+                "precision", "only csoaa-exact and direct can weigh clients by precision"
+            )
         return self
 
     @property
@@ -202,7 +206,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
         if kind == "path":
             raise PlacedError(
                 "mixture",
-                "a path is tried with linear and finite policies; for a tree use kind = "
+                "a path works with linear and finite policies; for a tree use kind = "
                 '"skewed" with an alpha',
             )
         if kind == "minimax" and (self.depth > LOOK_AHEAD or self.thresholds == "observed"):
@@ -265,15 +269,16 @@ class Neural(NetworkPlan, KindOfPlan):
         if kind in ("path", "minimax"):
             raise PlacedError(
                 "mixture",
-                f"a {kind} mixture takes policies for many mixtures, and a network is trained for "
-                "one; agree on the weights, or find them with a linear policy first",
+                f"a {kind} mixture needs policies for many mixtures, and a network is trained "
+                "for one; agree on the weights, or find them with a linear policy first",
             )
 
     def check_joining(self) -> None:
         """Coalitions would each need a training of their own."""
         raise PlacedError(
             "joining.diagnose",
-            "joining is judged by policies that follow from sums; judge it with a linear policy",
+            "joining is judged by policies that are solved from sums; judge it with a linear "
+            "policy",
         )
 
 

@@ -58,9 +58,9 @@ class Study(Checked):
     features: tuple[str, ...] = Field(min_length=1)
     table: Schema | None = Field(default=None, description="what the columns of tables mean")
     basis: Basis | None = Field(
-        default=None, description="where effects may bend; everything is linear if not said"
+        default=None, description="where effects may bend; default: everything is linear"
     )
-    costs: Costs | None = Field(default=None, description="what actions cost; nothing if not said")
+    costs: Costs | None = Field(default=None, description="what actions cost; default: nothing")
     budget: Budget | None = Field(default=None, description="what decisions may cost on average")
     policy: PolicyPlan = Linear()
     nuisances: NuisanceSetting = NuisancePlan()
@@ -74,7 +74,7 @@ class Study(Checked):
     )
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     privacy: PrivacyPlan | None = Field(
-        default=None, description="differential privacy; exact sums if not said"
+        default=None, description="differential privacy; default: exact sums"
     )
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"

@@ -40,7 +40,7 @@ def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> N
     told = UnmaskingShares.__name__
     if any(entry.counts_for == study.hex() and entry.answer == told for entry in ledger.entries()):
         raise StorageError(
-            "the ledger says that shares were told that take masks off sums of this study, and the "
-            "private store (scores/) does not say over whom: it was deleted or moved. Restore it, "
-            "or agree on a new study (another name or seed)"
+            "the ledger says that shares were sent that remove masks from sums of this study, "
+            "and the private store (scores/) does not say over which clients: it was deleted or "
+            "moved. Restore it, or agree on a new study (another name or seed)"
         )

@@ -51,7 +51,9 @@ class PrivateWorkspace:
         store: Store | None = None,
     ) -> None:
         if draws.secret == SEED_ALONE:
-            raise OptionError("secret: noise that protects rows cannot follow from the seed alone")
+            raise OptionError(
+                "secret: noise that protects rows cannot be drawn from the seed alone"
+            )
         self.study, self.limits, self.draws = study, limits, draws
         self.store: Store = MemoryStore() if store is None else store
         self.rows = PrivateRows(data, study, draws)

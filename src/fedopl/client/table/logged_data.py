@@ -227,9 +227,9 @@ def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None
         low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
         if low == high:
             raise DataError(
-                f"{name}: column '{outcome}', which a guardrail is about, is {low:g} in every row, "
-                "so nothing can be said of what changes it here; leave the guardrail out, or join "
-                "this client with another"
+                f"{name}: column '{outcome}', which a guardrail is about, is {low:g} in every "
+                "row, so these rows cannot show what changes it; leave the guardrail out, or "
+                "join this client with another"
             )
 
 

@@ -37,7 +37,7 @@ class Never(Checked):
     action: Label = Field(description="what may not be given")
     when: Condition = Field(
         default="",
-        description="for whom: comparisons of features, joined by and; for everybody if not said",
+        description="for whom: comparisons of features, joined by and; default: for everybody",
     )
 
     @cached_property

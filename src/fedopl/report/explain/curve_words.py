@@ -25,8 +25,8 @@ from fedopl.report.words.numbers import listed, plain
 from fedopl.results.record import Record
 
 _ALONE = (
-    "Without its run, averages are those of numbers that lie evenly between their outer knots, and "
-    "of yes as often as no."
+    "Without its run, averages assume that numbers lie evenly between their outer knots, and "
+    "that yes is as frequent as no."
 )
 _TURNS = 0.01  # of a curve's whole height: less is no turn
 _SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much is not worth a word
@@ -68,10 +68,10 @@ def wave_sentences(found: CurveExplanation) -> list[str]:
         return []
     largest = float(found.waves.strength.max())
     return [
-        f"Waves of {listed(list(found.waves.features))} at once move scores, too, by {largest:.4g} "
-        "(the largest standard deviation). Curves show of it what is added where all other "
-        "features are at their means, less what that would be on average if the feature were "
-        "normal."
+        f"Waves of {listed(list(found.waves.features))} at once move scores, too, by "
+        f"{largest:.4g} (the largest standard deviation). Curves show the part that is added when "
+        "all other features are at their means, less its average if the feature were normally "
+        "distributed."
     ]
 
 
@@ -126,7 +126,7 @@ def _together(found: CurveExplanation, score: int) -> str:
         return ""
     leaning = pair.leaning[score]
     if not leaning:
-        return f"How {pair.features[0]} speaks for {spoken} depends on {pair.features[1]}."
+        return f"How {pair.features[0]} favours {spoken} depends on {pair.features[1]}."
     (high, low), (high_too, low_too) = (_sides(found, place) for place in pair.places)
     if leaning < 0:
         high_too, low_too = low_too, high_too

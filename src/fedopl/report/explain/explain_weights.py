@@ -132,13 +132,13 @@ def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
     else:
         found = _by_score(explanation, words)
     found += [
-        f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
+        f"'{action}' is never chosen: no client has a score for it." for action in explanation.never
     ]
     seldom = [f"'{name}'" for name in explanation.rarely if name not in explanation.never]
     if seldom and not explanation.is_constant:
         verb = "is" if len(seldom) == 1 else "are"
         found.append(
-            f"{listed(seldom)} {verb} given to nobody, or next to nobody: nothing speaks for it "
+            f"{listed(seldom)} {verb} given to nobody, or next to nobody: nothing favours it "
             "strongly enough."
         )
     if explanation.typical is not None and not explanation.is_constant:

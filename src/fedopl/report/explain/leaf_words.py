@@ -117,18 +117,17 @@ def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
     if not doubtful:
         what = "In no leaf is another action" if len(leaves) > 1 else "No other action is"
         return [
-            f"{what} better by more than two standard errors on held-out rows, which had no say "
-            f"in the tree.{few}"
+            f"{what} better by more than two standard errors on held-out rows, which were not "
+            f"used to find the tree.{few}"
         ]
     where = (
         f"In {plural(len(doubtful), 'leaf', 'leaves')} another" if len(leaves) > 1 else "Another"
     )
     comparisons = count(sum(len(leaf.compared) for leaf in compared))
     return [
-        f"{where} action is better by more than two standard errors on held-out rows; "
-        "leaves and their actions were chosen on other rows. Where two actions are as good as each "
-        f"other, chance alone does that in one of {_CHANCE} comparisons; here there are "
-        f"{comparisons}.{few}",
+        f"{where} action is better by more than two standard errors on held-out rows; leaves and "
+        "their actions were chosen on other rows. If two actions are equally good, chance alone "
+        f"does that in one of {_CHANCE} comparisons; here there are {comparisons}.{few}",
         *map(_doubt, doubtful),
     ]
 

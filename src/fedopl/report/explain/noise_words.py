@@ -32,8 +32,9 @@ def noise_words(record: Record) -> str:
         more = " (those that move most)" if len(moved) > len(most) else ""
         said += f"in the mean over actions, {listed(changes)}{more}. "
     return said + (
-        "The policy is still meant for the mixture: with more rows, these weights come back to "
-        "it, unless all have the same effects; and then all weights lead to the same policy."
+        "The policy is still meant for the mixture. With more rows, these weights return to "
+        "the mixture, unless actions have the same effects at all clients; then all weights "
+        "lead to the same policy."
     )
 
 

@@ -46,7 +46,7 @@ def robust_weights(
     if len(names) < FEWEST_CLIENTS:
         raise FederationError(
             f'mixture: robust = "{how}" needs {FEWEST_CLIENTS} clients with weight to tell most '
-            f"from a few, came {len(names)}; leave it out, or win more clients"
+            f"from a few, came {len(names)}; leave it out, or add more clients"
         )
     numbers = _scaled(np.stack([_numbers(statistics.sums[name]) for name in names]))
     shares = np.array([weights[name] for name in names])

@@ -144,7 +144,7 @@ def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
             elif why := one.rejected.get(name):
                 found[name] = why
     reasons = "; ".join(f"{name}: {found.get(name, 'no answer')}" for name in lacking)
-    raise FederationError(f"join: nobody joins without its sums. {reasons}")
+    raise FederationError(f"join: a client cannot join without its sums. {reasons}")
 
 
 def _numbered_on(rounds: Sequence[Round], before: Sequence[Round]) -> tuple[Round, ...]:

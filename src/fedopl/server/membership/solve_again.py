@@ -24,11 +24,11 @@ from fedopl.server.exchange.answers import Answers
 def require_open(record: Record, why_not: str | None) -> None:
     """An error, in words, if the clients of this run are fixed, or it does not keep their sums."""
     if why_not:
-        raise OptionError(f"clients: nobody can join or leave this run: {why_not}")
+        raise OptionError(f"clients: no client can join or leave this run: {why_not}")
     if record.for_newcomers is None or record.chosen != LEARNED or record.policy is None:
         raise OptionError(
-            "clients: this run does not keep what a policy is solved from again; it was made by an "
-            "earlier version, or only values policies. Run the study again"
+            "clients: this run does not store the sums from which a policy is solved again; "
+            "it was made by an earlier version, or only values policies. Run the study again"
         )
 
 

@@ -154,11 +154,11 @@ def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
     if found.effective_rows < plan.least_rows:
         return (
             f"the sources' rows that look like the target's come to {found.effective_rows:,.0f} "
-            f"effective rows, of which the study wants {plan.least_rows}"
+            f"effective rows, and the study requires {plan.least_rows}"
         )
     if screened.disagree:
         return (
-            "sources disagree about outcomes at the same contexts, and it cannot be told which "
+            "sources disagree about outcomes at the same contexts, and it is not known which "
             "of them the target is like"
         )
     return ""

@@ -38,7 +38,7 @@ FIRST_SHARE_OF_GRADIENTS = 0.1
 VALUE_SHARE = 0.8
 # Of μ² in training, with secure aggregation: what a client finds its propensities from by itself.
 OWN_SHARE = 0.1
-OWN_SUMS = "Kept at home, for propensities: squares of features"
+OWN_SUMS = "Kept at the client, for propensities: squares of features"
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
 N_VALUED = 2
 # Made-up contexts that terms of a basis are made round with; so much is added to variances first.
