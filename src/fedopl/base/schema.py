@@ -156,7 +156,7 @@ class Encoding(Checked):
 
 
 class Schema(Encoding):
-    """Which columns hold what; every client of a study reads its table with the same one."""
+    """What each column holds; all clients of a study read their tables with the same schema."""
 
     action: str = Field(description="the column that says what was done")
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")

@@ -78,7 +78,7 @@ def _marked(lines: Iterable[str], mark: str) -> str:
 
 
 def check(study: str | Path, clients: str | Path) -> Readiness:
-    """Hold every client's data against a study file, before anything is learned."""
+    """Compare every client's data with a study file, before anything is learned."""
     agreed, candidates = read_study(study)
     check_packages(agreed)
     found = read_clients(clients)

@@ -33,7 +33,7 @@ Threshold = tuple[NamedCut, ...]
 
 
 class Basis(Checked):
-    """Where numbers may bend, and which features may act together."""
+    """Where effects of numbers may bend, and which features may act together."""
 
     kind: Literal["auto", "hinges", "splines", "steps", "waves"] = Field(
         default="auto",

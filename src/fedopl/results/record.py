@@ -174,7 +174,7 @@ class Record:
     ) -> BudgetPoint:
         """The policy for another budget, for all or for one client, and what it gains and spends.
 
-        From what clients told of 64 prices; nobody is asked.
+        It uses what clients reported about 64 prices; no client is asked again.
         """
         curve, budget = self.curve, self.study.budget
         if curve is None or budget is None:
@@ -209,7 +209,7 @@ class Record:
         return replace(point, policy=self.policy if point.candidate == self.chosen else None)
 
     def at_price(self, price: float) -> Policy:
-        """The policy with this price on a unit that is spent, by what the budget counts."""
+        """The policy with this price on each unit spent, as the budget counts units."""
         budget = self.study.budget
         if budget is None:
             raise OptionError("price: the study has no budget, so nothing is counted as spent")

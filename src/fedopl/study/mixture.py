@@ -1,4 +1,4 @@
-"""Mixtures λ: how much each client counts. They are the server's, agreed before anything runs."""
+"""Mixtures λ: how much each client counts. The server applies them, as agreed before the run."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -197,19 +197,19 @@ def given(shares: Mapping[str, float]) -> Given:
 
 
 def skewed(toward: str, alpha: float, *, largest_share: float | None = None) -> Skewed:
-    """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
+    """λ = n̄ + ε̄: a share α of all other clients' weight moves to one client."""
     return Skewed(toward=toward, alpha=alpha, largest_share=largest_share)
 
 
 def path(
     toward: str, alphas: Sequence[float] = BestSkew.model_fields["alphas"].default
 ) -> BestSkew:
-    """λ = n̄ + ε̄, with α chosen among these by what the policy is worth to one client."""
+    """λ = n̄ + ε̄, with the α, of those given, whose policy is worth most to one client."""
     return BestSkew(toward=toward, alphas=tuple(alphas))
 
 
 def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:
-    """The weights for the client that loses most."""
+    """Weights that make the largest loss of any client as small as possible."""
     return Minimax(steps=steps)
 
 

@@ -24,7 +24,7 @@ MOST_LIMITED = 0.5
 
 
 class NuisancePlan(Checked):
-    """How scores come about."""
+    """How scores are computed."""
 
     kind: Literal["federated", "local"] = Field(
         default="federated",
@@ -121,7 +121,7 @@ class NuisancePlan(Checked):
 
 
 class EvaluationPlan(Checked):
-    """What is said of the policy, and on which rows."""
+    """How the policy is evaluated, and on which rows."""
 
     kind: Literal["held-out", "cross-fitted"] = Field(
         default="held-out",
@@ -175,7 +175,7 @@ class EvaluationPlan(Checked):
 
 
 class JoiningPlan(Checked):
-    """What is asked about clients, so that each can see whether joining pays."""
+    """What clients are asked, so that each can see whether joining pays."""
 
     diagnose: bool = Field(
         default=False, description="clients report where they differ, and what joining is worth"
@@ -183,7 +183,7 @@ class JoiningPlan(Checked):
 
 
 class Declared(Checked):
-    """What all agree to be true of every row; whoever has other rows refuses."""
+    """Bounds that all clients agree to hold for every row; a client with other rows refuses."""
 
     reward: float | None = Field(
         default=None, gt=0, description="outcomes lie between minus this number and this number"

@@ -169,7 +169,7 @@ class Linear(CautionPlan, KindOfPlan):
 
 
 class Tree(TreePlan, CautionPlan, KindOfPlan):
-    """A tree of a few questions, and what it has to keep to."""
+    """A tree of a few questions, and the rules that it must follow."""
 
     has_leaves: ClassVar[bool] = True
 
@@ -243,7 +243,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
 
 
 class Neural(NetworkPlan, KindOfPlan):
-    """The exact linear policy, and a network trained in rounds on what it leaves of scores."""
+    """The exact linear policy, and a network trained in rounds on the scores' residuals."""
 
     is_best_for_weights: ClassVar[bool] = False  # rounds end where held-out rows say so
 
@@ -285,7 +285,7 @@ class Neural(NetworkPlan, KindOfPlan):
 class Finite(CautionPlan, KindOfPlan):
     """The best of the constant arms and of named candidates.
 
-    A study agrees on the candidates' names alone. `learn` takes what they stand for with them:
+    A study contains only the candidates' names. `learn` also takes the candidates themselves:
     policies, or functions from contexts to action codes.
     """
 

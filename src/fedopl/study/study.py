@@ -51,7 +51,7 @@ from fedopl.study.training_plans import NetworkPlan
 
 
 class Study(Checked):
-    """The actions and features there are, and the plans for what is done with them."""
+    """The actions and features of a study, and its plans for learning and evaluation."""
 
     name: str = "study"
     actions: tuple[str, ...] = Field(min_length=2)

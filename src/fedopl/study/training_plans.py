@@ -8,7 +8,7 @@ from fedopl.base.validation import Checked
 
 
 class TrainingPlan(Checked):
-    """How the iterative oracles go about it (Algorithms 1 and 2)."""
+    """Settings of the iterative oracles (Algorithms 1 and 2)."""
 
     rounds: int = Field(default=40, ge=1, le=100_000, description="how often clients are asked")
     local_steps: int = Field(

@@ -20,7 +20,9 @@ class RefusedError(Exception):
 
 
 class Limits(Checked):
-    """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
+    """A client's limits. The defaults apply in studies; `Limits.open()`: the caller holds all
+    rows.
+    """
 
     model_config = ConfigDict(allow_inf_nan=True)
 

@@ -22,8 +22,8 @@ Cost = float | str
 class Costs(Checked):
     """What each action costs per decision; those not named cost nothing.
 
-    In the unit of the outcome, costs are subtracted: everything is then about net values. In
-    another unit they have no part in values, and a budget says how much may be spent.
+    Costs in the unit of the outcome are subtracted from it, so all values are net values. Costs in
+    another unit are not part of values; a budget then says how much may be spent.
     """
 
     by_action: dict[str, Cost] = Field(
