@@ -20,9 +20,7 @@ class RefusedError(Exception):
 
 
 class Limits(Checked):
-    """A client's limits. The defaults apply in studies; `Limits.open()`: the caller holds all
-    rows.
-    """
+    """A client's limits. `Limits.open()` is for a caller who holds all rows."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
