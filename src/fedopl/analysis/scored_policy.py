@@ -1,4 +1,4 @@
-"""The policy of a run, with what actions are worth by it; refused where nobody knows."""
+"""The policy of a run, with its scores of actions; refused if the policy has none."""
 
 from dataclasses import replace
 

@@ -96,7 +96,7 @@ class Encoding(Checked):
     @model_validator(mode="before")
     @classmethod
     def _place_dates(cls, given: Any) -> Any:
-        """A date is a number or has levels, by its rule; nobody has to say that, too."""
+        """A date is a number or has levels, by its rule, which need not be stated separately."""
         if not isinstance(given, dict) or not isinstance(given.get("dates"), dict):
             return given
         numeric, categorical = list(given.get("numeric", ())), dict(given.get("categorical", {}))

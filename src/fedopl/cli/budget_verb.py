@@ -1,4 +1,4 @@
-"""`fedopl budget`: what the policy of a run does with another budget; nobody is asked."""
+"""`fedopl budget`: what the policy of a run does with another budget; asks no client."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,7 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a policy gains and spends with another budget, and write it; nobody is asked."""
+    """Show what a policy gains and spends with another budget, and write it; asks no client."""
     from fedopl.base.errors import OptionError
     from fedopl.base.labels import GLOBAL
     from fedopl.engines.runs import load_run

@@ -13,7 +13,7 @@ import typer
 
 
 def note(text: str) -> None:
-    """A remark for whoever watches; a pipe does not get it, and a script does not see it."""
+    """A remark for a person; a pipe does not get it, and a script does not see it."""
     if sys.stderr.isatty():
         typer.echo(text, err=True)
 

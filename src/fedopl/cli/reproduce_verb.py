@@ -59,7 +59,7 @@ def reproduce(
 
 
 def _tell(progress: "CellProgress") -> None:
-    """A line that is written over, for a person; nothing where nobody looks."""
+    """A line that is overwritten, on a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         return
     minutes, seconds = divmod(round(progress.seconds_left), 60)

@@ -64,7 +64,7 @@ def diagnose(
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether joining pays: for whom, how surely, where clients differ, and with whom."""
+    """Show whether joining pays: for whom, how surely, where clients differ, and with which ones."""
     from fedopl.engines.runs import load_run
     from fedopl.report.joining.context import joining_facts
     from fedopl.report.joining.joining_json import joining_json
@@ -248,9 +248,9 @@ def unlock(
         typer.Option(help="the first digits of its hash; default: all locked studies"),
     ] = None,
 ) -> None:
-    """Let a client answer a study again that it has withheld too many answers of.
+    """Let a client answer a study again after it withheld too many answers.
 
-    Look at the ledger first: whoever asks what is withheld again and again may be searching for
+    Look at the ledger first: a server that keeps asking for what is withheld may be searching for
     single rows.
     """
     from fedopl.base.errors import OptionError

@@ -1,6 +1,6 @@
 """Differential privacy in a drafted study: ranges and overlap to confirm, if noise leaves enough.
 
-Ranges are round numbers about what most rows have, so that nobody's value is meant.
+Ranges are round numbers about what most rows have, so that they show no single row's value.
 """
 
 import math

@@ -185,7 +185,7 @@ def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
 
 
 def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
-    """The rows, and both nuisances of them that rest on nobody else's."""
+    """The rows, and both nuisances fitted on these rows alone."""
     plan = study.nuisances
     if study.basis is None:
         fitted = cross_fit(

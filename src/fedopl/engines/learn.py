@@ -201,8 +201,8 @@ def learn(
 def _may_bend(study: Study) -> bool:
     """Whether a basis is drafted where nothing is said of one.
 
-    With differential privacy, a tree's tables or candidates' scores tell of what bends by
-    themselves: more terms in the models beside them would add noise.
+    With differential privacy, a tree's tables or candidates' scores already show where effects
+    bend: more terms in the models beside them would add noise.
     """
     return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
 

@@ -159,7 +159,7 @@ class LinearPolicy(Policy):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether each feature speaks for one action only: φ(x, a) = x_a."""
+        """Whether each feature belongs to one action only: φ(x, a) = x_a."""
         weights = self.coefficients
         n_actions, n_features = weights.shape
         if self.terms or n_features % n_actions or not weights.any() or self.intercepts.any():

@@ -51,7 +51,7 @@ def passed(network: Network, contexts: FloatArray) -> list[FloatArray]:
 
 
 def first_network(widths: Sequence[int], rng: np.random.Generator) -> Network:
-    """Layers to begin with, as He et al. (2015) draw them; what comes out is zero everywhere."""
+    """Initial layers, as He et al. (2015) draw them; the output is zero everywhere."""
     layers = [
         Layer(np.sqrt(2 / n_inputs) * rng.standard_normal((n_inputs, n_units)), np.zeros(n_units))
         for n_inputs, n_units in pairwise(widths)

@@ -60,7 +60,7 @@ class Domain(Protocol):
 
 
 class Policy(ABC):
-    """A policy of any kind; whoever holds one asks it, and never which kind it is."""
+    """A policy of any kind; callers use its methods and never ask which kind it is."""
 
     kind: ClassVar[str]
     message_field: ClassVar[str]  # which field of a message carries policies of this kind
@@ -113,7 +113,7 @@ class Policy(ABC):
         raise PolicyError(f"a {self.kind} policy does not say what actions are worth")
 
     def at(self, client: str) -> Self:
-        """The policy as it decides at this client, one of its study's, so that nobody asks."""
+        """The policy as it decides at this client of its study."""
         if self.permissions is None:
             return self
         here = self.permissions.at(client, self.action_names)

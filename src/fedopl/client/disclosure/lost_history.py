@@ -11,7 +11,7 @@ def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> Non
     """Refuse to forget: where the ledger has a study's sums of scores, the store has the scores.
 
     All history is kept beside them, for these rows and limits, which `key` names. A store in memory
-    never outlives its process, so whoever chose one knows.
+    never outlives its process.
     """
     if isinstance(store, MemoryStore) or store.has(key):
         return

@@ -101,7 +101,7 @@ class PrivateWorkspace:
         )
 
     def _exact_sums(self, n_terms: int) -> tuple[FloatArray, FloatArray]:
-        """Squares and products of training rows by action, of the first so many terms."""
+        """Squares and products of training rows by action, of a number of first terms."""
         shape = (self.study.n_actions, n_terms + 1)
         squares, products = np.zeros((*shape, n_terms + 1)), np.zeros(shape)
         for chunk in self.rows.chunks(RowSplit.TRAINING):

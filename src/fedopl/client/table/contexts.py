@@ -70,7 +70,7 @@ class Contexts:
         return f"Contexts({self.n_rows:,} rows, {len(self.feature_names):,} features)"
 
     def as_rows(self, action_names: tuple[str, ...]) -> LoggedData:
-        """The same as rows of a study, with zeros for actions and rewards that nobody looks at.
+        """The same as rows of a study, with zeros for actions and rewards, which are not used.
 
         So folders, fingerprints and masks of rare values are those of any client. Doors of a target
         answer only what is about contexts.

@@ -144,7 +144,7 @@ class SecondLook:
         return rebuilt(self.root)
 
     def _best_cut(self, place: int, gains: FloatArray) -> float:
-        """Of thresholds as good as the best, the one next to the question's own."""
+        """Of equally good best thresholds, the one nearest to the question's own."""
         own = self.questions[place][0].cut
         if place not in self.moving:
             return own
