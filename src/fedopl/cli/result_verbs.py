@@ -64,7 +64,7 @@ def diagnose(
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether joining pays: for whom, how surely, where clients differ, and with which ones."""
+    """Show whether joining pays: for whom, how surely, where clients differ, with which ones."""
     from fedopl.engines.runs import load_run
     from fedopl.report.joining.context import joining_facts
     from fedopl.report.joining.joining_json import joining_json

@@ -117,7 +117,7 @@ def _hidden(record: Record) -> Iterator[Caution]:
 
 
 def _unscored(record: Record) -> Iterator[Caution]:
-    """Actions that no client has a score for, and why; then those that next to nobody took."""
+    """Actions that no client has a score for, and why; then those that hardly any row took."""
     unknown = record.statistics.unknown(record.mixture)
     if record.described is None:
         if unknown.any():

@@ -46,7 +46,7 @@ class Recommendation(NamedTuple):
 
 
 def recommend(record: Record) -> Recommendation:
-    """What the held-out rows speak for; nothing, where there are none."""
+    """What the held-out rows recommend; nothing, if there are none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
     if record.in_doubt:

@@ -1,4 +1,4 @@
-"""Cautions about single clients: a result that rests on one of them is as good as that one is."""
+"""Cautions about single clients: a result that rests on one client is only as reliable as it."""
 
 from collections.abc import Iterator
 

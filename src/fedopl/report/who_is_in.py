@@ -54,7 +54,7 @@ def _asked(change: Change) -> str:
 
 
 def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
-    """What clients say of the policy as it is now, and what nobody knows."""
+    """What clients report about the policy as it is now, and what is not known."""
     known = membership.of_policy(record.policy)
     table = (_gains(record, known),) if known.gains else ()
     unknown = [

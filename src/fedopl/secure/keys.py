@@ -40,7 +40,7 @@ class Identity:
 
 
 def is_signed(public: str, signature: bytes, content: bytes) -> bool:
-    """Whether this content was signed by whoever has the private half of this key."""
+    """Whether this content was signed with the private half of this key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -155,8 +155,8 @@ def evaluate_policies(
 ) -> Record:
     """Value policies that are there already, as the study would; gains are those of the first.
 
-    `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
-    has a budget of its own, and is for what was learned.
+    `candidates` are the study's own that are policies. Clients are not asked how decisions split:
+    that has its own budget, and is for learned policies.
     """
     go_on_for(conversation, policies)
     study = conversation.study

@@ -103,7 +103,7 @@ class OfEach(Totals):
 
 
 def of_each(conversation: Conversation) -> OfEach:
-    """Who takes part: whoever enrols, and gives sums that so many rows can have."""
+    """Who takes part: clients that enrol, and give sums that are possible for their rows."""
     _measure_if_wanted(conversation)
     study, clients = conversation.study, conversation.transport.clients
     first = _told_first(study)
@@ -205,7 +205,7 @@ def read_total(
     together: AddedUp,
     unmasking: Unmasking | None,
 ) -> tuple[AnswerType, AddedUp]:
-    """What masked answers add up to, if enough are there and so many rows can have it."""
+    """What masked answers add up to, if there are enough and the total is possible for the rows."""
     study, counting = conversation.study, counting_of(query)
     if unmasking:
         numbers, stayed = unmasking.total(query, answers)

@@ -18,12 +18,12 @@ _ANEW = "run a new study with all clients that are to take part"
 
 
 def why_fixed(study: Study) -> str | None:
-    """Why nobody can join a finished run of this study, or leave it; None if they can."""
+    """Why no client can join a finished run of this study, or leave it; None if clients can."""
     return _why_private(study) or _why_not_solved(study) or _why_not_valued(study)
 
 
 def why_no_newcomer(study: Study) -> str | None:
-    """Why nobody can join a finished run of this study, though some may leave it."""
+    """Why no client can join a finished run of this study, though some may leave it."""
     if study.nuisances.outcome == "plugged-in":
         return (
             "its outcome models are plugged-in code, which no run stores; learn anew with "
@@ -78,7 +78,7 @@ def _why_not_solved(study: Study) -> str | None:
 
 
 def _why_not_valued(study: Study) -> str | None:
-    """Where what was promised of the policy is only known by asking everybody."""
+    """Where what was promised of the policy is only known by asking all clients."""
     if study.budget:
         return f"what another policy spends is not known without asking all clients; {_ANEW}"
     if study.guardrails:

@@ -20,7 +20,7 @@ OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
 class KindOfPlan(Checked):
-    """What follows from the kind of policy, so that nobody has to ask for the kind itself."""
+    """What depends on the kind of policy, so that callers need not ask for the kind itself."""
 
     has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
     compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once

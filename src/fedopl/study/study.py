@@ -265,7 +265,7 @@ class Study(Checked):
     def reward_sign(self) -> float:
         """What a value is multiplied by to read as outcomes were logged: −1 where less is better.
 
-        Outcomes of which less is better are negated on reading, so that all that learns maximises.
+        If less is better, outcomes are negated on reading, so that learning always maximises.
         """
         return -1.0 if self.table and self.table.direction == "lower" else 1.0
 

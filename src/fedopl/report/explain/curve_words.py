@@ -1,4 +1,4 @@
-"""Policies that bend, in words, as text and as JSON: where a feature speaks for an action."""
+"""Policies with curved effects, as text and as JSON: where a feature favours an action."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ _SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much i
 
 
 def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
-    """What speaks for each action, by curves where the policy bends and by weights elsewhere."""
+    """What favours each action: curves where effects bend, weights elsewhere."""
     if policy.bends:
         words = _curves_as_text(explain_curves(policy, record), top)
     else:
@@ -76,7 +76,7 @@ def wave_sentences(found: CurveExplanation) -> list[str]:
 
 
 def _words(found: CurveExplanation, score: int) -> list[str]:
-    """Where the features that move a score most speak for its action."""
+    """Where the features that move a score most favour its action."""
     ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
     strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
     return [text for curve in strong if (text := where_favoured(found, curve, score))]
@@ -154,7 +154,7 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
 
 
 def curve_table(found: CurveExplanation, top: int) -> str:
-    """Points of so many of the strongest curves."""
+    """Points of a number of the strongest curves."""
     rows = [
         [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
         for curve in found.curves[:top]

@@ -47,7 +47,7 @@ class LeafInWords:
 
     @property
     def n_rows(self) -> int:
-        """How many held-out rows speak for the leaf."""
+        """How many held-out rows are in the leaf."""
         return max((value.n_rows for value in self.values.values()), default=0)
 
     def value(self, action: str) -> str:
@@ -105,7 +105,7 @@ def on_missing(policy: TreePolicy) -> list[str]:
 
 
 def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
-    """Whether held-out rows speak for another action in some leaf, where there are enough."""
+    """Whether held-out rows favour another action in some leaf, if there are enough."""
     compared = [leaf for leaf in leaves if leaf.compared]
     doubtful = [leaf for leaf in leaves if leaf.better]
     if not compared:

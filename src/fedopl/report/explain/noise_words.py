@@ -12,7 +12,7 @@ _STARTS = {"direct": "In the policy that the steps start from"}
 
 
 def noise_words(record: Record) -> str:
-    """Who counts for more and for less where the policy is learned; nothing where nobody does."""
+    """Which clients count for more and for less in learning; nothing if none does."""
     found = weights_by_noise(record)
     if found is None:
         return ""

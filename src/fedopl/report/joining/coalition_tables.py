@@ -49,7 +49,7 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def coalitions_in_short(coalitions: Coalitions) -> str:
-    """Which coalitions surely nobody, and which surely somebody prefers to leave."""
+    """Which coalitions surely no member, and which surely some member prefers to leave."""
     stable = [one for one in coalitions.compared if one.stability == "surely"]
     left = [one for one in coalitions.compared if one.stability == "surely not"]
     level = percent(coalitions.grand.level)

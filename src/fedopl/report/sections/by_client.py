@@ -76,7 +76,7 @@ def _comparisons(record: Record) -> dict[str, str]:
 
 
 def _has_own(record: Record) -> bool:
-    """Whether clients have policies of their own; under masks nobody's own is known."""
+    """Whether clients have policies of their own; under masks these are not known."""
     return not adds_under_masks(record.study)
 
 

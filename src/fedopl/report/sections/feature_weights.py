@@ -1,4 +1,4 @@
-"""What speaks for each action: the weights of a linear or pairwise policy, or its curves."""
+"""What favours each action: the weights of a linear or pairwise policy, or its curves."""
 
 import numpy as np
 
@@ -68,7 +68,7 @@ _KEYS = (
 
 
 def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """What speaks for each action, or why no feature does."""
+    """What favours each action, or why no feature does."""
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
@@ -143,7 +143,7 @@ def _chart(explanation: Explanation) -> Picture:
 
 
 def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """The curves of a policy that bends, and the map of the two features that act together most."""
+    """The curves of a policy, and the map of the two features that act together most."""
     found = explain_curves(policy, record)
     of_waves = wave_sentences(found)
     sentences = [text for text in curve_sentences(found) if text not in of_waves]

@@ -1,4 +1,4 @@
-"""Does joining pay? For whom, how surely, why, with whom, and what could not be found out."""
+"""Does joining pay? For which clients, how surely, why, with which others, and what is unknown."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What rests on whom: what would come out without single clients, and answers that do not fit."""
+"""What rests on whom: the result without single clients, and answers that do not fit."""
 
 from fedopl.base.estimates import Estimate
 from fedopl.report.explain.in_doubt import folded_if_doubted

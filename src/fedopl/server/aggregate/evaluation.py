@@ -165,7 +165,7 @@ def improvement_table(
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
-    """All clients together, and each alone; those whose spread is unknown have no say in all.
+    """All clients together, and each alone; clients of unknown spread are left out of the whole.
 
     Under masks all together is a total of its own, whoever is read apart.
     """

@@ -24,7 +24,7 @@ FEWEST_LEFT = 2
 
 
 def leave_run(record: Record, client: str) -> Record:
-    """The run without this client; nobody is asked."""
+    """The run without this client; no client is asked."""
     require_open(record, why_fixed(record.study))
     _check_in(record, client)
     staying = [name for name in record.rows if name != client]

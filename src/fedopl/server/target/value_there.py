@@ -94,7 +94,7 @@ def _packed(record: Record, setting: Setting) -> dict[str, Any]:
 def _models(setting: Setting) -> FloatArray:  # (n_actions, n_terms + 1)
     """Scores by the terms that were chosen, in the mixture; NaN of an action that has none.
 
-    They follow from the sums that the policy was learned from, so nobody is asked for them.
+    They follow from the sums that the policy was learned from, so no client is asked for them.
     """
     certain = replace(setting.statistics, taken=None)
     plain = certain.solve(setting.weights).parameters

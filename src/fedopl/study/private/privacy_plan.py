@@ -153,7 +153,7 @@ class PrivacyPlan(Checked):
         return self.noise_of(len(self.keys))
 
     def noise_of(self, n_clients: int) -> float:
-        """The same in a total over so many of them."""
+        """The same in a total over this number of them."""
         return math.sqrt(n_clients / self.n_sharing_noise)
 
     @property

@@ -2,7 +2,7 @@
 
 Features are measured from the middle of their range, in quarters of its width, so that most are
 about one in size, and outcomes likewise; terms of a basis, so that they would be round where
-features vary by themselves within their ranges. Ranges are public: nobody's value decides them.
+features vary by themselves within their ranges. Ranges are public: no row's value decides them.
 """
 
 import math
@@ -384,6 +384,6 @@ class PrivateSetting:
         return FirstNoise(self.deviation("squares"), self.deviation("products"))
 
     def step_deviation(self, n_terms: int) -> float:
-        """How much noise a step has that is of the first so many terms."""
+        """How much noise a step on a number of first terms has."""
         bound = Bounds(n_terms, self._study.n_actions).step
         return self.releases["step"].deviation_for(self.plan.most_rows_per_person * bound)
