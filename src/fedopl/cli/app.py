@@ -1,4 +1,4 @@
-"""`fedopl`: the verbs, gathered; heavy imports wait until a verb is called."""
+"""`fedopl`: all commands; slow imports wait until a command is called."""
 
 import io
 import sys

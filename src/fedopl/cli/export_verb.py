@@ -1,4 +1,4 @@
-"""`fedopl export`: a policy for programs that know nothing of fedopl."""
+"""`fedopl export`: a policy for programs without fedopl."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Verbs for what a run left behind: its report and policy, and the clients' ledgers."""
+"""Verbs for the results of a run: its report and policy, and the clients' ledgers."""
 
 import sys
 import warnings

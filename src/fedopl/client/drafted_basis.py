@@ -1,4 +1,4 @@
-"""A basis for features as they are at hand: where they may bend, and which may act together."""
+"""A basis for the given features: where effects may bend, and which may act together."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Scores beside decisions: margins, ranks, and who gets what there is little of."""
+"""Scores beside decisions: margins, ranks, and who gets actions of limited supply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Why a client does not answer: the code that crosses, and the same in words with a remedy."""
+"""Why a client does not answer: the code that is sent, and its meaning with a remedy."""
 
 import enum
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A network of rectified layers as plain arrays: its numbers, and what it says of contexts."""
+"""A network of rectified layers as plain arrays: its parameters, and its output for contexts."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Cautions about what the past does not say: groups that never got an action, values of guesses."""
+"""Cautions about what the data do not show: groups without an action, values not identified."""
 
 from collections.abc import Iterator
 

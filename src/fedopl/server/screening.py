@@ -1,4 +1,4 @@
-"""Screening: which terms are worth having, from what clients tell before anything else."""
+"""Screening: which terms are worth adding, from what clients report first."""
 
 from collections.abc import Mapping
 from statistics import NormalDist

@@ -1,4 +1,4 @@
-"""Caution where the past says little: what a study may say about it, and where that is possible."""
+"""Caution where the data say little: the study's setting, and where it is possible."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Guardrails: outcomes other than the one that is made best, which must not get worse by more."""
+"""Guardrails: further outcomes that must not get worse by more than a limit."""
 
 from typing import TYPE_CHECKING, Self
 

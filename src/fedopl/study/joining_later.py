@@ -1,4 +1,4 @@
-"""Clients that come after a run, or leave it: whether a study allows it, and as which it goes on.
+"""Clients that join after a run, or leave it: whether a study allows it, and the study after that.
 
 A study names no clients unless its mixture gives each a share, so with any other mixture the study
 that a newcomer agrees to is the very one of the run. With given shares it is the same with one

@@ -1,4 +1,4 @@
-"""Answers were released, and the history that later ones are checked against is gone."""
+"""Detects that answers were released, but the history for checking later ones is missing."""
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Ledger

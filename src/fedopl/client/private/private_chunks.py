@@ -1,4 +1,4 @@
-"""Some rows as a study with differential privacy sees them: bounded, and on a grid.
+"""Some rows as a study with differential privacy uses them: bounded, and on a grid.
 
 On the grid all sums are exact, whatever the order of rows and however many are looked at together,
 so one row moves them by its own part and by no rounding.

@@ -1,4 +1,4 @@
-"""How a client's rows lie in the ranges that a private study declares; said to the client alone."""
+"""How a client's rows lie in the declared ranges of a private study; shown to the client alone."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether models fit one client's rows, for the client to look at: nothing of it is released."""
+"""Whether models fit one client's rows; shown to the client alone, nothing is released."""
 
 import math
 from dataclasses import dataclass

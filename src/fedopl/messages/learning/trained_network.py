@@ -1,4 +1,4 @@
-"""A network after local steps, with what it is worth on rows that no step takes."""
+"""A network after local steps, with its loss on rows that no step uses."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The gradient of a softened policy's value, which the oracle "direct" climbs."""
+"""The gradient of a softened policy's value, which the oracle "direct" follows."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Conditions such as `kidney_function < 30 and ward in icu, er`: read, and never run as code."""
+"""Conditions like `kidney_function < 30 and ward in icu, er`: parsed, never run as code."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A second look at a tree's thresholds, each of which may move within the two bins beside it.
+"""A second search for a tree's thresholds; each may move within the two bins beside it.
 
 The questions and actions stay. Take one question, and the rows that come to it with a value close
 to its threshold t: those below t get what the side of yes decides for them, those above what the

@@ -1,4 +1,4 @@
-"""The plan for a tree: how deep it is, where it may split, and what it has to keep to."""
+"""The plan for a tree: how deep it is, where it may split, and which rules it must follow."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

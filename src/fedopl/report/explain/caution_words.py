@@ -1,4 +1,4 @@
-"""What is said of a policy that takes standard errors from its scores."""
+"""Sentences about a policy that subtracts standard errors from its scores."""
 
 from typing import Any
 

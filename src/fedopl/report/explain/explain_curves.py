@@ -1,4 +1,4 @@
-"""Policies that bend, feature by feature: what each adds to a score wherever it lies."""
+"""Curves of a policy, feature by feature: what each adds to a score at each of its values."""
 
 from dataclasses import dataclass, replace
 from typing import cast

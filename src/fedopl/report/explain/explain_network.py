@@ -1,4 +1,4 @@
-"""Neural policies in words: what each feature does to scores, and how much only several do."""
+"""Neural policies in words: what each feature does to scores, and how much features do together."""
 
 from dataclasses import dataclass, replace
 from typing import Any

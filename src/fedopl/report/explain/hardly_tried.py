@@ -1,4 +1,4 @@
-"""Groups in which an action was hardly ever taken, and for how many what is decided is no guess.
+"""Groups in which an action was hardly ever taken, and bounds on rows without an identified value.
 
 Both follow from counts that clients release with noise when they describe what was learned.
 """

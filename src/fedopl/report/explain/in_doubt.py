@@ -1,4 +1,4 @@
-"""Numbers that are no claim, in a section: folded away, below a sentence that says so."""
+"""Numbers that are not claimed: folded away, below a sentence that says so."""
 
 from collections.abc import Mapping
 

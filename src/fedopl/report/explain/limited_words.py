@@ -1,4 +1,4 @@
-"""What is said of weights that are limited where a policy is learned."""
+"""Sentences about weights that are limited in learning."""
 
 from fedopl.analysis.limited_weights import limited_weights
 from fedopl.report.words.numbers import count, listed, percent

@@ -1,4 +1,4 @@
-"""How much of what is said of one client is noise, where its values were read apart."""
+"""How much of the result of one client is noise, if its values were read apart."""
 
 import numpy as np
 

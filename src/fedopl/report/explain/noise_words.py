@@ -1,4 +1,4 @@
-"""What is said of weights by noise: by how much clients count differently in learning."""
+"""Sentences about weights by noise: by how much clients count differently in learning."""
 
 from typing import Any
 

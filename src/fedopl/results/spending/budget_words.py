@@ -1,4 +1,4 @@
-"""What is said of a budget, wherever a run speaks of itself."""
+"""Sentences about a budget, for summaries and reports of a run."""
 
 from typing import TYPE_CHECKING
 

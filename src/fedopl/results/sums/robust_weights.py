@@ -1,4 +1,4 @@
-"""Weights that do not follow a few clients away: from the clients' sums, by agreement of most.
+"""Weights that a few clients cannot dominate: from the sums on which most clients agree.
 
 Both ways leave a mixture of the clients' own sums, so that everything else stays as it is: what is
 learned, valued and reported is for these weights. Distances between clients' sums are measured

@@ -1,4 +1,4 @@
-"""What follows from a private study's settings: units, bounds, and the noise of what leaves.
+"""What a private study's settings determine: units, bounds, and the noise of what leaves.
 
 Features are measured from the middle of their range, in quarters of its width, so that most are
 about one in size, and outcomes likewise; terms of a basis, so that they would be round where

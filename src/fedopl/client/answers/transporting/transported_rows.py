@@ -1,4 +1,4 @@
-"""Means of rows under weights that make them look like others, and what may be said of them."""
+"""Means of rows under weights that make them look like others, and what may be released of them."""
 
 from dataclasses import dataclass, replace
 from typing import Any

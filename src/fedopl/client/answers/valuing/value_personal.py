@@ -1,4 +1,4 @@
-"""The client's personal policy, and what it is worth beside others; it never leaves itself."""
+"""The client's personal policy, and its value beside others; the policy itself never leaves."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What boosted trees are like here, whether they predict actions or outcomes."""
+"""Settings of boosted trees, for actions and for outcomes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
