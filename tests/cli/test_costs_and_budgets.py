@@ -96,7 +96,10 @@ def test_a_budget_for_a_table_needs_costs_and_a_run(tiny):
     assert done.code == 0, done.text
     table = tiny.table()
     said = {
-        (tiny.out / "policy.json", "0.2"): "is a policy alone; name the folder of its run",
+        (
+            tiny.out / "policy.json",
+            "0.2",
+        ): "is a policy without its run; name the folder of the run",
         (tiny.out, "-1"): "budget: expected a number above 0, came -1",
         (tiny.out, "0"): "budget: expected a number above 0, came 0",
     }

@@ -69,7 +69,7 @@ def test_the_private_demo_learns_from_totals_alone(tmp_path):
     assert (done.code, done.err) == (0, "")
     together, alone, left, _ = [line for line in done.out.splitlines() if line]
     assert together.startswith("Together: The learned policy beats the best constant arm")
-    assert "nobody can say, since the server reads no numbers of one client" in alone
+    assert "not known, since the server reads no numbers of a single client" in alone
     assert "with noise (ε = 2), under masks" in left
 
 

@@ -136,4 +136,4 @@ def test_after_a_client_left_decisions_are_by_the_shared_policy_and_it_is_said(d
     decided_by = fedopl("decide", out, tiny.table("west"), "--client", tiny.clients / "west",
                         "--out", tmp_path / "decided.csv")  # fmt: skip
     assert decided_by.code == 0, decided_by.text
-    assert "joined or left since the personal policies were solved for" in decided_by.err
+    assert "joined or left after the personal policies were solved" in decided_by.err

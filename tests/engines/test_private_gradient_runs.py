@@ -88,7 +88,7 @@ def test_the_same_secret_gives_the_same_policy_whatever_the_order_of_clients():
 REFUSED = {
     "wap": ({"oracle": "wap"}, "csoaa-exact or csoaa-sgd"),
     "direct": ({"oracle": "direct"}, "csoaa-exact or csoaa-sgd"),
-    "sampled sums": ({"oracle": "csoaa-exact", "sampled": 0.5}, "only steps of csoaa-sgd"),
+    "sampled sums": ({"oracle": "csoaa-exact", "sampled": 0.5}, "only csoaa-sgd can take steps"),
     "none": ({"sampled": 0.0}, "sampled"),
     "steps": ({"steps": 9}, "one for each of its rounds"),
     "batches": (

@@ -281,7 +281,7 @@ def _of_flags(seed, n_rows=900):
         ({"evaluation": 0}, "spending is measured on held-out rows"),
         ({"evaluation": "cross-fitted"}, "spending is measured on held-out rows"),
         ({"diagnose": True}, "joining is judged by policies without a budget"),
-        ({"mixture": "minimax"}, "found with policies that know no budget"),
+        ({"mixture": "minimax"}, "found with policies that ignore the budget"),
         (
             {"costs": Costs(by_action=dict.fromkeys(ACTIONS, 1.0), unit="euros")},
             "even the cheapest action costs 1, more than 0.3",

@@ -268,7 +268,7 @@ WRONG = {
         {"aggregation": "plain", "keys": {}, "noise": "local"},
         'values_apart: only with aggregation = "secure"',
     ),
-    "nobody held out": ({"evaluation": 0.0}, "nobody has values to tell apart"),
+    "nobody held out": ({"evaluation": 0.0}, "no client has values to report apart"),
     "all of it": ({"values_apart": 1.0}, "values_apart"),
     "less than nothing": ({"values_apart": -0.1}, "values_apart"),
 }

@@ -372,7 +372,7 @@ def test_a_path_is_shown_with_what_was_tried_and_why_that_was_chosen(joined, sur
     chosen = [row[0] for row in rows if row[-1] == "chosen"]
     assert chosen == (["1"] if sure else ["0"])
     said = words(parts)
-    assert ("more than chance would show" if sure else "chance may show as much") in said
+    assert ("more than chance would show" if sure else "Chance may show as much") in said
     assert "rows kept back" in said
 
 

@@ -241,7 +241,7 @@ def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
     ("name", "exactly", "how"),
     [
         ("tree", "It was the best of all trees of depth ≤ 2 on the grid", "exactly"),
-        ("deep", "Each question was found with a look two levels ahead", "level by level"),
+        ("deep", "Each question was found by searching two levels ahead", "level by level"),
     ],
 )
 def test_whether_the_tree_is_the_best_of_all_is_said(request, name, exactly, how):
@@ -268,7 +268,7 @@ def test_a_tree_that_ended_early_says_why(deep):
     rounds[last] = replace(rounds[last], answered=())
     early = replace(deep, rounds=tuple(rounds))
     assert "Only 0 clients of" in points(early)[0]
-    assert "so it ends with what could be seen from the level above" in points(early)[0]
+    assert "so it ends with what was known from the level above" in points(early)[0]
     assert "so it ends with" not in points(deep)[0]
 
 
