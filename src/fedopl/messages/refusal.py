@@ -194,7 +194,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "anew needs the same clients, or a new study (another name or seed).",
     ),
     RefusalCode.WRONG_SHARES: Refused(
-        "shares that it was to open were not sealed for it, for this sum and for this purpose",
+        "shares that it was to reveal were not sealed for it, for this sum and for this purpose",
         "Let the server resume the run with the shares that clients sent. If that does not "
         "help, a client sent wrong shares: agree on a new study.",
     ),
