@@ -30,7 +30,7 @@ def test_mistakes_in_costs_are_named_with_their_line(tiny):
     done = fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out)
     assert done.code != 0
     assert "study.toml, line " in done.err
-    assert "action.costs.new: 'new' costs 'living', which is no feature with numbers" in done.err
+    assert "action.costs.new: 'new' costs 'living', which is not a feature with numbers" in done.err
 
 
 def _with_budget(tiny):

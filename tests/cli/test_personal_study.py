@@ -124,7 +124,7 @@ def test_trees_and_choices_are_decided_by_at_home(kind, tmp_path):
         "west",
     }
     _, told = decided(tiny, tiny.clients / "west")
-    assert "By the personal policy of west" in told
+    assert "Decided by the personal policy of west" in told
     assert "Shared, personal or alone" in (tiny.out / "report.html").read_text()
 
 

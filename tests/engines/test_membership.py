@@ -106,7 +106,7 @@ def test_clients_that_count_by_weight_tell_it_when_they_join(rows):
 
 def test_whom_a_mixture_leans_toward_cannot_leave(rows):
     skewed = learned(some(rows, "abc"), mixture=fedopl.mixture.skewed("a", 0.5))
-    with pytest.raises(FederationError, match="skewed toward 'a', who does not take part"):
+    with pytest.raises(FederationError, match="skewed toward 'a', which does not take part"):
         skewed.leave("a")
 
 
@@ -206,9 +206,9 @@ def test_code_that_was_plugged_in_keeps_newcomers_out_alone():
 def test_a_run_whose_clients_are_fixed_says_so(rows):
     finite = learned(some(rows, "abc"), policy="finite")
     assert finite.for_newcomers is None
-    with pytest.raises(OptionError, match="nobody can join or leave this run: its policy was"):
+    with pytest.raises(OptionError, match="no client can join or leave this run: its policy was"):
         finite.join({"d": rows["d"]})
-    with pytest.raises(OptionError, match="nobody can join or leave this run: its policy was"):
+    with pytest.raises(OptionError, match="no client can join or leave this run: its policy was"):
         finite.leave("a")
 
 

@@ -73,7 +73,7 @@ def test_it_learns_with_all_rows_and_with_sampled_ones_and_says_so(tmp_path, sam
     run.save(tmp_path / "run")
     page = re.sub(r"<[^>]+>", " ", render(fedopl.load_run(tmp_path / "run")))
     assert ("A step of learning, of 0.3 of rows" in page) == (sampled < 1)
-    assert ("the noise follows and who takes part in a step" in page) == (sampled < 1)
+    assert ("determines the noise and who takes part in a step" in page) == (sampled < 1)
     assert "15 times" in page.replace("\u00a0", " ")
 
 

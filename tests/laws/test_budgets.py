@@ -230,7 +230,7 @@ def test_noise_cannot_make_spending_rise_with_the_price():
     spent = [budget for budget, _ in curve.along()]
     assert spent == pytest.approx([0.3, 0.75, 1.0])
     assert isinstance(curve.at(0.75).gain, Estimate)
-    with pytest.raises(fedopl.FederationError, match=r"0\.1 cannot be kept to"):
+    with pytest.raises(fedopl.FederationError, match=r"0\.1 cannot be met"):
         curve.at(0.1)
 
 

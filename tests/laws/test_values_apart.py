@@ -211,7 +211,7 @@ def test_what_few_rows_are_worth_is_not_read_apart_though_they_may_be_added_up()
     assert {row.client for row in run.values.rows} == {GLOBAL, "north", "south"}
     assert [(client, why) for _, client, why in run.refusals] == [("west", "TOO_FEW_ROWS")]
     page = render(run)
-    assert "west did not tell." in page
+    assert "west did not report them." in page
     assert "nothing is claimed about these clients" in page
 
 

@@ -71,7 +71,7 @@ def test_an_action_nobody_took_is_cautioned_of(run):
         "No client has a score for 'coaching', because each needs 4 / parameter_share" in first.what
     )
     bare = cautions(replace(lost, described=None))[0]
-    assert "for 'coaching': nobody took it, or too few did" in bare.what
+    assert "for 'coaching': no row took it, or too few rows did" in bare.what
     taken = {
         n: replace(own, taken=own.taken * [1, 1, 0]) for n, own in run.described.by_client.items()
     }
