@@ -31,7 +31,7 @@ def check_basis(study: "Study") -> None:
 
 
 def _check_screening(study: "Study", basis: Basis) -> None:
-    """Refuse to screen where nothing could be multiplied, or values would not be honest."""
+    """Refuse to screen if there is nothing to multiply, or values would be biased."""
     pairs = basis.screened_pairs > 0
     place = "screened_pairs" if pairs else "screened_thresholds"
     what, otherwise = (

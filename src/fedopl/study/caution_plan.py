@@ -14,7 +14,7 @@ MOST_CAUTION = 100.0
 
 
 class CautionPlan(Checked):
-    """How much an uncertain action has to be better, part of a policy's plan."""
+    """How much better an uncertain action has to be; part of a policy's plan."""
 
     caution: float = Field(
         default=0.0,
@@ -26,7 +26,7 @@ class CautionPlan(Checked):
 
 
 def check_caution(study: "Study") -> None:
-    """Refuse caution where no sums are released that it could be had from."""
+    """Refuse caution if no sums are released that standard errors could be computed from."""
     if study.caution and study.privacy:
         message = (
             "standard errors would be computed from sums with noise, and would mean little; "

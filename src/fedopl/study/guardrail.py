@@ -60,7 +60,7 @@ class Guardrail(Checked):
 
     @property
     def sign(self) -> float:
-        """−1 where a fall of the outcome is what must be limited, or a rise what is asked for."""
+        """−1 if a fall of the outcome must be limited, or a rise is required."""
         return 1.0 if (self.at_most is not None) == (self.more_than is not None) else -1.0
 
     @property

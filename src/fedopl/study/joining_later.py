@@ -49,7 +49,7 @@ def _why_private(study: Study) -> str | None:
 
 
 def _why_not_solved(study: Study) -> str | None:
-    """Where sums at hand do not give the policy again."""
+    """Why the available sums do not give the policy again; None if they do."""
     plan = study.policy
     if plan.has_leaves and not plan.on_grid:
         return f"the thresholds of its tree are observed values of one client; {_ANEW}, on the grid"
@@ -96,7 +96,7 @@ def _why_not_valued(study: Study) -> str | None:
 def study_with(
     study: Study, newcomers: Collection[str], shares: Mapping[str, float], clients: Collection[str]
 ) -> Study:
-    """The study that these newcomers agree to, where these clients are in already.
+    """The study that these newcomers agree to, if these clients take part already.
 
     Where its mixture gives every client a share, so must `shares`; others' shrink in proportion.
     """

@@ -84,7 +84,7 @@ class Uniform(KindOfMixture):
 
 
 class Given(KindOfMixture):
-    """Weights somebody decided on; they must add up to one."""
+    """Given weights; they must add up to one."""
 
     kind: Literal["given"] = "given"
     shares: dict[str, float] = Field(description="the share of each client; shares add up to 1")
@@ -155,7 +155,7 @@ class BestSkew(KindOfMixture):
         return self
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the path begins; how far to go on it, rows decide."""
+        """Where the path begins; rows decide how far it goes."""
         return Skewed(toward=self.toward, alpha=0.0).weights(rows)
 
 
@@ -168,7 +168,7 @@ class Minimax(KindOfMixture):
     )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the ascent begins; how it goes on, regrets decide."""
+        """Where the ascent begins; regrets decide how it continues."""
         return Empirical().weights(rows)
 
 
@@ -256,7 +256,7 @@ def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weight
 
 
 def agreed_weights(mixture: AnyMixture, rows: Mapping[str, float]) -> Weights:
-    """The agreed mixture over those who take part; those it names and who do not, are left out."""
+    """The agreed mixture over clients that take part; named clients that do not are left out."""
     target = getattr(mixture, "toward", None)
     if target is not None and target not in rows:
         raise FederationError(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # a study is checked by this as it is made
 
 
 class PersonalPlan(Checked):
-    """Whether each client also has a policy of its own, shrunk toward everybody else's."""
+    """Whether each client also has its own policy, shrunk toward that of all others."""
 
     kind: Literal["ridge", "none"] = Field(
         default="none",

@@ -103,7 +103,7 @@ class NuisancePlan(Checked):
         return self.outcome in ("boosting", "plugged-in")
 
     def learning_floor(self, n_actions: int) -> float:
-        """The propensity below which none counts where policies are learned.
+        """The smallest propensity used in learning policies.
 
         Values go by `clip` alone: limited weights are less noisy, and biased.
         """
@@ -116,7 +116,7 @@ class NuisancePlan(Checked):
 
     @property
     def unseen_rule(self) -> Literal["borrow", "mask", "refuse"]:
-        """What was said, or what suits the kind."""
+        """The given setting, or the default for this kind."""
         return self.unseen or ("borrow" if self.kind == "federated" else "mask")
 
 
@@ -161,7 +161,7 @@ class EvaluationPlan(Checked):
 
     @property
     def claims_values(self) -> bool:
-        """Whether anything is said of what policies are worth."""
+        """Whether policies are valued."""
         return self.share > 0 or self.is_cross_fitted
 
     @property
@@ -170,7 +170,7 @@ class EvaluationPlan(Checked):
         return 1.0 if self.is_cross_fitted else self.share
 
     def valued(self, units: str) -> str:
-        """What rows or groups are called that values are of: all there are, if none is held out."""
+        """The name of the rows or groups that are valued: all, if none are held out."""
         return units if self.is_cross_fitted else f"held-out {units}"
 
 
@@ -194,7 +194,7 @@ class Declared(Checked):
 
 
 class Grants(Checked):
-    """What every client's limits must allow at least; who allows less cannot take part."""
+    """What every client's limits must at least allow; clients that allow less cannot take part."""
 
     minimum_rows: int | None = Field(
         default=None, ge=1, description="clients answer with this many rows, or with fewer"
@@ -223,7 +223,7 @@ class Grants(Checked):
 
 
 def check_values(study: "Study") -> None:
-    """A PlacedError, unless values can come about as the study's evaluation says."""
+    """A PlacedError, unless values can be computed as the study's evaluation says."""
     if study.evaluation.is_cross_fitted:
         _check_cross_fitted(study)
     if study.evaluation.splits > 1:
@@ -231,7 +231,7 @@ def check_values(study: "Study") -> None:
 
 
 def _check_cross_fitted(study: "Study") -> None:
-    """Refuse what cannot be learned without each fold from sums that are there."""
+    """Refuse policies that cannot be learned without each fold from the available sums."""
     if not study.policy.can_be_resolved:
         message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
     elif study.mixture.kind in FOUND:

@@ -31,7 +31,7 @@ class KindOfPlan(Checked):
 
     @property
     def permissions(self) -> Permissions | None:
-        """Who may get what; None where everybody may get everything."""
+        """Who may get what; None if everybody may get everything."""
         given = self.never or self.only
         return Permissions(never=self.never, only=self.only) if given else None
 
@@ -47,7 +47,7 @@ class KindOfPlan(Checked):
 
     @property
     def learned_by_one(self) -> bool:
-        """Whether the only party there is learns the policy, on thresholds that may not leave."""
+        """Whether the only client learns the policy, on thresholds that may not leave it."""
         return self.has_leaves and not self.on_grid
 
     @property
@@ -64,7 +64,7 @@ class KindOfPlan(Checked):
         """A PlacedError, unless this kind of mixture can be found or used."""
 
     def check_joining(self) -> None:
-        """A PlacedError, unless what joining is worth can be told of such policies."""
+        """A PlacedError, unless it can be measured what joining is worth with such policies."""
 
     def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
         """A PlacedError, unless the policy can be learned for these columns and actions."""
@@ -76,12 +76,12 @@ class KindOfPlan(Checked):
 
     @property
     def tree(self) -> TreePlan:
-        """What a tree has to keep to; the defaults where the policy is none."""
+        """The rules of a tree; the defaults if the policy is no tree."""
         return TreePlan()
 
     @property
     def neural(self) -> NetworkPlan | None:
-        """What a network is like; None where the policy has none."""
+        """The settings of the network; None if the policy has none."""
         return None
 
     @property
@@ -96,7 +96,7 @@ class KindOfPlan(Checked):
 
     @property
     def without_candidates(self) -> Self:
-        """The plan for somebody who has none of the named candidates."""
+        """The plan for a party without the named candidates."""
         return self
 
 
@@ -193,7 +193,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
 
     @property
     def on_grid(self) -> bool:
-        """Unless the only party there is uses thresholds between its own values."""
+        """Unless the only client uses thresholds between its own values."""
         return self.thresholds == "grid"
 
     @property
@@ -274,7 +274,7 @@ class Neural(NetworkPlan, KindOfPlan):
             )
 
     def check_joining(self) -> None:
-        """Coalitions would each need a training of their own."""
+        """Each coalition would need its own training."""
         raise PlacedError(
             "joining.diagnose",
             "joining is judged by policies that are solved from sums; judge it with a linear "
@@ -310,12 +310,12 @@ class Finite(CautionPlan, KindOfPlan):
 
     @property
     def named(self) -> dict[str, Any]:
-        """What each name stands for, where that is known."""
+        """The candidate behind each name, if known."""
         return self.candidates
 
     @property
     def by_name(self) -> Self:
-        """The same without what the names stand for, as a study agrees on it."""
+        """The same with names only, as a study contains it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
 
     @property
@@ -329,7 +329,7 @@ class Finite(CautionPlan, KindOfPlan):
 
 
 def _by_kind(given: object) -> object:
-    """Let a kind's name stand for its plan with every default."""
+    """Accept a kind's name for its plan with all defaults."""
     if not isinstance(given, str):
         return given
     if given not in ("linear", "tree", "finite", "neural"):
