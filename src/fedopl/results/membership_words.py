@@ -64,5 +64,5 @@ def since_then(record: "Record", membership: Membership) -> list[str]:
         )
         if membership.left:
             notes.append(f"These models keep what {quoted(membership.left)} added to them.")
-    notes.append(f"Of the policy before, the run says: {membership.before.verdict}")
+    notes.append(f"About the earlier policy, the run says: {membership.before.verdict}")
     return notes
